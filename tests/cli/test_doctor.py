@@ -348,7 +348,8 @@ def test_what_a_container_and_an_idle_wsl_end_is_told(
     monkeypatch.setattr(scopes, "CONTAINER_FILES", [str(tmp_path / "mark")])
     assert "end with this container" not in " ".join(acphold.run("doctor").out.split())
     (tmp_path / "mark").touch()
-    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
+    wsl = os.uname_result(("Linux", "here", "5.15.153.1-microsoft-standard-WSL2", "", "x86_64"))
+    monkeypatch.setattr(os, "uname", lambda: wsl)
     told = " ".join(acphold.run("doctor").out.split())
     assert "the daemon and running turns end with this container" in told
     assert "WSL ends once no window uses it" in told

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
@@ -124,7 +123,7 @@ async def what_ends_us() -> list[str]:
     found = []
     if any(map(os.path.exists, CONTAINER_FILES)):
         found.append("the daemon and running turns end with this container")
-    if "microsoft" in platform.release().lower():  # https://learn.microsoft.com/windows/wsl/
+    if "microsoft" in os.uname().release.lower():  # https://learn.microsoft.com/windows/wsl/
         found.append("WSL ends once no window uses it, and the daemon and running turns with it")
     if not is_lingering() and (busctl := on_path("busctl")) is not None:
         manager = "org.freedesktop.login1.Manager"  # its settings: logind.conf(5)

@@ -38,7 +38,6 @@ from acphold.live.server.directory import Directory
 from acphold.live.server.places import Places
 from acphold.live.server.pool import FrontStderr, Pool, Pooled, Prepare, PreparedAgent
 from acphold.live.server.principals import Principal
-from acphold.live.server.relay_protocol import read_relayed
 from acphold.live.server.service import Addresses, Service, attend, journal_at, new_desk, refuse
 from acphold.logs import heard_by
 from acphold.version import __version__
@@ -94,6 +93,8 @@ async def serve_journal(
         fronts = Fronts(pool, places)
 
         async def attend_process(transport: Transport, place: str | None) -> None:
+            from acphold.live.server.relay_protocol import read_relayed  # late: an editor waits
+
             principal = await places.principal_of(place)
             transport, relayed = await read_relayed(transport)
             if relayed is None or principal.place:

@@ -29,11 +29,11 @@ from acphold import errors
 from acphold.journal.owners import seems_silent
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
-from acphold.live.lines.line import OpenSession
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
+    from acphold.live.lines.line import OpenSession
     from acphold.live.server.far_line import FarLine
 
 log = logging.getLogger(__name__)

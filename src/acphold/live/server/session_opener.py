@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -53,7 +54,6 @@ from acphold.live.hub.ownership import find_accepted
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
-from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
 from acphold.live.server.directory import Directory
@@ -69,6 +69,9 @@ from acphold.live.server.positions import (
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.mcp_servers.servers import ProvidedServers, server_ids
+
+if TYPE_CHECKING:
+    from acphold.live.lines.line import OpenSession
 
 log = logging.getLogger(__name__)
 
@@ -414,6 +417,8 @@ class SessionOpener(Struct, eq=False):
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
             after = (await self._directory.hub.journal.session(session_id)).last_seq
+        from acphold.live.lines.line import OpenSession  # late: an editor waits for the start
+
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
@@ -487,6 +492,8 @@ class SessionOpener(Struct, eq=False):
         lineage = conversation.session.lease.lineage
 
         def follow(told: int) -> None:
+            from acphold.live.lines.line import OpenSession
+
             opened = OpenSession(setup.params, told, lineage)
             is_line = self._client.offer.is_line
             leaving = self._client.hang_up() if is_line else self._follow(conversation.id, opened)

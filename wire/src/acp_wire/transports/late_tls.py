@@ -9,6 +9,7 @@ what they import, are a twentieth of the memory.
 
 from __future__ import annotations
 
+import os
 import sys
 from types import FunctionType, ModuleType
 
@@ -51,13 +52,18 @@ def load_asyncio() -> None:
 
 def load_msgspec() -> None:
     """Import msgspec without `typing_extensions`, of which it needs nothing: that takes a tenth as
-    long as all the rest of a daemon. Does nothing if one of them is imported already."""
-    if not {"msgspec", "typing_extensions"} & sys.modules.keys():
+    long as all the rest of a daemon; and without `platform`, of which its `uuid` takes one name.
+    Does nothing if one of them is imported already."""
+    if not {"msgspec", "platform", "typing_extensions"} & sys.modules.keys():
+        platform = LateModule("platform")
+        vars(platform)["system"] = lambda: os.uname().sysname
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+        sys.modules["platform"] = platform
         try:
             import msgspec  # noqa: F401
         finally:
             del sys.modules["typing_extensions"]
+            del sys.modules["platform"]
 
 
 def _is_coroutine_function(function: object) -> bool:
