@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
-from acphold.imports.turns import Turn, compare
+from acphold.imports.turns import KnownPart, Turn, compare
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import SESSION, Transcript
@@ -50,7 +50,7 @@ LONG = "look at this, and at that, and say what you see there"
 def test_what_follows_the_last_prompt_that_both_have_is_new(
     ours: list[Turn], theirs: list[Turn], news: list[str]
 ) -> None:
-    found = compare(ours, theirs)
+    found = compare(KnownPart(ours), theirs)
     assert found.verdict == "related"
     assert [theirs[n].words for n in found.news] == news
     assert found.void == found.left == []
@@ -70,7 +70,7 @@ def test_what_follows_the_last_prompt_that_both_have_is_new(
 def test_a_resemblance_that_proves_nothing_does_not_count(
     ours: list[Turn], theirs: list[Turn]
 ) -> None:
-    assert compare(ours, theirs).verdict != "related"
+    assert compare(KnownPart(ours), theirs).verdict != "related"
 
 
 # -- by whole turns, of what lies in a folder that somebody named --------------------------------

@@ -16,8 +16,9 @@ from acphold.imports import PieceReader, Reader, Source, each
 from acphold.imports.claude import READER
 from acphold.imports.crew import WORTH_A_WORKER
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
+from acphold.imports.pieces import PIECE_BYTES, pieces
 from acphold.imports.sources import ALL
+from acphold.imports.turns import NOTHING
 from tests.editor import DEADLINE
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources

@@ -17,9 +17,10 @@ from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import read_here
-from acphold.imports.pieces import KnownPart, NewsPiece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.sources import Facts
+from acphold.imports.turns import KnownPart
 from acphold.journal.journal import history, is_forgotten
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal.sqlite.store import SqliteJournal

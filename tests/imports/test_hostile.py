@@ -471,7 +471,7 @@ MEASURE = r"""
 import re, sys
 from pathlib import Path
 from acphold.imports import Home, reader
-from acphold.imports.pieces import NOTHING
+from acphold.imports.turns import NOTHING
 from acphold.imports.pieces import pieces
 reading = reader(sys.argv[1])
 (source,) = reading.find(Home(Path(sys.argv[2])))

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from acphold.faces.cli import import_one
+from acphold.imports import Intake, session_writer
+from acphold.imports.claude import READER
 from acphold.journal.journal import Journal, take_lease
 from acphold.journal.rows import RowChange
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION
 from tests.imports.test_reconciliation import FOLDERS, conversation, prompts, put, take
+from tests.imports.told import sources
 
 Json = Any
 
@@ -81,6 +84,17 @@ async def test_taken_again_a_conversation_is_read_anew_under_its_title(
     assert "On one" not in shown
     assert (await opened.session(SESSION)).title == "Mine"
     assert await take(opened, tmp_path) == []
+
+
+async def test_taken_again_a_long_conversation_is_read_from_its_beginning(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    put(tmp_path, conversation("one", "two"), 0)
+    await take(opened, tmp_path)
+    (source,) = sources(READER, tmp_path)
+    assert (await Intake(opened).take(source, READER, again=True)).outcome == "grown"
+    assert await prompts(opened) == ["one", "two"]
 
 
 @pytest.mark.parametrize("sure", [True, False])

@@ -17,8 +17,9 @@ from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake, reader, session_writer
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import read_here
-from acphold.imports.pieces import NOTHING, NewsPiece, pieces
+from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
+from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange

@@ -17,8 +17,9 @@ from acphold.imports import Intake, Reader, Source, databases
 from acphold.imports.claude import READER
 from acphold.imports.intake import read_here
 from acphold.imports.opencode import READER as OPENCODE
-from acphold.imports.pieces import KnownPart, NewsPiece
+from acphold.imports.pieces import NewsPiece
 from acphold.imports.sources import ImportSelection
+from acphold.imports.turns import KnownPart
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
 from tests.failures.test_journal import file_limit

@@ -11,7 +11,8 @@ from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.fold import SessionState, fold
 from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
-from acphold.imports.pieces import NOTHING, pieces
+from acphold.imports.pieces import pieces
+from acphold.imports.turns import NOTHING
 
 Json = Any
 

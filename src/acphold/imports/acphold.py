@@ -134,7 +134,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
                 raw = members(raw).get("prompt", b"[]")
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            writer.keep(entry.kind, within(source.kept_as, entry.kind, raw), seq)
+            writer.relay(entry.kind, within(source.kept_as, entry.kind, raw), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         writer.facts.updated_at = updated_at

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PARAMS, SETTINGS, UPDATE
+from acphold.conversation.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
 from acphold.conversation.history.raw_update import (
     message_without_marks,
     params_without_marks,
@@ -175,7 +175,8 @@ class _AcpxWire:
                 if message.method == "session/prompt" and (
                     prompt := bytes(_decode_params(message.params).prompt)
                 ):
-                    self._writer.relay_prompt(prompt, turn=self._turn)
+                    self._writer.end_turn()
+                    self._writer.relay(PROMPT, prompt, turn=self._turn)
             elif message.id is not None:
                 result, error = bytes(message.result), bytes(message.error)
                 # A request of the agent may have the number of one of the client: only the answer
@@ -185,9 +186,9 @@ class _AcpxWire:
                 is_of_client = message.id in self._asked_by_agent and not ends_turn
                 asked = self._asked_by_agent if is_of_client else self._asked
                 method = asked.pop(message.id, "")
-                if method == "session/prompt":
+                if method == "session/prompt" and self._writer.in_turn:
                     told = end_entry(message_without_marks(result))
-                    self._writer.relay_end(b'{"error":%b}' % error if error else told)
+                    self._writer.relay(TURN_END, b'{"error":%b}' % error if error else told)
                 elif method in _OURS and result:
                     found = _decode_names(result)
                     names = ("modes", "configOptions")

@@ -30,9 +30,10 @@ from acp_wire.tasks import timeout
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, Intake, PieceReader, read_here
-from acphold.imports.pieces import KnownPart, NewsPiece, pieces
+from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import ImportSelection, Source
+from acphold.imports.turns import KnownPart
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
 

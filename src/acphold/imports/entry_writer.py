@@ -119,8 +119,6 @@ class EntryWriter:
         self.end_turn()
         words = "".join([text(block, "text") for block in blocks])
         self._write_prompt(_encode(blocks), words, turn)
-        self._turn_open = True
-        self._last = "prompt"
 
     def end_turn(self, reason: str = "") -> None:
         """End the turn; without a reason, with the one suggested by the last entry."""
@@ -285,13 +283,6 @@ class EntryWriter:
 
     # -- already in the protocol's terms ---------------------------------------------------------
 
-    def relay_prompt(self, raw: bytes, *, turn: str = "") -> None:
-        """Write a prompt: an array of content blocks; `turn` is as in `prompt`."""
-        self.end_turn()
-        if self._is_sound(PROMPT, raw):
-            self._write_prompt(_on_one_line(raw), prompt_text(raw), turn)
-            self._turn_open, self._last = True, "prompt"
-
     def relay_update(self, raw: bytes, kind: str, update: Object) -> None:
         """Write an update, or params with one; `update` is its content, if that matters here."""
         if not self.relay(kind, raw):
@@ -304,38 +295,21 @@ class EntryWriter:
         elif update_type == "session_info_update" and isinstance(title := update.get("title"), str):
             self.title(title)
 
-    def relay_end(self, raw: bytes) -> None:
-        """Write the end of a turn."""
-        if self._turn_open and self.relay(TURN_END, raw):
+    def relay(self, kind: str, raw: bytes, seq: int = 0, *, turn: str = "") -> bool:
+        """Write an entry unchanged, in any state; False, and counted, if it is not valid for its
+        kind. `turn` is as in `prompt`."""
+        if not is_sound(kind, raw):
+            self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
+            return False
+        raw = raw.replace(b"\n", b" ").replace(b"\r", b" ")
+        if kind == PROMPT:
+            self._write_prompt(raw, prompt_text(raw), turn, seq)
+            return True
+        self._entries.append(PastEntry(kind, self._now, raw, seq))
+        if kind == TURN_END:
             self._open_calls.clear()
             self._close_turn()
-
-    def relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
-        """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
-        if not self._is_sound(kind, raw):
-            return False
-        if kind == PROMPT:
-            self._write_prompt(_on_one_line(raw), prompt_text(raw), "", seq)
-        else:
-            self._entries.append(PastEntry(kind, self._now, _on_one_line(raw), seq))
         return True
-
-    def _is_sound(self, kind: str, raw: bytes) -> bool:
-        if not (sound := is_sound(kind, raw)):
-            self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
-        return sound
-
-    # -- entries of an acphold journal -----------------------------------------------------------
-
-    def keep(self, kind: str, raw: bytes, seq: int) -> None:
-        """Write an entry unchanged, in any state; only an open turn will get its end."""
-        if not self.relay(kind, raw, seq):
-            return
-        self._last = kind
-        if kind == PROMPT:
-            self._turn_open = True
-        elif kind == TURN_END:
-            self._close_turn()
 
     def set_list_title(self, title: str) -> None:
         """Set the session's title in lists, which no update contains."""
@@ -360,6 +334,7 @@ class EntryWriter:
             digest = f"{digest}-{count}"
         self.offsets[digest] = self.offset
         self._entries.append(PastEntry(PROMPT, self._now, raw, seq, digest))
+        self._turn_open, self._last = True, "prompt"
 
     def _append(self, kind: str, value: object) -> None:
         self._entries.append(PastEntry(kind, self._now, _encode(value)))
@@ -428,10 +403,6 @@ def prompt_text(raw: bytes) -> str:
 def digest_of(text: str) -> str:
     """Return a short digest of a text."""
     return blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
-
-
-def _on_one_line(raw: bytes) -> bytes:
-    return raw.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def on_title(words: str) -> str:

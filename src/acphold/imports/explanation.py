@@ -10,10 +10,11 @@ from msgspec import Struct, field
 from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
-from acphold.imports.pieces import NOTHING, pieces
+from acphold.imports.pieces import pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import entries_of, read_known
 from acphold.imports.sources import Source
+from acphold.imports.turns import NOTHING
 from acphold.journal.journal import Readable
 
 

@@ -28,7 +28,7 @@ from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
-from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces
+from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
     FORM,
@@ -49,7 +49,7 @@ from acphold.imports.sources import (
     Source,
     is_text,
 )
-from acphold.imports.turns import Comparison, Turn
+from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, is_forgotten, row_of, session_of, take_lease
 from acphold.journal.rows import NewSession, SessionRow
@@ -368,7 +368,7 @@ class Intake:
         whose = await self._journal.owner(row.session_id)
         if is_held(whose) or row.moved:
             return TakenSource("busy")
-        if taken := await self._read_on(source, row, whose.epoch, news):
+        if not again and (taken := await self._read_on(source, row, whose.epoch, news)):
             return taken
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
@@ -414,7 +414,7 @@ class Intake:
                 outcome = "grown"
         if writing is None:
             return TakenSource("differs")
-        if behind := compared.ids_behind:
+        if behind := compared.behind:
             await self._take_behind(source, row, behind, news, session)
         if compared.left or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
@@ -512,7 +512,7 @@ class Intake:
                     await self._put_aside(source, row, left, writing.lease.session_id)
                 await self._make_room(writing, compared, piece, known)
             await writing.take_in(piece)
-        if compared is not None and (deeper := compared.ids_behind):
+        if compared is not None and (deeper := compared.behind):
             await self._take_behind(source, row, deeper, news, session)
 
     async def _open_tail(

@@ -25,7 +25,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source, is_quiet
-from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
+from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn, Turns, compare
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -34,31 +34,6 @@ PIECE_BYTES: Final = 512 << 10
 
 UNDIGESTED: Final = 256
 """Entries of a turn that are digested together: most turns are over before, and need no digest."""
-
-
-class KnownPart(Struct, frozen=True):
-    """The journal's turns of a conversation; none if all of a source is new.
-
-    `given`, `is_same_place` and `is_same_reader` are as in `turns.compare`. Turns in `forgotten`,
-    by identity or by `Turn.moment` or words, are not told; with `only`, no others than these are.
-    """
-
-    turns: list[Turn] = []
-    given: bool = False
-    is_same_place: bool = True
-    is_same_reader: bool = True
-    forgotten: frozenset[str] = frozenset()
-    only: frozenset[str] = frozenset()
-
-    def is_wanted(self, turn: Turn) -> bool:
-        """Return False for a turn that a person had taken out, or that is not asked for."""
-        if self.only and turn.identity not in self.only:
-            return False
-        names = turn.identity, turn.moment, digest_of(turn.words)
-        return not self.forgotten or self.forgotten.isdisjoint(names)
-
-
-NOTHING: Final = KnownPart()
 
 
 class SecretsOut:
@@ -188,15 +163,7 @@ def pieces(
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
-        compared = compare(
-            known.turns,
-            theirs,
-            given=known.given,
-            is_same_place=known.is_same_place,
-            is_same_reader=known.is_same_reader,
-        )
-        compared.ids_behind = [theirs[n].identity for n in compared.behind]
-        compared.last_answer = theirs[-1].answer if theirs else ""
+        compared = compare(known, theirs)
         met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()
@@ -233,7 +200,7 @@ def pieces(
             yield _complete(piece, out, compared if is_first else None, met)
             entries, size, is_first = [], 0, False
     piece = transcript.piece(entries, is_last=True)
-    if compared is not None and not _ends_with(transcript, compared, known, wanted, places):
+    if compared is not None and not _ends_with(transcript, compared, known, wanted, theirs):
         piece.last = None
         piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
     yield _complete(piece, out, compared if is_first else None, met)
@@ -244,7 +211,7 @@ def _ends_with(
     compared: Comparison,
     known: KnownPart,
     wanted: Sequence[tuple[int, int]],
-    places: Sequence[int],
+    theirs: Sequence[Turn],
 ) -> bool:
     """Return True if the session ends with the last turn of the transcript, as far as that goes."""
     if wanted:
@@ -253,8 +220,8 @@ def _ends_with(
     return (
         end in compared.known
         and end not in (*compared.void, *compared.left)
-        and places[compared.known[end]] == transcript.number
-        and known.turns[end].answer == compared.last_answer
+        and theirs[compared.known[end]].identity == transcript.turn.identity
+        and known.turns[end].answer == theirs[-1].answer
     )
 
 

@@ -191,6 +191,34 @@ def is_like(one: str, other: str) -> bool:
     )
 
 
+class KnownPart(Struct, frozen=True):
+    """The journal's turns of a conversation; none if all of a source is new.
+
+    With `given`, anybody may have written the source: words prove nothing, unless all turns that
+    both have are the same, with their answers. `is_same_place` decides between ways of one time.
+    Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
+    Turns in `forgotten`,
+    by identity or by `Turn.moment` or words, are not told; with `only`, no others than these are.
+    """
+
+    turns: list[Turn] = []
+    given: bool = False
+    is_same_place: bool = True
+    is_same_reader: bool = True
+    forgotten: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+
+    def is_wanted(self, turn: Turn) -> bool:
+        """Return False for a turn that a person had taken out, or that is not asked for."""
+        if self.only and turn.identity not in self.only:
+            return False
+        names = turn.identity, turn.moment, digest_of(turn.words)
+        return not self.forgotten or self.forgotten.isdisjoint(names)
+
+
+NOTHING: Final = KnownPart()
+
+
 Verdict = Literal["related", "strange", "differs"]
 """The relation of a transcript to a session: they share turns; they share none; it goes on
 otherwise than somebody went on here."""
@@ -201,9 +229,9 @@ class Comparison(Struct):
 
     `known` maps our turns to theirs. `news` are their turns to be told, in order; `-1 - ours`
     stands for one of ours that moves among them. `void` are our turns that go: told twice, or
-    moved. `left` are ours that a newer prompt was put in the place of, `behind` theirs that stand
-    behind a newer way of ours, `ids_behind` their identities. `rest` is their part of our last
-    common turn, if it goes on, else -1; `last_answer` digests the answer of their last turn.
+    moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
+    theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
+    it goes on, else -1.
     """
 
     verdict: Verdict = "related"
@@ -211,28 +239,14 @@ class Comparison(Struct):
     news: list[int] = field(default_factory=list)
     void: list[int] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
-    behind: list[int] = field(default_factory=list)
-    ids_behind: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
     rest: int = -1
-    last_answer: str = ""
 
 
-def compare(
-    ours: Sequence[Turn],
-    theirs: Sequence[Turn],
-    *,
-    given: bool = False,
-    is_same_place: bool = True,
-    is_same_reader: bool = True,
-) -> Comparison:
-    """Compare our turns with theirs; see the module.
-
-    With `given`, anybody may have written theirs: words prove nothing, unless all turns that both
-    have are the same, with their answers. `is_same_place` decides between ways of one time. Without
-    `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
-    """
-    found = Comparison()
-    if not is_same_reader and not given:
+def compare(known: KnownPart, theirs: Sequence[Turn]) -> Comparison:
+    """Compare the journal's turns with theirs; see the module."""
+    found, ours, given = Comparison(), known.turns, known.given
+    if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
     surplus = _match(found.known, ours, theirs, given=given)
     if not found.known and (ours or given):
@@ -253,11 +267,11 @@ def compare(
         if any(ours[n].is_here for n in standing):
             found.verdict = "differs"
             return found
-        here, there = (max(t.at for t in ts) for ts in _pick(ours, standing, theirs, behind))
-        if there > here or (there == here and is_same_place):
-            found.left, standing = standing, []
+        here, there = max(ours[n].at for n in standing), max(theirs[n].at for n in behind)
+        if there > here or (there == here and known.is_same_place):
+            found.left = standing
         else:
-            found.behind, behind = behind, []
+            found.behind, behind = [theirs[n].identity for n in behind], []
     found.news = behind
     if inside:
         _insert(found, ours, inside)
@@ -272,72 +286,52 @@ def compare(
     return found
 
 
-def _pick(
-    ours: Sequence[Turn], some: list[int], theirs: Sequence[Turn], others: list[int]
-) -> tuple[list[Turn], list[Turn]]:
-    return [ours[n] for n in some], [theirs[n] for n in others]
-
-
 def _match(
     known: dict[int, int], ours: Sequence[Turn], theirs: Sequence[Turn], *, given: bool
 ) -> set[int]:
     """Fill `known`; return those of ours that are told twice."""
     surplus: set[int] = set()
-    by_identity = {turn.identity: n for n, turn in enumerate(theirs)}
-    by_time: dict[tuple[str, int], list[int]] = {}
-    for n, turn in enumerate(theirs):
-        by_time.setdefault((turn.words, turn.at), []).append(n)
     met: set[int] = set()
-    seen: set[str] = set()
-    for n, turn in enumerate(ours):
-        if turn.identity:
-            if turn.identity in seen:
-                surplus.add(n)
-            elif (there := by_identity.get(turn.identity)) is not None and there not in met:
+
+    def pair(key: Callable[[Turn], object], which: Callable[[Turn], object], *, once: bool) -> None:
+        """Match those `which` have the same key, in order; with `once`, others are surplus."""
+        free: dict[object, list[int]] = {}
+        for there, turn in enumerate(theirs):
+            free.setdefault(key(turn), []).append(there)
+        for n, turn in enumerate(ours):
+            if n in known or n in surplus or not which(turn):
+                continue
+            same = free.get(key(turn), [])
+            if (there := next((x for x in same if x not in met), -1)) >= 0:
                 known[n] = there
                 met.add(there)
-            seen.add(turn.identity)
+            elif same and once:
+                surplus.add(n)
+
+    def moment(turn: Turn) -> object:
+        return turn.words, turn.at
+
+    pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
     if any(turn.identity.startswith(BY_WORDS) for turn in (*ours, *theirs)):
-        _match_by_words(known, met, ours, theirs)
+        # Of these, one side has only the words, but for what else identifies them.
+        digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
+        pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
     is_migrated = not known  # a program may give its turns new ids, all at once
-    for n, turn in enumerate(ours):
-        if turn.is_here or n in surplus or (turn.identity and not is_migrated):
-            continue
-        there = next((x for x in by_time.get((turn.words, turn.at), ()) if x not in met), None)
-        if there is not None:
-            known[n] = there
-            met.add(there)
-        elif (turn.words, turn.at) in by_time and not turn.identity:
-            surplus.add(n)
-    if known:
-        _match_words(known, met, surplus, ours, theirs)
-    elif given:
-        pairs = list(zip(ours, theirs, strict=False))
-        if pairs and all(
-            not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs
-        ):
-            known.update((n, n) for n in range(len(pairs)))
-    else:
+    pair(moment, lambda turn: not (turn.is_here or turn.identity), once=True)
+    if is_migrated:
+        pair(moment, lambda turn: turn.identity, once=False)
+    if known or not given:
+        is_sure = bool(known)
         _match_words(known, met, surplus, ours, theirs)
         first = min(known.items(), default=(1, 1))
         is_any_same = any(ours[a].words == theirs[b].words for a, b in known.items())
-        if first != (0, 0) and not (is_any_same and (len(known) > 1 or 0 in first)):
+        if not is_sure and first != (0, 0) and not (is_any_same and (len(known) > 1 or 0 in first)):
             known.clear()
+    else:
+        pairs = list(zip(ours, theirs, strict=False))
+        if all(not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
+            known.update((n, n) for n in range(len(pairs)))
     return surplus
-
-
-def _match_by_words(
-    known: dict[int, int], met: set[int], ours: Sequence[Turn], theirs: Sequence[Turn]
-) -> None:
-    """Match turns, of which one side has only the words, but for what else identifies them."""
-    digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
-    for n, turn in enumerate(ours):
-        if turn.identity and n not in known:
-            for there, other in enumerate(theirs):
-                if there not in met and turn.identity[digests] == other.identity[digests]:
-                    known[n] = there
-                    met.add(there)
-                    break
 
 
 def _match_words(
