@@ -152,7 +152,7 @@ async def test_a_list_after_a_restart_asks_for_pages_until_all_that_it_lacks_is_
     class Restarted(LocalReader):
         pages = 0
 
-        async def changes(self, *_: object) -> AsyncGenerator[News, None]:
+        async def changes(self, *_: object, **__: object) -> AsyncGenerator[News, None]:
             yield News([row("s1")], is_all=True)
             yield News([row("s2")], is_all=True)
 

@@ -86,7 +86,7 @@ def previewed(journal: Path) -> Sequence[str]:
 
     async def preview() -> Sequence[str]:
         async with reading(None) as reader:
-            return await _ReadSessions(reader).preview("held")
+            return await _ReadSessions(reader).preview("held", 0)
 
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv(VARIABLE, str(journal))

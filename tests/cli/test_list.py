@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,11 +14,19 @@ import pytest
 
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError
-from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style_cell
+from acphold.faces.cli.list import (
+    COLUMNS,
+    IF_ANY,
+    _print_table,
+    fit_columns,
+    short_id,
+    style_cell,
+)
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.reading.session_reader import SHORT_ID
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import SHORT_ID, Wanted, session_pages
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import remember
 from tests.raw_entries import CONVERSATION, ended, prompt
@@ -91,8 +102,8 @@ def test_on_a_terminal_the_days_stand_above_their_sessions(
     remember(journal, "b-1", prompt("x"), title="of the year before", at=now - 400 * 24 * HOUR)
     shown = acphold.on_terminal("list", columns=80).plain.splitlines()
     assert [line.split("  ")[0] for line in shown[1:3]] == ["today", "of now"]
-    assert shown[3].strip() == day(now - 400 * 24 * HOUR, now)
-    assert shown[4].startswith("of the year before")
+    assert shown[4].strip() == day(now - 400 * 24 * HOUR, now)
+    assert shown[5].startswith("of the year before")
 
 
 def test_days_are_named_as_people_do() -> None:
@@ -200,10 +211,41 @@ def test_on_a_terminal_the_table_fits_and_begins_with_the_title(
 ) -> None:
     shown = acphold.on_terminal("list", columns=columns)
     assert "\x1b[36maaaaaaaa-2" in shown.out
-    heading, second, first = shown.plain.splitlines()
+    heading, second, below, first, _ = shown.plain.splitlines()
     assert heading.split()[:4] == ["TITLE", "ID", "AGE", "FOLDER"]
     assert (second.split()[0], first.split()[0]) == ("Second", "First")
+    assert below == "  x"
     assert max(map(len, shown.plain.splitlines())) <= columns
+
+
+async def test_last_words_are_read_of_what_a_terminal_shows_and_of_nothing_else(
+    acphold: CommandLine, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        await asyncio.to_thread(remember, journal, f"s-{number}", *CONVERSATION, at=number)
+    asked: list[str] = []
+
+    class Counted(LocalReader):
+        async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+            asked.extend(session_ids)
+            return await super().endings(session_ids)
+
+    class OnTerminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    kept = open_journal(journal)
+    try:
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        await _print_table(Counted(kept), Wanted(), None)
+        assert [len(page) async for page in session_pages(Counted(kept), Wanted())] == [7]
+        assert asked == []
+        monkeypatch.setattr(sys, "stdout", shown := OnTerminal())
+        await _print_table(Counted(kept), Wanted(), 3)
+    finally:
+        await kept.aclose()
+    assert asked == ["s-6", "s-5", "s-4"]
+    assert shown.getvalue().count("  Done.") == 3
 
 
 @here_and_there

@@ -33,5 +33,5 @@ async def test_its_first_session_begins_in_the_scratch_repository_and_really_edi
     await expect(card).to_contain_text("python3 hello.py")
     assert hello.read_text() != before
     await card.get_by_role("button", name="Allow once").click()
-    await expect(page.get_by_text("the program prints")).to_be_visible()
+    await expect(page.locator("main p").get_by_text("the program prints")).to_be_visible()
     await expect(page.get_by_text("Hello, dear world!").last).to_be_visible()

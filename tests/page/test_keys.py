@@ -83,7 +83,7 @@ async def test_a_row_keeps_the_keyboard_where_it_or_another_becomes_the_newest(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
-    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(7)]
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(9)]
     for number, session in enumerate(sessions):
         await session.prompt(steps({"say": f"Tansy {number}."}))
     newest = page.locator(".home a.session").first

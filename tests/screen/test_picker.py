@@ -49,22 +49,10 @@ def test_a_long_path_loses_its_beginning_and_keeps_its_last_folder(
     assert cell_len(shown) <= width
 
 
-@pytest.mark.parametrize(
-    ("text", "is_twin", "shown"),
-    [
-        ("Rename the settings", True, "Rename the settings"),
-        ("Rename the settings in the web application", False, "Rename the settings in …"),
-        ("Rename the settings in the web application", True, "Rename the s…application"),
-        ("Rename the settings in the terminal", True, "Rename the s…terminal"),
-        ("x" * 100, True, "x" * 11 + "…" + "x" * 12),
-        ("日本" * 20, True, "日本日本日…日本日本日本"),
-    ],
-)
-def test_twins_are_told_apart_by_their_last_words(text: str, is_twin: bool, shown: str) -> None:
-    found = shorten(text, 24, is_twin=is_twin)
-    assert cell_len(found) <= 24
-    assert found.partition("…")[2] == shown.partition("…")[2]
-    assert found.startswith(shown[:8])
+def test_a_long_title_is_cut_at_its_end() -> None:
+    assert shorten("Rename the settings", 24) == "Rename the settings"
+    assert shorten("Rename the settings in the web application", 24) == "Rename the settings in …"
+    assert cell_len(shorten("日本" * 20, 24)) <= 24
 
 
 def test_the_places_of_the_words_are_marked_whatever_their_case() -> None:
@@ -78,54 +66,111 @@ def test_the_places_of_the_words_are_marked_whatever_their_case() -> None:
     assert highlight("ẞ needle", ["needle"], "") == [("", "ẞ needle")]
 
 
-TITLE = "Rename the settings, which were named by somebody else, in the "
+TITLE = "Rename the settings, which were named by somebody else, in all places"
 
 
 class Sessions:
-    """Two sessions whose titles begin alike, and one with the typed words in its text."""
+    """Two sessions of one title, and one with the typed words in its text."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.previewed: list[tuple[str, int]] = []
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         yield [
-            PickerLine(f"s-{end}", f"{TITLE}{end}", "done", "claude", "/shop", "1 h", HERE)
-            for end in ("web page", "terminal")
+            PickerLine(
+                f"s-{end}", TITLE, "done", agent, "/shop", "1 h", HERE, said=None, is_here=True
+            )
+            for agent, end in (("claude", "web page"), ("codex", "terminal"))
         ]
 
     async def search(self, words: str) -> Sequence[PickerLine]:
         found = "the words before what was found, and the settings"
         return [
-            PickerLine(session_id, TITLE, "done", "pi", "/shop", "2 h", FOUND, found)
+            PickerLine(session_id, TITLE, "done", "pi", "/else", "2 h", FOUND, found, seq=7)
             for session_id in ("s-3", "s-terminal")  # that one is listed by its title
         ]
 
-    async def preview(self, session_id: str) -> Sequence[str]:
-        return ["its last words"]
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        self.asked += session_ids
+        return {session_id: f"The {session_id[2:]} has it." for session_id in session_ids}
+
+    async def preview(self, session_id: str, seq: int) -> Sequence[str]:
+        self.previewed.append((session_id, seq))
+        before = [f"line {number}" for number in range(90)]
+        return [*before, "its settings", "after them"] if seq else [*before, "its last line"]
 
 
-async def test_titles_that_begin_alike_are_listed_with_their_ends_and_what_was_found_with_its_own(
+async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "__stdout__", terminal)
     with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions())
+        picker = Picker(sessions := Sessions())
 
         async def shown(*texts: str) -> None:
             await until(lambda: all(text in terminal.getvalue() for text in texts))
 
         async def person() -> None:
-            await shown("this folder", "…in the web page", "…in the terminal")
-            assert "Rename the settings, which" not in terminal.getvalue()
-            assert "its last words" not in terminal.getvalue()
+            await shown("this folder", "The web page has it.", "The terminal has it.")
+            assert sorted(sessions.asked) == ["s-terminal", "s-web page"]  # each once
+            assert "its last line" not in terminal.getvalue()
+            assert "/shop" not in terminal.getvalue()  # that is this folder
             await shown("Tab preview")
             keys.send_text("\t")
-            await shown("its last words")  # below the list: the terminal is narrow
+            await shown("its last line", "claude · /shop")  # below the list: it is narrow
             keys.send_text("settings")
-            await shown("found in the text", "Rename the settings, which were n…")
+            await shown("found in the text", "the words before what was found", "/else")
             assert picker._count()[0][1] == "3 of 3"
             keys.send_text("\r")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() == Picked("s-web page", "open")
+
+
+async def test_agents_whose_names_begin_alike_have_different_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(Sessions())
+
+        async def person() -> None:
+            await until(lambda: len(picker._shown) == 2)
+            letters = [piece for piece in picker._list_text() if piece[1] == "C "]
+            assert len({style for style, _, *_ in letters}) == 2
+            keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
+
+
+async def test_what_was_found_is_shown_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    monkeypatch.setattr(Picker, "_is_wide", True)
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(sessions := Sessions())
+
+        def rows() -> list[str]:
+            return "".join(piece[1] for piece in picker._preview_text()).splitlines()
+
+        async def person() -> None:
+            await until(lambda: any("its last line" in row for row in rows()))
+            keys.send_text("settings")
+            await until(lambda: len(picker._shown) == 3)
+            keys.send_text("\x1b[F")
+            await until(lambda: any("its settings" in row for row in rows()))
+            assert rows()[:2] == [
+                f" {shorten(TITLE, 29)}",
+                " pi · /else",
+            ]
+            assert "after them" in rows()[-1]
+            assert sessions.previewed[-1] == ("s-3", 7)
+            keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
 
 
 async def test_all_of_a_session_is_read_with_the_list_as_it_was_afterwards(
@@ -157,7 +202,7 @@ async def test_the_end_beside_the_list_is_broken_between_words(
     sessions = Sessions()
     words = [f"paragraph{number}" for number in range(40)]
 
-    async def preview(session_id: str) -> Sequence[str]:
+    async def preview(session_id: str, seq: int) -> Sequence[str]:
         return [" ".join(words)]
 
     monkeypatch.setattr(sessions, "preview", preview)
@@ -168,7 +213,7 @@ async def test_the_end_beside_the_list_is_broken_between_words(
         async def person() -> None:
             await until(lambda: picker._preview is not None)
             text = "".join(piece[1] for piece in picker._preview_text())
-            assert text.split() == words
+            assert text.split()[-len(words) :] == words
             assert text.count("\n") > 10
             keys.send_text("\x1b")
 

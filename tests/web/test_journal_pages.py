@@ -65,7 +65,8 @@ async def test_the_list_has_the_rows_that_the_command_prints_and_their_last_word
     await web.remember("s2", said(2), at=2000)
     answer = await web.get("/sessions")
     printed = acphold.run("list", "--json").out
-    rows = answer.json["sessions"]
+    assert answer.json["sessions"] == [json.loads(line) for line in printed.splitlines()]
+    rows = (await web.get("/sessions?said=true")).json["sessions"]
     last = [row.pop("said") for row in rows]
     assert last == ["answer2 is here", "answer1 is here"]
     assert rows == [json.loads(line) for line in printed.splitlines()]

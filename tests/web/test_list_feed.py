@@ -117,7 +117,7 @@ async def test_who_watches_is_told_what_is_there_and_what_changes(web: Site) -> 
     async with watching(web) as watcher:
         event, told = await watcher.next()
         assert event == "snapshot"
-        assert told == (await web.get("/sessions")).json
+        assert told == (await web.get("/sessions?said=true")).json
         assert (told["sessions"][0]["outcome"], told["sessions"][0]["live"]) == ("completed", None)
         await web.remember("s2", said(2))
         await watcher.until("s2", outcome="completed")

@@ -251,6 +251,7 @@ class JournalPages:
                 archived=asked.archived,
             ),
             tuple(asked.q.casefold().split()),
+            said=asked.said,
         )
         live = await self._reader.live()
 
@@ -325,7 +326,7 @@ class JournalPages:
 def reader_of(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
     """Return the reader of what a principal may see."""
     whose = Whose(principal.tenant, principal.session_id)
-    return LocalReader(journal, whose=whose, live=live, endings=True)
+    return LocalReader(journal, whose=whose, live=live)
 
 
 def agents_of(name: str) -> tuple[str, ...]:

@@ -218,8 +218,9 @@ class ListFeed:
         journal = journal_at(self._reader.location)
         try:
             with self._activity.listen() as activity:
-                reader = LocalReader(journal, endings=True)
-                async with aclosing(reader.changes(bounds.SNAPSHOT_SESSIONS, activity)) as changes:
+                reader = LocalReader(journal)
+                changed = reader.changes(bounds.SNAPSHOT_SESSIONS, activity, said=True)
+                async with aclosing(changed) as changes:
                     async for news in changes:
                         rows = {it.row.session_id: _feed_row(it) for it in news.sessions}
                         loop.call_soon_threadsafe(self._publish, rows, news)

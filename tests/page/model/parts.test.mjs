@@ -7,7 +7,7 @@ const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
 const { markdown, Prose } = await import(`${MODEL}/prose.js`);
 const { news } = await import(`${MODEL}/news.js`);
 const { patchLines } = await import(`${MODEL}/patches.js`);
-const { grouping, standing, waits } = await import(`${MODEL}/rows.js`);
+const { grouping, lastWords, standing, waits } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
@@ -71,7 +71,7 @@ test("a failed session looks failed, seen or not", () => {
 const now = new Date(2026, 2, 11, 15).getTime();  // a Wednesday
 const at = (...then) => new Date(...then).toISOString();
 const listed = (sessionId, updatedAt, more = {}) => ({ sessionId, cwd: "/w", title: sessionId, updatedAt, createdAt: updatedAt, live: null, outcome: null, unseen: false, ...more });
-const days = (rows) => grouping()(rows, now)[0].days.map(({ name, places }) => [name, ...places.map(({ row, depth }) => ">".repeat(depth) + row.sessionId)]);
+const order = (rows) => grouping()(rows)[0].places.map(({ row, depth }) => ">".repeat(depth) + row.sessionId);
 
 test("a row says how many prompts wait, and until when", () => {
   const heldUntil = "2027-01-02T03:10:00.000Z";
@@ -93,21 +93,20 @@ test("projects with something that waits come first", () => {
   const row = (cwd, live = null) => listed(`${count++}`, at(2026, 2, 11), { cwd, live });
   const groups = grouping()([row("/a/one"), row("/a/two"), row("/a/two", { state: "waiting" })]);
   assert.deepEqual(groups.map((group) => group.name), ["two", "one"]);
-  assert.equal(standing(groups[0].days[0].places[0].row)[0], "waiting");
+  assert.equal(standing(groups[0].places[0].row)[0], "waiting");
   assert.deepEqual(grouping()([row("/a/app"), row("/b/app"), row("/b/c")]).map((group) => group.name), ["a/app", "b/app", "c"]);
 });
 
 test("of a list that has changed only the projects with something else in them are made anew", () => {
   const byProject = grouping();
   const rows = ["/a/one", "/a/one", "/b/two", "/c/three"].map((cwd, n) => listed(`s${n}`, at(2026, 2, 11, n), { cwd }));
-  const before = byProject(rows, now);
-  const after = byProject(rows.with(2, { ...rows[2], live: { state: "running" } }), now + 60_000);
+  const before = byProject(rows);
+  const after = byProject(rows.with(2, { ...rows[2], live: { state: "running" } }));
   assert.deepEqual(after.map(({ cwd }) => cwd), ["/b/two", "/a/one", "/c/three"]);
   assert.deepEqual(after.map((project) => before.includes(project)), [false, true, true]);
-  assert.ok(!before.includes(byProject(rows, now + 86_400_000)[0]));  // what was today is yesterday
-  const [, , again] = byProject([...rows.slice(0, 3), listed("other", at(2026, 2, 11), { cwd: "/x/one" })], now);
+  const [, , again] = byProject([...rows.slice(0, 3), listed("other", at(2026, 2, 11), { cwd: "/x/one" })]);
   assert.equal(again.name, "x/one");
-  assert.deepEqual(byProject([], now), []);
+  assert.deepEqual(byProject([]), []);
 });
 
 test("a day has the name that people give it", () => {
@@ -116,32 +115,25 @@ test("a day has the name that people give it", () => {
   assert.equal(dayOf(at(2026, 2, 12), now), "Today");  // of a clock that is ahead
 });
 
-test("sessions of a project stand by day, and what is new before them", () => {
+test("the last changed session of a project stands first, and what is new before it", () => {
   assert.deepEqual(
-    days([listed("a", at(2026, 2, 11, 9)), listed("old", at(2026, 2, 9, 9)), listed("new", at(2026, 2, 9, 9), { unseen: true }), listed("b", at(2026, 2, 11, 12)), listed("c", at(2026, 2, 10, 12))]),
-    [["", "new"], ["Today", "b", "a"], ["Yesterday", "c"], ["Monday", "old"]],
+    order([listed("a", at(2026, 2, 11, 9)), listed("old", at(2026, 2, 9, 9)), listed("new", at(2026, 2, 9, 9), { unseen: true }), listed("b", at(2026, 2, 11, 12)), listed("c", at(2026, 2, 10, 12))]),
+    ["new", "b", "a", "c", "old"],
   );
 });
 
-test("a fork stands below its origin where both are of one day, and else says whose fork it is", () => {
+test("a fork stands below its origin, where the newest of them stands", () => {
   const fork = (sessionId, origin, ...then) => listed(sessionId, at(...then), { origins: [{ sessionId: "first" }, { sessionId: origin }] });
   const rows = [listed("one", at(2026, 2, 9, 9)), fork("two", "one", 2026, 2, 11, 9), fork("three", "two", 2026, 2, 11, 8), fork("alone", "gone", 2026, 2, 10, 9)];
-  assert.deepEqual(days(rows), [["Today", "two", ">three"], ["Yesterday", "alone"], ["Monday", "one"]]);
-  const places = grouping()(rows, now)[0].days.flatMap((day) => day.places);
-  assert.deepEqual(places.map((each) => each.of), ["one", "", "", ""]);
-  assert.deepEqual(days([{ ...rows[0], unseen: true }, rows[1]]), [["", "one"], ["Today", "two"]]);
+  assert.deepEqual(order(rows), ["one", ">two", ">>three", "alone"]);
   const moved = listed("moved", at(2026, 2, 11), { origins: [{ sessionId: "moved" }] });
-  assert.deepEqual(days([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).flat().length, 4);  // each once
+  assert.deepEqual(order([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).length, 3);  // each once
 });
 
-test("sessions of one name in a project are told apart by when they began, or by their ids", () => {
-  const twin = (sessionId, ...then) => listed(sessionId, at(2026, 2, 11), { title: "Twin", createdAt: at(...then) });
-  const rows = [twin("id-000001", 2026, 1, 3, 9, 30), twin("id-000002", 2026, 1, 4, 9, 30), twin("id-000003", 2026, 1, 4, 9, 30), listed("other", at(2026, 2, 11))];
-  const told = Object.fromEntries(grouping()(rows, now)[0].days[0].places.map(({ row, apart }) => [row.sessionId, apart]));
-  assert.match(told["id-000001"], /^started Feb 3, 09:30/);
-  assert.match(told["id-000002"], /^started Feb 4, 09:30.*, 000002$/);
-  assert.equal(new Set(Object.values(told)).size, 4);
-  assert.equal(told.other, "");
+test("a row has the last words of its conversation where they say more than its title", () => {
+  assert.equal(lastWords({ title: "Run the tests", said: "All **214**\n pass." }), "All 214 pass.");
+  assert.equal(lastWords({ title: "Run the `tests`", said: "Run the tests" }), "");
+  assert.equal(lastWords({ title: "Run the tests" }), "");
 });
 
 test("a fence is code while it is open, and a text is cut at its paragraphs", () => {

@@ -231,7 +231,7 @@ TOKEN_DEEDS: Final = 100_000
 
 # -- lists and screens --
 
-LISTED_SESSIONS: Final = 30
+LISTED_SESSIONS: Final = 20
 """Sessions shown on a terminal by default: people mostly look for the newest."""
 
 FOLLOWED_SESSIONS: Final = 200

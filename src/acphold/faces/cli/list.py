@@ -129,7 +129,8 @@ async def list_sessions(
     """List sessions, newest first.
 
     Words select the sessions that have all of them in their title, agent and folder; use `acphold
-    search` to search what was said. On a terminal sessions are grouped by day.
+    search` to search what was said. On a terminal sessions are grouped by day, each above its last
+    words.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
@@ -186,11 +187,14 @@ async def list_sessions(
 
 async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
+    if on_terminal and reader.origin:
+        wanted = replace(wanted, said=True)
     table = Table()
     now = now_ms()
     is_unread = False
     days: list[str] = []
     places: list[tuple[str, str]] = []
+    said: dict[str, str] = {}
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
@@ -201,12 +205,16 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
             agent = agents.get(key) or agents.setdefault(key, on_one_line(agent_name(key)))
             table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
             places.append((it.row.session_id, it.row.tail_of))
+            said[it.row.session_id] = it.said or ""
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
     if limit is not None:
         del table.lines[limit:], places[limit:]
+    if on_terminal:  # of nothing else: that takes as long as the rest of a row
+        said |= await reader.endings([session_id for session_id, _ in places])
     order = under_origins(places)
+    below = [said[places[n][0]] for n, _ in order]
     table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
     shown_days: list[str] = []
     for n, is_below in order if days else ():
@@ -216,7 +224,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
         tell(await _why_none(reader, wanted))
     else:
         # Days stand above their sessions, if there are several.
-        table.print(above=shown_days if len({*shown_days}) > 1 else ())
+        table.print(above=shown_days if len({*shown_days}) > 1 else (), below=below)
     if limit is not None and has_more:
         tell(f"There are more; `--limit {limit * 4}` shows them.")
     if unread:
@@ -276,9 +284,9 @@ class Table:
         self.lines.append("\0".join(cells))  # no cell contains it
         self._widths = [*map(max, self._widths, map(cell_width, cells))]
 
-    def print(self, above: Sequence[str] = ()) -> None:
-        """Print headings and lines, each cell as wide as its column; on a terminal cut to fit, and
-        with a heading `above` each group of lines that has the same."""
+    def print(self, above: Sequence[str] = (), below: Sequence[str] = ()) -> None:
+        """Print headings and lines, each cell as wide as its column; on a terminal cut to fit, with
+        a heading `above` each group of lines that has the same, and words `below` each line."""
         headings = [column.heading for column in self._columns]
         if not sys.stdout.isatty():
             shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
@@ -306,6 +314,9 @@ class Table:
                     before = above[number - 1]
                     terminal.print(Text(before, "faint"))
             terminal.print(drawn, no_wrap=True, overflow="crop")
+            if number and below and (words := on_one_line(below[number - 1])):
+                words = cut(f"  {words}", terminal.width - 1)
+                terminal.print(Text(words, "faint"), no_wrap=True, overflow="crop")
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from acp_wire.surroundings import resolve_folder
-from acphold.conversation.history.entries import milliseconds, now_ms
+from acphold.conversation.history.entries import Entry, milliseconds, now_ms
 from acphold.conversation.reports.transcript import at_present, turn_scenes
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
@@ -106,16 +106,18 @@ class _LineMaker:
         agent: str,
         at: int | None,
         live: LiveSession | None = None,
-        excerpt: str | None = None,
+        *,
+        said: str | None = "",
     ) -> PickerLine:
-        """Return the line of a session, last active `at` (ms since the epoch); one that was found
-        has an `excerpt`."""
-        if excerpt is not None:
-            group = FOUND
+        """Return the line of a session, last active `at` (ms since the epoch), with its last words,
+        None if they are to be read."""
+        excerpt, seq, is_here = "", 0, self._is_here(it.cwd)
+        if isinstance(it, SearchHit):
+            group, excerpt, seq = FOUND, it.excerpt, it.seq
         elif live is not None:
             group = WAITS if live.waiting else LIVE
         else:
-            group = HERE if self._is_here(it.cwd) else ELSEWHERE
+            group = HERE if is_here else ELSEWHERE
         return PickerLine(
             it.session_id,
             on_one_line(it.title or "(no title)"),
@@ -124,7 +126,11 @@ class _LineMaker:
             self._folder(it.cwd),
             "" if at is None else short_age(at, self._now),
             group,
-            on_one_line(excerpt or ""),
+            on_one_line(excerpt),
+            at,
+            seq,
+            said and on_one_line(said),
+            is_here,
         )
 
 
@@ -140,7 +146,9 @@ class _ReadSessions:
         passes = [Wanted()]
         if self._among is not None:
             passes = [Wanted(ListFilter(include_unprompted=True, archived="include"))]
-        elif not self._reader.origin:  # these filters cost nothing here
+        elif self._reader.origin:
+            passes = [Wanted(said=True)]
+        else:  # these filters cost nothing here
             passes = [Wanted(only_live=True), Wanted(ListFilter(cwd=self._lines.here)), Wanted()]
         shown = set[str]()
         for wanted in passes:
@@ -160,7 +168,8 @@ class _ReadSessions:
         places = [(it.row.session_id, it.row.tail_of) for it in listed]
         for number, is_below in under_origins(places):
             it = listed[number]
-            made = self._lines.of(it.row, it.row.agent, it.row.updated_at, it.live)
+            row, said = it.row, it.said
+            made = self._lines.of(row, row.agent, row.updated_at, it.live, said=said)
             if is_below:
                 made = made._replace(title=f"{BELOW}{made.title}", group=group)
             group = made.group
@@ -174,10 +183,21 @@ class _ReadSessions:
         for hit in found:
             if self._among is None or hit.session_id in self._among:
                 first.setdefault(hit.session_id, hit)
-        return [self._lines.of(it, it.agent, it.at, excerpt=it.excerpt) for it in first.values()]
+        return [self._lines.of(it, it.agent, it.at) for it in first.values()]
 
-    async def preview(self, session_id: str) -> Sequence[str]:
-        found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        found = await self._reader.endings(session_ids)
+        return {session_id: on_one_line(words) for session_id, words in found.items()}
+
+    async def preview(self, session_id: str, seq: int) -> Sequence[str]:
+        if seq:
+            found: list[Entry] = []
+            async for entry in self._reader.entries(session_id, seq - 1):
+                found.append(entry)
+                if len(found) == bounds.PREVIEW_ENTRIES:
+                    break
+        else:
+            found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
         text = io.StringIO()
         layout = LabelledText(text)
         live = await self._reader.live_state(session_id)
@@ -205,5 +225,8 @@ class _SessionsOfAgent:
     async def search(self, words: str) -> Sequence[PickerLine]:
         return ()
 
-    async def preview(self, session_id: str) -> Sequence[str]:
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        return {}
+
+    async def preview(self, session_id: str, seq: int) -> Sequence[str]:
         return ["Only the agent knows what was said in this session."]

@@ -1,8 +1,10 @@
-"""A list of sessions on a terminal, to choose one from; beside it, if it is wide, the end of one.
+"""A list of sessions on a terminal, to choose one from; beside it, if it is wide, what was said in
+one: its end, or the place that was found.
 
-Typed words filter it, by title, agent and folder; sessions with these words in their text follow.
-The list can be used while it is still loading, even with a hundred thousand sessions. It leaves
-nothing on the terminal.
+A session has two lines, its title and its last words. Typed words filter it, by title, agent and
+folder; sessions with these words in their text follow. The list can be used while it is still
+loading, even with a hundred thousand sessions: last words are read of what is on the screen. It
+leaves nothing on the terminal.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -38,6 +39,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acp_wire.tasks import TaskSet
+from acphold.conversation.presentation.visible_text import local
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
 from acphold.faces.screen.terminal import open_output
@@ -53,6 +55,9 @@ WIDE: Final = 100
 LIST_SHARE: Final = 0.6
 """The list's share of the columns then."""
 
+AGENTS: Final = ("ansigreen", "ansimagenta", "ansiblue", "ansicyan")
+"""The colours of agents: two whose names begin alike have different ones, as far as these reach."""
+
 STYLE: Final = Style.from_dict(
     {
         "heading": "ansibrightblack",
@@ -60,7 +65,6 @@ STYLE: Final = Style.from_dict(
         "match": "ansicyan bold",
         "waits": "ansiyellow bold",
         "state": "ansiyellow",
-        "agent": "ansigreen",
         "faint": "ansibrightblack",
         "mark": "ansicyan bold",
         "key": "bold",
@@ -78,9 +82,11 @@ ACTIONS: Final = {
 
 
 class PickerLine(NamedTuple):
-    """A session in the list. `group` is its heading, lower ones first.
+    """A session in the list. `group` is its heading, lower ones first; it was last active `at`
+    (ms since the epoch).
 
-    `excerpt` is the found text, if that is why it is shown.
+    `excerpt` is the found text and `seq` its place, if that is why it is shown. `said` are its last
+    words, None if they are still to be read; `is_here` says that its folder is this one.
     """
 
     session_id: str
@@ -91,6 +97,10 @@ class PickerLine(NamedTuple):
     age: str
     group: int
     excerpt: str = ""
+    at: int | None = None
+    seq: int = 0
+    said: str | None = ""
+    is_here: bool = False
 
     @property
     def search_text(self) -> str:
@@ -108,19 +118,9 @@ def end_of(path: str, width: int) -> str:
     return f"…{next(whole, fitting[0] if fitting else '')}"
 
 
-TWIN: Final = 16
-"""Two titles that begin with as many characters alike are told apart by their ends."""
-
-
-def shorten(text: str, width: int, *, is_twin: bool) -> str:
-    """Return a text in so many columns, cut at its end; that of a twin in its middle."""
-    if cell_len(text) <= width:
-        return text
-    if not is_twin:
-        return f"{set_cell_size(text, width - 1)}…"
-    tail = next(end for at in range(len(text)) if cell_len(end := text[at:]) <= width // 2)
-    tail = tail[tail.find(" ") + 1 :] if " " in tail.rstrip() else tail
-    return f"{set_cell_size(text, width - 1 - cell_len(tail)).rstrip()}…{tail}"
+def shorten(text: str, width: int) -> str:
+    """Return a text in so many columns, cut at its end."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
 
 
 def highlight(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples:
@@ -163,8 +163,11 @@ class PickerSource(Protocol):
     async def search(self, words: str) -> Sequence[PickerLine]:
         """Return the sessions whose text has these words."""
 
-    async def preview(self, session_id: str) -> Sequence[str]:
-        """Return the last lines of a conversation."""
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return the last words of sessions."""
+
+    async def preview(self, session_id: str, seq: int) -> Sequence[str]:
+        """Return the last lines of a conversation; with `seq`, lines from that entry on."""
 
 
 class Picker:
@@ -193,9 +196,12 @@ class Picker:
         self._place = 0
         self._all_folders = True
         self._is_read = False
-        self._preview: tuple[str, Sequence[str]] | None = None
+        self._said: dict[str, str] = {}
+        self._letters: dict[str, list[str]] = {}  # the agents whose names begin with each
+        self._preview: tuple[PickerLine, Sequence[str]] | None = None
         self._wants_preview: bool | None = None  # None: where it stands beside the list
         self._reading: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._work = TaskSet()
         self._searching: asyncio.Task[None] | None = None
         self._sought = words.casefold().split()
@@ -299,14 +305,27 @@ class Picker:
         self._app.invalidate()
 
     def _read_end(self) -> None:
-        """Have the end of the selected session read, if it is to be shown."""
+        """Have read what is to be shown: the last words of the lines on the screen, and the end of
+        the selected session, or what was found in it."""
         chosen = self._current
-        if chosen is None or not self._app.is_running or not self._shows_preview:
+        if chosen is None or not self._app.is_running:
             return
-        if self._preview is None or self._preview[0] != chosen.session_id:
+        if self._ending is None or self._ending.done():
+            self._ending = self._begin(self._read_endings())
+        if self._shows_preview and (self._preview is None or self._preview[0] != chosen):
             if self._reading is not None:
                 self._reading.cancel()
-            self._reading = self._begin(self._show_end(chosen.session_id))
+            self._reading = self._begin(self._show_end(chosen))
+
+    async def _read_endings(self) -> None:
+        while ids := [
+            line.session_id
+            for line in (self._shown[number] for number in self._numbers)
+            if line.said is None and line.session_id not in self._said
+        ]:
+            found = await self._source.endings(ids)
+            self._said |= {session_id: found.get(session_id, "") for session_id in ids}
+            self._app.invalidate()
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
@@ -327,10 +346,10 @@ class Picker:
         task.add_done_callback(over)
         return task
 
-    async def _show_end(self, session_id: str) -> None:
-        lines = await self._source.preview(session_id)
-        if self._current is not None and self._current.session_id == session_id:
-            self._preview = session_id, lines
+    async def _show_end(self, line: PickerLine) -> None:
+        lines = await self._source.preview(line.session_id, line.seq)
+        if self._current == line:
+            self._preview = line, lines
             self._app.invalidate()
 
     async def _read_whole(self, session_id: str) -> None:
@@ -352,8 +371,8 @@ class Picker:
 
         for key, step in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
             keys.add(key)(move(lambda step=step: step))  # type: ignore[misc]
-        keys.add("pageup")(move(lambda: -self._height))
-        keys.add("pagedown")(move(lambda: self._height))
+        keys.add("pageup")(move(lambda: -(self._height // 2)))
+        keys.add("pagedown")(move(lambda: self._height // 2))
         keys.add("home")(move(lambda: -len(self._shown)))
         keys.add("end")(move(lambda: len(self._shown)))
 
@@ -421,62 +440,90 @@ class Picker:
         more = "" if self._is_read else " …"
         return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
 
+    @property
+    def _numbers(self) -> range:
+        """The lines around the selected one, of which some are on the screen."""
+        room = self._height
+        return range(max(0, self._place - room // 2), min(len(self._shown), self._place + room))
+
     def _list_text(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
         if not self._shown:
             return [("class:faint", "  no matches" if self._is_read else "  …")]
-        width = self._list_width - 1
-        room = self._height
-        begin = max(0, self._place - room // 2)
-        found: list[tuple[int, StyleAndTextTuples]] = []
-        numbers = range(begin, min(len(self._shown), begin + 2 * room))
-        starts = Counter(self._shown[number].title[:TWIN] for number in numbers)
-        for number in numbers:
+        width, room = self._list_width - 1, self._height
+        rows: list[StyleAndTextTuples] = []
+        at = 0
+        for number in self._numbers:
             line = self._shown[number]
-            if number == begin or self._shown[number - 1].group != line.group:
-                found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
-            is_twin = starts[line.title[:TWIN]] > 1
-            drawn = self._line_text(line, width, is_twin, chosen=number == self._place)
-            found.append((number, drawn))
-        at = next(row for row, (number, _) in enumerate(found) if number == self._place)
-        top = max(0, min(at - room // 2, len(found) - room))
-        return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
+            if number == self._numbers.start or self._shown[number - 1].group != line.group:
+                rows.append([("class:heading", f"  {GROUPS[line.group]}")])
+            if number == self._place:
+                at = len(rows)
+            rows.append(self._title_row(line, width, chosen=number == self._place))
+            if below := self._row_below(line, width):
+                rows.append(below)
+        top = max(0, min(at - room // 2, len(rows) - room))
+        return [piece for row in rows[top : top + room] for piece in (*row, ("", "\n"))]
 
-    def _line_text(
-        self, line: PickerLine, width: int, is_twin: bool, *, chosen: bool
-    ) -> StyleAndTextTuples:
-        """Return one line of the list; the title gets the remaining width."""
-        right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
-        if width >= 56:
-            right.append(("class:agent", f"{line.agent[:12]:<8}"))
-            right.append(
-                ("class:faint", set_cell_size(end_of(line.folder, width // 4), width // 4))
-            )
-        right.append(("class:faint", f"{line.age:>4}"))
-        beside: StyleAndTextTuples = []
-        for style, text in right:
-            if text:
-                beside += [("", "  "), (style, text)]
-        room = max(8, width - 2 - fragment_list_width(beside))
-        text = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
-        title = set_cell_size(shorten(text, room, is_twin=is_twin and not line.excerpt), room)
-        style = "class:chosen" if chosen else ""
+    def _title_row(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
+        """Return the first row of a session; the title gets what state and age leave."""
+        letter = line.agent[:1].upper()
+        alike = self._letters.setdefault(letter, [])
+        if line.agent not in alike:
+            alike.append(line.agent)
+        colour = AGENTS[(ord(letter or " ") + alike.index(line.agent)) % len(AGENTS)]
+        beside: StyleAndTextTuples = [("", "  "), ("class:faint", f"{line.age:>4}")]
+        if line.state:
+            state = "class:waits" if line.group == WAITS else "class:state"
+            beside = [("", "  "), (state, line.state), *beside]
+        room = max(8, width - 4 - fragment_list_width(beside))
+        title = set_cell_size(shorten(line.title, room), room)
         mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
-        return [mark, *highlight(title, self._sought, style), *beside]
+        words = highlight(title, self._sought, "class:chosen" if chosen else "")
+        return [mark, (f"{colour} bold", set_cell_size(letter, 2)), *words, *beside]
+
+    def _row_below(self, line: PickerLine, width: int) -> StyleAndTextTuples:
+        """Return the second row: what was found or said last, and the folder if it is another."""
+        said = line.said if line.said is not None else self._said.get(line.session_id, " ")
+        place = end_of(line.folder, width // 4) if not line.is_here else ""
+        room = max(8, width - 4 - cell_len(place) - 2)
+        if not (words := line.excerpt or said) and not place:
+            return []
+        text = set_cell_size(shorten(words, room), room)
+        sought = self._sought if line.excerpt else ()
+        found = highlight(text, sought, "class:faint")
+        return [("", "    "), *found, ("class:faint", f"  {place}" if place else "")]
 
     def _preview_text(self) -> StyleAndTextTuples:
-        chosen, (found, lines) = self._current, self._preview or ("", ())
-        if chosen is None or chosen.session_id != found:
-            lines = ()
-        columns = get_app().output.get_size().columns
+        chosen, (found, lines) = self._current, self._preview or (None, ())
+        if chosen is None:
+            return []
+        width = self._app.output.get_size().columns - 1
+        height = PREVIEW_HEIGHT - 1
         if self._is_beside:
-            width = columns - self._list_width - 3
-            cut = [piece for line in lines for piece in Text(line).wrap(WRAPPING, width)]
-            rows = [piece.plain.rstrip() for piece in cut[-self._height :]]
-            return [("", "\n".join(f" {row}" for row in rows))]
-        width = columns - 1
-        ends = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
-        return [("class:heading", "─" * width), ("", "\n" + "\n".join(ends))]
+            width -= self._list_width + 2
+            height = self._height
+        at = "" if chosen.at is None else local(chosen.at)
+        facts = " · ".join(filter(None, (chosen.agent, at, end_of(chosen.folder, width // 2))))
+        head = [("bold", shorten(chosen.title, width)), ("class:faint", shorten(facts, width))]
+        rows = [
+            piece.plain.rstrip()
+            for line in (lines if chosen == found else ())
+            for piece in Text(line).wrap(WRAPPING, width)
+        ]
+        height -= len(head) + 1
+        begin = max(0, len(rows) - height)
+        if chosen.excerpt:  # from the place that was found
+            hits = (n for n, it in enumerate(rows) if any(w in it.casefold() for w in self._sought))
+            begin = max(0, min(begin, next(hits, 0) - 2))
+        indent = " " if self._is_beside else ""
+        text: StyleAndTextTuples = [] if indent else [("class:heading", "─" * width + "\n")]
+        for style, words in head:
+            text.append((style, f"{indent}{words}\n"))
+        for row in ("", *rows[begin : begin + height]):
+            marks = highlight(row, self._sought if chosen.excerpt else (), "")
+            text += [("", indent), *marks, ("", "\n")]
+        return text
 
     def _hints(self) -> StyleAndTextTuples:
         hints = []

@@ -44,8 +44,7 @@ class LocalReader:
 
     With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
     memory of processes; they are asked otherwise. `said` is the text that words of a list are in.
-    A search first indexes what lags for `index_seconds`. `endings` has the last words read of what
-    is listed, for a screen of sessions: each takes as long as the rest of its row.
+    A search first indexes what lags for `index_seconds`.
     """
 
     origin = ""
@@ -58,10 +57,8 @@ class LocalReader:
         live: Live | None = None,
         said: Described = searchable_text,
         index_seconds: float = 0.0,
-        endings: bool = False,
     ) -> None:
         self.journal = journal
-        self._endings = endings
         self._tenant = None if whose is None else whose.tenant
         self._only = None if whose is None else whose.session_id
         self._whose = whose
@@ -102,7 +99,7 @@ class LocalReader:
         else:
             found, last = await self._matching(wanted, after, limit)
         following = None if last is None else list_places.encode(last, filter, secret)
-        return SessionPage(await self.with_states(found, live), following)
+        return SessionPage(await self.with_states(found, live, said=wanted.said), following)
 
     async def _matching(
         self, wanted: Wanted, after: ListKey | None, limit: int
@@ -127,26 +124,32 @@ class LocalReader:
                 return found, after if len(rows) == at_once else None
 
     async def with_states(
-        self, rows: Sequence[SessionRow], live: Live | None = None
+        self, rows: Sequence[SessionRow], live: Live | None = None, *, said: bool = True
     ) -> list[ListedSession]:
-        """Return these sessions, as they are seen, with their live states and outcomes."""
+        """Return these sessions, as they are seen, with their live states, outcomes and, if `said`,
+        last words."""
         is_guest = self._only is not None
         rows = [row.seen_by(self._tenant, as_guest=is_guest) for row in rows]
         outcomes = await self.journal.outcomes([row.session_id for row in rows])
         now = await self.live() if live is None else live
-        return await self._listed(rows, now, outcomes)
+        return await self._listed(rows, now, outcomes, said=said)
 
     async def _listed(
-        self, rows: Sequence[SessionRow], live: Live, outcomes: Mapping[str, bytes | None]
+        self,
+        rows: Sequence[SessionRow],
+        live: Live,
+        outcomes: Mapping[str, bytes | None],
+        *,
+        said: bool,
     ) -> list[ListedSession]:
         newest = await self.journal.snapshots.newest([row.session_id for row in rows])
         files = {
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
         listed = [as_listed(row, live, outcomes, files) for row in rows]
-        if self._endings:
-            said = await self.journal.endings([row.session_id for row in rows])
-            listed = [replace(it, said=said.get(it.row.session_id, "")) for it in listed]
+        if said:
+            words = await self.endings([row.session_id for row in rows])
+            listed = [replace(it, said=words.get(it.row.session_id, "")) for it in listed]
         for place, it in enumerate(listed):
             if it.outcome == "interrupted" and outcomes[it.row.session_id] is None:
                 with suppress(UnknownSessionError):  # deleted meanwhile
@@ -154,6 +157,9 @@ class LocalReader:
                     is_unseen = not await self.is_live(it.row.session_id)
                     listed[place] = replace(it, row=replace(it.row, unseen=is_unseen))
         return listed
+
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        return await self.journal.endings(session_ids)
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         return await self.journal.resolve(given, cwd)
@@ -177,8 +183,8 @@ class LocalReader:
         ids = [*dict.fromkeys(session_ids)]
         return dict(zip(ids, await self.journal.short_ids(ids, SHORT_ID), strict=True))
 
-    def entries(self, session_id: str) -> AsyncIterator[Entry]:
-        return entries_of(self.journal, session_id)
+    def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+        return entries_of(self.journal, session_id, after)
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         return await self.journal.read_back(session_id, before, limit)
@@ -242,16 +248,17 @@ class LocalReader:
         ]
 
     async def changes(
-        self, newest: int, activity: asyncio.Event | None = None
+        self, newest: int, activity: asyncio.Event | None = None, *, said: bool = False
     ) -> AsyncGenerator[News, None]:
-        """See SessionReader; `activity` is as in `follow_list`. Has changes of all sessions."""
+        """See SessionReader; `activity` is as in `follow_list`, `said` as in Wanted. Has changes of
+        all sessions."""
         from acphold.live.reading.followed_list import follow_list  # late: few follow it
 
         async with aclosing(follow_list(self.journal, newest, activity)) as found:
             async for each in found:
-                yield await self._news(each)
+                yield await self._news(each, said=said)
 
-    async def _news(self, found: Changed) -> News:
+    async def _news(self, found: Changed, *, said: bool) -> News:
         asked: dict[str, list[InboxQuestion]] = {}
         ids = {row.session_id for row in found.rows}
         if waiting := {id_: it for id_, it in found.live.items() if it[0].waiting and id_ in ids}:
@@ -259,7 +266,7 @@ class LocalReader:
 
             for question in await open_questions(self.journal, waiting):
                 asked.setdefault(question.row.session_id, []).append(question)
-        listed = await self._listed(found.rows, found.live, found.outcomes)
+        listed = await self._listed(found.rows, found.live, found.outcomes, said=said)
         rows = [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
         return News(rows, found.gone, found.is_all)
 
@@ -284,10 +291,10 @@ def as_listed(
     return replace(listed, pid=process.pid, is_daemon=process.is_daemon)
 
 
-async def entries_of(journal: Readable, session_id: str) -> AsyncIterator[Entry]:
-    """Yield the entries of a session, oldest first, without void ones; one page is in memory at a
-    time."""
-    async for segment in history(journal, session_id):
+async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
+    memory at a time."""
+    async for segment in history(journal, session_id, after):
         for entry in segment.entries():
             if entry.raw:
                 yield entry

@@ -53,7 +53,7 @@ class NoQuery(Struct):
 
 
 class ListQuery(Struct, omit_defaults=True):
-    """The query of SESSIONS; see `journal.ListFilter`."""
+    """The query of SESSIONS; see `journal.ListFilter`, and `session_reader.Wanted` for `said`."""
 
     q: str = ""
     agent: str = ""
@@ -61,6 +61,7 @@ class ListQuery(Struct, omit_defaults=True):
     archived: Archived = "exclude"
     unprompted: bool = False
     queued: bool = False
+    said: bool = False
     limit: Rows = ROWS
     cursor: str | None = None
 

@@ -75,6 +75,7 @@ class RemoteRow(Struct, rename="camel"):
     live: RemoteLive | None = None
     open_questions: list[RemoteQuestion] = []
     files: FilesOfSession | None = None
+    said: str | None = None
 
 
 class RemoteHit(Struct, rename="camel"):
@@ -186,7 +187,7 @@ class RemoteRules(Struct):
 def to_listed(row: RemoteRow) -> ListedSession:
     """Return a session of the list."""
     if (live := row.live) is None:
-        return ListedSession(session_row(row), row.outcome, files=row.files)
+        return ListedSession(session_row(row), row.outcome, files=row.files, said=row.said)
     session = LiveSession(
         row.session_id,
         live.clients,
@@ -196,7 +197,14 @@ def to_listed(row: RemoteRow) -> ListedSession:
     )
     questions = [question_of(it) for it in row.open_questions]
     return ListedSession(
-        session_row(row), row.outcome, session, live.pid, live.background, questions, row.files
+        session_row(row),
+        row.outcome,
+        session,
+        live.pid,
+        live.background,
+        questions,
+        row.files,
+        row.said,
     )
 
 

@@ -100,6 +100,7 @@ class ServerReader:
             archived=filter.archived,
             unprompted=filter.include_unprompted or wanted.only_live,
             queued=filter.queued,
+            said=wanted.said,
             limit=limit,
             cursor=cursor,
         )
@@ -114,6 +115,9 @@ class ServerReader:
             if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
         ]
         return SessionPage(found, None if is_over else self._next(page.next_cursor, {cursor}))
+
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        return {}
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(errors.UnknownSessionError):
@@ -154,9 +158,10 @@ class ServerReader:
 
         return {it: short(it) if it in self._listed else it for it in session_ids}
 
-    async def entries(self, session_id: str) -> AsyncIterator[Entry]:
+    async def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
         for entry in await last_entries(self, session_id):
-            yield entry
+            if entry.seq > after:
+                yield entry
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         asked = requests.EntriesQuery(before=before, limit=limit)

@@ -77,12 +77,14 @@ Described = Callable[["SessionRow"], str]
 
 class Wanted(Struct, frozen=True):
     """The wanted sessions: a filter of the journal, and of its sessions those with all `words`
-    (casefolded), active `since` (ms since the epoch), and live if `only_live`."""
+    (casefolded), active `since` (ms since the epoch), and live if `only_live`. With `said`, also
+    the last words of each: reading them takes as long as the rest of its row."""
 
     filter: ListFilter = ListFilter()
     words: tuple[str, ...] = ()
     since: int = 0
     only_live: bool = False
+    said: bool = False
 
     def fits(self, row: SessionRow, *, is_live: bool, said: Described = searchable_text) -> bool:
         """Return True if the list has this session; `said` is the text that words are in."""
@@ -152,6 +154,10 @@ class SessionReader(Protocol):
     ) -> SessionPage:
         """Return the next `limit` wanted sessions, or fewer; CursorError."""
 
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return the last words of sessions; see `journal.Entries.endings`. A server tells them
+        only with a page, if `Wanted.said`."""
+
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         """Return the session with this id, or else the one whose id begins with it; with `cwd`,
         only from that folder. Raises UnknownSessionError and AmbiguousIdError."""
@@ -170,8 +176,8 @@ class SessionReader(Protocol):
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
         least; that of a server only from those of the list that was read, otherwise a whole id."""
 
-    def entries(self, session_id: str) -> AsyncIterator[Entry]:
-        """Yield the entries of a session, oldest first, without void ones."""
+    def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+        """Yield the entries of a session above `after`, oldest first, without void ones."""
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""

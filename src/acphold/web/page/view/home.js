@@ -18,7 +18,7 @@ const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Activ
 const MINUTE = 60_000;
 
 /** Sessions of a project that are shown before somebody asks for more. */
-const FIRST = 6;
+const FIRST = 8;
 
 /** The address of the row that has the keyboard, "" where none has it. */
 const held = () => (document.activeElement?.matches(".home a.session") ? (document.activeElement.getAttribute("href") ?? "") : "");
@@ -68,7 +68,7 @@ export function Home({ desk, current, asking, isAll }) {
         return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
       ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
-      ${byProject(shown, now).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter)} />`)}
+      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter)} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
@@ -113,17 +113,13 @@ function useRows(q, isArchived, isOnline) {
 /** A project with its sessions, some of them until somebody asks for all. */
 const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean}} */ { group, now, current, isAll }) => {
   const [isOpen, setOpen] = useState(false);
-  const number = group.days.reduce((sum, day) => sum + day.places.length, 0);
-  const at = group.days.flatMap(({ places }) => places).findIndex(({ row }) => sessionPlace(row.sessionId) === held());
-  let room = isAll || isOpen ? number : Math.max(FIRST, at + 1);
+  const number = group.places.length;
+  const at = group.places.findIndex(({ row }) => sessionPlace(row.sessionId) === held());
+  const room = isAll || isOpen ? number : Math.max(FIRST, at + 1);
   const rest = number - room;
   return html`<section class="project">
     <h2 title=${group.cwd}>${group.name}</h2>
-    ${group.days.map(({ name, places }) => {
-      const shown = places.slice(0, room);
-      room -= shown.length;
-      return shown.length > 0 && html`${name && html`<h3>${name}</h3>`}<ul>${shown.map((each) => html`<${RowView} key=${each.row.sessionId} ...${each} now=${now} isCurrent=${each.row.sessionId === current} />`)}</ul>`;
-    })}
+    <ul>${group.places.slice(0, room).map((each) => html`<${RowView} key=${each.row.sessionId} ...${each} now=${now} isCurrent=${each.row.sessionId === current} />`)}</ul>
     ${rest > 0 && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(rest, "more session")}</button>`}
   </section>`;
 });

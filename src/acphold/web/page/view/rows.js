@@ -1,7 +1,6 @@
 // Sessions as rows of a list.
-import { standing, waits } from "../model/rows.js";
-import { CUT } from "../model/tables.js";
-import { agentName, called, line } from "../model/text.js";
+import { lastWords, standing, waits } from "../model/rows.js";
+import { agentName, called } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
 import { memo } from "./memo.js";
@@ -15,13 +14,12 @@ export function State({ row }) {
   return html`<span class=${`state ${kind}`}>${words && html`<span class="words">${words}</span>`}</span>`;
 }
 
-/** `depth` is more than 0 below its origin, and `of` what that is called where it stands elsewhere; `apart` tells it from others of its name. */
-export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boolean, depth: number, of: string, apart: string}} */ { row, now, isCurrent, depth, of, apart }) => {
-  const fork = depth > 0 ? "fork" : of && `fork of ${line(of, CUT.short)}`;
+/** `depth` is more than 0 below its origin. */
+export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boolean, depth: number}} */ { row, now, isCurrent, depth }) => {
   const [kind, words] = standing(row);
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}><a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${(fork || apart) && html`<span class=${depth > 0 || !fork ? "words" : "words of"}>${fork}${fork && apart && " · "}${apart}</span>`}<span class="agent">${agentName(row.agentName)}</span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${depth > 0 && html`<span class="words">fork</span>`}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>
   </a></li>`;
 });

@@ -37,6 +37,7 @@ function told({ status, told }) {
  * @property {string} agentName  the short one
  * @property {string} cwd
  * @property {string | null} title
+ * @property {string} [said]  the last words of its conversation
  * @property {string} createdAt
  * @property {string} updatedAt
  * @property {number} messageCount
@@ -74,7 +75,7 @@ function told({ status, told }) {
  */
 
 /** @param {{q?: string, archived?: string, cursor?: string}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
-export const sessions = (query) => read("/sessions", query);
+export const sessions = (query) => read("/sessions", { ...query, said: "true" });
 
 /** @param {string} id @returns {Promise<Row>} */
 export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
