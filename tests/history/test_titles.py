@@ -11,6 +11,7 @@ from acphold.conversation.history.titles import (
     last_words,
     title_of_prompt,
     title_of_words,
+    words_below,
 )
 
 KEY = (
@@ -69,3 +70,9 @@ def test_words_may_follow_a_picture() -> None:
 @pytest.mark.parametrize("raw", [b"", b"garbage", b"{}", b'[1,{"text":3}]'])
 def test_a_prompt_that_cannot_be_read_has_no_last_words(raw: bytes) -> None:
     assert last_words([Entry(1, "prompt", 0, raw)]) == ""
+
+
+def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:
+    assert words_below("Fix the greeting, please, in all files", "Fix the greeting…") == ""
+    assert words_below("Done.", "Fix the greeting…") == "Done."
+    assert words_below("Done.", None) == "Done."

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 LISTED = """async (id) => {
   for (;;) {
-    const kept = await caches.match("/sessions", { ignoreVary: true });
+    const kept = await caches.match("/sessions?said=true", { ignoreVary: true });
     if ((await kept?.text())?.includes(id)) return;
     await new Promise(requestAnimationFrame);
   }

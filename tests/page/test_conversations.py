@@ -440,7 +440,7 @@ async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
         await expect(each.locator(".decision")).to_contain_text("Allowed")
     await asyncio.wait_for(turn, 30)
     await typed(other, steps({"say": "Said in the other."}))
-    await expect(page.get_by_text("Said in the other.", exact=True)).to_be_visible()
+    await expect(page.locator("main").get_by_text("Said in the other.", exact=True)).to_be_visible()
     for each in (page, other):
         await expect(each.locator("article.prompt")).to_have_count(2)
         await expect(each.locator("hr.end")).to_have_count(2)

@@ -127,7 +127,7 @@ async def test_the_archive_says_when_it_cannot_be_read_and_is_read_with_the_next
     await expect(alert).to_have_text(
         "The server cannot be reached. Archived sessions are not shown."
     )
-    await page.get_by_role("button", name="All").click()
+    await page.locator(".filters button", has_text="All").click()
     await search.fill("no such word")
     await expect(alert).to_have_text("The server cannot be reached. Older sessions are not shown.")
     hits = page.locator(".hits [role=status]")

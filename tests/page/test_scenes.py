@@ -37,7 +37,7 @@ async def test_a_session_is_read_and_gone_on_with(
     await row_of(page, session).click()
     await expect(page.locator("strong", has_text="bold")).to_be_visible()
     await typed(page, steps({"say": "And more."}))
-    await expect(page.get_by_text("And more.", exact=True)).to_be_visible()
+    await expect(page.locator("main").get_by_text("And more.", exact=True)).to_be_visible()
     assert "#pair" not in page.url
 
 
@@ -156,7 +156,7 @@ async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
     call = {"sessionUpdate": "tool_call", "toolCallId": "t\u202e1", "title": HOSTILE[0]}
     await session.prompt(steps(*told, {"update": call}, {"say": "the end of it"}))
     await opened(page, session.id)
-    await expect(page.get_by_text("the end of it", exact=True)).to_be_visible()
+    await expect(page.locator("main").get_by_text("the end of it", exact=True)).to_be_visible()
     sheet = page.locator(".sheet")
     for tag in ("script", "img[src^=http]", "svg[onload]", "iframe", "section.question"):
         assert await sheet.locator(tag).count() == 0, tag
@@ -299,7 +299,7 @@ async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
         await tools.send("Page.setWebLifecycleState", {"state": "frozen"})
         await session.prompt(steps({"say": f"while away {number}."}))
         await tools.send("Page.setWebLifecycleState", {"state": "active"})
-        said = page.get_by_text(f"while away {number}.", exact=True)
+        said = page.locator("main").get_by_text(f"while away {number}.", exact=True)
         await expect(said).to_be_visible(timeout=60_000)
         await expect(said).to_have_count(1)
 

@@ -75,6 +75,12 @@ def last_words(entries: Iterable[Entry]) -> str:
     return shorten(" ".join(MARKUP.sub("", line) for line in lines), LAST_WORDS)
 
 
+def words_below(said: str, title: str | None) -> str:
+    """Return last words as they stand below a title; "" where that begins alike, as with a prompt
+    that nothing was answered to."""
+    return "" if said.startswith((title or "\0").removesuffix("…")) else said
+
+
 def _text_of(block: bytes) -> str:
     return string(members(block).get("text")) or ""
 

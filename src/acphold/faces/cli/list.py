@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from acp_wire.tasks import beside
 from acphold.conversation.history.entries import iso, now_ms
 from acphold.conversation.history.prompt_queue import ELSEWHERE, moment
+from acphold.conversation.history.titles import words_below
 from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
@@ -195,6 +196,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     days: list[str] = []
     places: list[tuple[str, str]] = []
     said: dict[str, str] = {}
+    titles: list[str | None] = []
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
@@ -206,6 +208,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
             table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
             places.append((it.row.session_id, it.row.tail_of))
             said[it.row.session_id] = it.said or ""
+            titles.append(it.row.title)
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
@@ -214,7 +217,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     if on_terminal:  # of nothing else: that takes as long as the rest of a row
         said |= await reader.endings([session_id for session_id, _ in places])
     order = under_origins(places)
-    below = [said[places[n][0]] for n, _ in order]
+    below = [words_below(said[places[n][0]], titles[n]) for n, _ in order]
     table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
     shown_days: list[str] = []
     for n, is_below in order if days else ():

@@ -39,6 +39,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acp_wire.tasks import TaskSet
+from acphold.conversation.history.titles import words_below
 from acphold.conversation.presentation.visible_text import local
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
@@ -487,7 +488,7 @@ class Picker:
         said = line.said if line.said is not None else self._said.get(line.session_id, " ")
         place = end_of(line.folder, width // 4) if not line.is_here else ""
         room = max(8, width - 4 - cell_len(place) - 2)
-        if not (words := line.excerpt or said) and not place:
+        if not (words := line.excerpt or words_below(said, line.title)) and not place:
             return []
         text = set_cell_size(shorten(words, room), room)
         sought = self._sought if line.excerpt else ()
