@@ -71,6 +71,8 @@ exception inside a handler is reported to the other side as an opaque incident.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
     INTERNAL_ERROR as INTERNAL_ERROR,
@@ -191,19 +193,28 @@ class UnknownSessionError(AcpError):
 class AmbiguousIdError(AcpError):
     """A prefix fits several sessions; `matches` holds their ids.
 
-    Of very many it holds only the first; then `is_cut` is True.
+    Of very many it holds only the first; then `is_cut` is True. `names` say more of the first
+    `SHOWN` than their ids.
     """
 
     SHOWN = 8
-    """The message names this many ids; it counts the rest."""
+    """The message names this many sessions; it counts the rest."""
 
-    def __init__(self, prefix: str, matches: tuple[str, ...], *, more: bool = False) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        matches: tuple[str, ...],
+        *,
+        more: bool = False,
+        names: Sequence[str] = (),
+    ) -> None:
         least = "more than " if more else ""
         rest = len(matches) - self.SHOWN
-        shown = ", ".join(matches[: self.SHOWN]) + (f" and {least}{rest} more" if rest > 0 else "")
-        super().__init__(
-            f"{prefix!r} fits {least}{len(matches)} sessions: {shown}; give more of it"
-        )
+        shown = ", ".join(names or matches[: self.SHOWN])
+        shown += f" and {least}{rest} more" if rest > 0 else ""
+        is_one = len({it[: len(prefix) + 1] for it in matches}) == len(matches)
+        letters = "one more letter" if is_one else "more letters"
+        super().__init__(f"{prefix!r} fits {least}{len(matches)} sessions; {letters}: {shown}")
         self.matches = matches
         self.is_cut = more
 

@@ -53,7 +53,7 @@ def test_every_change_is_in_the_patch_with_what_was_seen_of_it(
     done = acphold.run("diff", "aa")
     assert done.code == 0, done.err
     assert words(done.out) == [
-        "a.txt: shown by the agent in turn 1 · shown in part by the agent in turn 2",
+        "a.txt: turn 1 · shown in part by the agent in turn 2",
         "gone.txt: changed by something else in turn 2",
         "made by command.txt: changed by something else in turn 1",
         "mine.txt: changed between turns 1 and 2",
@@ -126,7 +126,7 @@ def test_by_turn_the_patches_follow_one_another(
     done = acphold.run("diff", "aa", "--by-turn")
     assert words(done.out) == [
         "Turn 1",
-        "a.txt: shown by the agent",
+        "a.txt",
         "made by command.txt: changed by something else",
         "picture.bin: changed by something else",
         "Between turns 1 and 2",
@@ -215,7 +215,7 @@ def test_sessions_at_work_in_one_folder_at_the_same_time_name_each_other(
     other.turn("go", does=lambda: project.write("y.txt", "y"))
     for session, its in ((one, "bb-1"), (other, "aa-1")):
         done = acphold.run("diff", session.id)
-        assert f"turn 1: session {its} also worked in this folder" in done.err
+        assert f"{its} may also have changed files here meanwhile\n" in done.err
 
 
 def test_without_kept_files_it_says_that_only_reported_edits_are_shown(

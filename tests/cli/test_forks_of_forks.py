@@ -73,9 +73,9 @@ def test_the_diff_of_a_fork_is_that_of_its_turns_and_names_no_other_session(
     first = fork(acphold, session.id, "--files", str(tmp_path / "first"))
     for id in (session.id, first):
         done = acphold.run("diff", id)
-        assert "a.txt: shown by the agent in turns 1, 2\n" in done.out
-        assert "also worked" not in done.err
-    assert "shown by the agent in turn 1\n" in acphold.run("diff", first, "--turn", "1").out
+        assert "a.txt: turns 1, 2\n" in done.out
+        assert "meanwhile" not in done.err
+    assert "# a.txt: turn 1\n" in acphold.run("diff", first, "--turn", "1").out
 
 
 def test_a_line_is_of_its_turn_however_often_that_was_copied(

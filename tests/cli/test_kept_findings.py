@@ -139,7 +139,7 @@ def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_fals
 
     def when_kept() -> None:
         until = time.monotonic() + DEADLINE
-        while not [*acphold.journal.parent.glob("*-files/*/told")] and time.monotonic() < until:
+        while not [*acphold.journal.parent.glob("*-files/told")] and time.monotonic() < until:
             time.sleep(0.02)
         go.touch()
 
@@ -147,7 +147,7 @@ def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_fals
         beside.submit(when_kept)
         done = acphold.run("ask", json.dumps([{"until": str(go)}, {"say": "Done."}]), *words)
     assert done.code == 0, done.err
-    assert "Files are kept with the conversation" in done.err
+    assert done.err == "acphold ask: Files are kept with each turn. acphold help files\n"
     assert done.out == "Done.\n"
     assert json.loads(acphold.run("list", "--json").out)["files"]["state"] == "whole"
     settings.write_text("[defaults]\nsnapshots = false\n")

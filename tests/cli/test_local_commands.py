@@ -165,9 +165,9 @@ def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:
             one.type(steps({"say": words}))
             one.until(f"agent  {words}", "ready")
         one.type("/fork before\r")
-        one.until("acphold  ", "1 turn of", "1 later turn left out", "ready", below="second")
+        one.until("acphold  ", "(1 turn) to", "1 later turn left out", "ready", below="second")
         one.type("/fork\r")
-        one.until("2 turns of", "ready")
+        one.until("(2 turns) to", "ready")
         one.type("/fork nowhere\r")
         one.until("/fork before without its last turn", "ready")
 

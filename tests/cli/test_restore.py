@@ -107,9 +107,9 @@ async def test_the_daemon_of_the_journal_is_ended_first_if_that_is_asked_for(
         assert "--stop" in done.err
         done = acphold.run("journal", "restore", "--stop", str(backup))
         assert done.code == 0, done.err
-        assert "Stopped" in done.out
+        assert "Ended" in done.out
         done = acphold.run("agent", "stop", "--all")
-        assert done.out.count("Stopped scripted") == 1  # that of the other journal went on
+        assert done.out.count("Ended scripted") == 1  # that of the other journal went on
     assert listed(acphold) == {"Greeting"}
 
 

@@ -129,7 +129,7 @@ def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
 @pytest.mark.usefixtures("talked")
 def test_a_person_is_told_of_more_and_of_nothing(acphold: CommandLine) -> None:
     more = acphold.run("search", "done", "--limit", "1")
-    assert more.err == "There are more; `--limit 4` shows them.\n"
+    assert more.err == "The newest 1 shown; --limit 4 shows more\n"
     none = acphold.run("search", "nowhere", "--in", "diffs", "--cwd", "/srv/api")
     assert (none.code, none.out) == (0, "")
     assert none.err == "No results for nowhere in diffs in /srv/api.\n"
@@ -154,7 +154,7 @@ def test_without_a_word_there_is_nothing_to_search_for(acphold: CommandLine) -> 
 def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
     done = acphold.run("search", "x")
     assert (done.code, done.out) == (0, "")
-    assert "There is no journal at" in done.err
+    assert "Nothing here yet" in done.err
     assert not acphold.journal.exists()
 
 

@@ -39,9 +39,7 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
     done = acphold.run("continue", "aa", "--from", "last")
     assert done.code == 0
     made = done.out.strip()
-    what, where = done.err.splitlines()
-    assert what == "  2 turns of Greeting"
-    assert "in the list of scripted" in where
+    assert re.fullmatch(r"  Copied “Greeting” \(2 turns\) to [0-9a-f]{6,}\n", done.err)
     row = listed(acphold)[made]
     assert row["title"] == "Greeting (fork)"
     assert row["origins"] == [{"sessionId": "aa-1", "agent": "scripted", "seq": 13}]
@@ -73,7 +71,8 @@ def test_a_place_takes_the_conversation_up_to_its_turn(
 ) -> None:
     done = acphold.run("continue", *words)
     made = done.out.strip()
-    assert done.err.splitlines()[0] == "  1 turn of Greeting; 1 later turn left out"
+    assert "Copied “Greeting” (1 turn) to " in done.err
+    assert done.err.endswith("\n  1 later turn left out\n")
     shown = acphold.run("show", made).out
     assert "Make it friendlier" in shown
     assert "And now?" not in shown
@@ -136,8 +135,8 @@ def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> N
     assert done.code == 0
     made = done.out.strip()
     what, where = done.err.splitlines()
-    assert what == "  2 turns of Greeting"
-    assert "in the list of other" in where
+    assert what.startswith("  Copied “Greeting” (2 turns) to ")
+    assert where == "  in the list of other"
     row = listed(acphold, "--agent", "other")[made]
     assert row["title"] == "Greeting"
     assert row["origins"] == [{"sessionId": "aa-1", "agent": "scripted", "seq": 13}]

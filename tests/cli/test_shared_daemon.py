@@ -369,7 +369,7 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         turn = one.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
         await one.until_text("cut")
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--yes")
-        assert stopped.stdout == "Stopped scripted with 1 session.\n"
+        assert stopped.stdout == "Ended scripted. 1 turn was stopped.\n"
         assert await turn == {"stopReason": "cancelled"}
         await one.ended()
         assert one.text().startswith("keptcut\n\n[acphold] acphold has stopped")
@@ -475,7 +475,7 @@ async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_
         error = await other.refused("initialize", {"protocolVersion": 1})
         told = f"daemon {daemon} does not answer: it is stopped; `kill -CONT {daemon}` "
         assert told in error.message
-        assert "`acphold agent stop --force` kills it, and nothing that was" in error.message
+        assert "`acphold agent stop --force` kills it" in error.message
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--all")
         assert told in stopped.stderr
 
@@ -511,7 +511,7 @@ async def test_stop_ends_the_process_of_its_own_journal_and_that_of_another_only
         async with home.editor(f"--journal={other}") as two:
             await two.new()
             stopped = await asyncio.to_thread(home.run, "stop")
-            assert stopped.stdout == "Stopped scripted with 1 session.\n"
+            assert stopped.stdout == "Ended scripted.\n"
             await two.ended()
         assert home.daemons() == [daemon]
         await asyncio.to_thread(home.run, "stop", "--all", "--yes")
@@ -528,7 +528,7 @@ async def test_stop_says_what_is_at_work_and_asks_before_it_ends_that(home: Home
         for which in ([], [session]):
             refused = await asyncio.to_thread(home.run, "stop", *which)
             assert refused.returncode == 1
-            assert refused.stderr == f"acphold agent stop: {what}; --yes stops it all the same\n"
+            assert refused.stderr == f"acphold agent stop: {what}; --yes stops it anyway\n"
         busy = await one.new()
         one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
         await one.until_text("begun")
@@ -536,7 +536,9 @@ async def test_stop_says_what_is_at_work_and_asks_before_it_ends_that(home: Home
         assert f"{what}, a turn runs in “" in refused.stderr
         await asyncio.to_thread(answer, home, "n", f"{what}, a turn runs in")
         assert len(home.daemons()) == 1
-        await asyncio.to_thread(answer, home, "y", "Stopped scripted with 2 sessions.")
+        await asyncio.to_thread(
+            answer, home, "y", "Ended scripted. 1 open question was cancelled. 1 turn was stopped."
+        )
         assert await turn == {"stopReason": "cancelled"}
 
 
@@ -549,7 +551,7 @@ async def test_stop_asks_again_if_something_else_is_at_work_once_it_is_answered(
         await begin_question(one, session)
         env = home.env | {"TERM": "xterm"}
         with terminal([sys.executable, "-m", "acphold", "stop"], env) as person:
-            await asyncio.to_thread(person.until, "Fix the greeting”. Stop it all the same?")
+            await asyncio.to_thread(person.until, "Fix the greeting”. Stop anyway?")
             busy = await one.new()
             one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
             await one.until_text("begun")
@@ -563,7 +565,7 @@ async def test_stop_asks_again_if_something_else_is_at_work_once_it_is_answered(
 def answer(home: Home, key: str, shown: str) -> None:
     """Answer the question of `acphold stop`, which shows this before or after it."""
     with terminal([sys.executable, "-m", "acphold", "stop"], home.env | {"TERM": "xterm"}) as one:
-        one.until("Stop it all the same? [y/N]:")
+        one.until("Stop anyway? [y/N]:")
         one.type(f"{key}\r")
         one.until(shown)
         assert one.ended() == (0 if key == "y" else 1)
@@ -590,7 +592,7 @@ async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_a
         [daemon] = home.daemons()
         os.kill(daemon, signal.SIGSTOP)
         killed = await asyncio.to_thread(home.run, "agent", "stop", "--force")
-        assert killed.stdout == f"Killed process {daemon}; nothing that was shown is lost.\n"
+        assert killed.stdout == f"Ended process {daemon}, which did not answer.\n"
         assert (killed.returncode, killed.stderr) == (0, "")
     async with home.editor() as other:
         await other.load(session)
@@ -625,7 +627,7 @@ async def test_force_ends_a_process_that_answers_as_stop_does(home: Home) -> Non
         await one.new()
         [daemon] = home.daemons()
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--force")
-        assert stopped.stdout.endswith(" with 1 session.\n")
+        assert stopped.stdout == "Ended scripted.\n"
         assert daemon not in home.daemons()
 
 
@@ -721,7 +723,7 @@ async def test_editors_that_differ_in_everything_but_the_place_share_one_daemon(
         for number in range(8):
             tasks.create_task(one(str(number)))
     seen = home.run("agent", "status")  # from where the runtime folder is yet another
-    assert f"process {home.daemons()[0]}: background" in seen.stdout
+    assert f"process {home.daemons()[0]}: daemon" in seen.stdout
     assert home.run("agent", "stop", "--force").returncode == 0
     assert home.daemons() == []
     assert home.noted is None

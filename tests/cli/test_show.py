@@ -153,27 +153,30 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(acphold: CommandLine, jou
 def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     acphold: CommandLine, journal: Path
 ) -> None:
-    remember(journal, "ab-1", prompt("x"))
-    remember(journal, "ab-2", prompt("x"))
+    remember(journal, "ab-1", prompt("x"), title="Say hello.")
+    remember(journal, "ab-2", prompt("x"), title="Say goodbye.")
     unknown, ambiguous = acphold.run("show", "zz"), acphold.run("show", "ab")
     assert (unknown.code, ambiguous.code) == (3, 3)
     assert unknown.err.startswith("acphold: no session id begins with 'zz'; `acphold list")
-    assert ambiguous.err == "acphold: 'ab' fits 2 sessions: ab-1, ab-2; give more of it\n"
+    assert ambiguous.err == (
+        "acphold: 'ab' fits 2 sessions; more letters: ab-1 Say hello., ab-2 Say goodbye.\n"
+    )
 
 
 def test_a_prefix_that_fits_many_sessions_names_some_and_counts_the_rest(
     acphold: CommandLine, journal: Path
 ) -> None:
     for number in range(11):
-        remember(journal, f"ab-{number:02}", prompt("x"))
-    assert "fits 11 sessions: ab-00, ab-01, " in acphold.run("show", "ab").err
-    assert "ab-07 and 3 more; give more of it" in acphold.run("show", "ab").err
+        remember(journal, f"ab-{number:02}", prompt("x"), title="x")
+    assert "fits 11 sessions; more letters: ab-00 x, ab-01 x, " in acphold.run("show", "ab").err
+    assert acphold.run("show", "ab").err.endswith("ab-07 x and 3 more\n")
+    assert "; one more letter: ab-00 x, " in acphold.run("show", "ab-0").err
 
 
 def test_of_very_many_sessions_a_prefix_fits_more_than_a_hundred() -> None:
     error = AmbiguousIdError("ab", tuple(f"ab-{number}" for number in range(100)), more=True)
-    assert str(error).startswith("'ab' fits more than 100 sessions: ab-0, ab-1, ")
-    assert str(error).endswith("ab-7 and more than 92 more; give more of it")
+    assert str(error).startswith("'ab' fits more than 100 sessions; more letters: ab-0, ab-1, ")
+    assert str(error).endswith("ab-7 and more than 92 more")
 
 
 @here_and_there

@@ -86,7 +86,7 @@ async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, the
     assert journal.name not in os.listdir(journal.parent)
     stop = ssh_command("me@there", ["agent", "stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
-    assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
+    assert (await stopped.communicate())[0] == b"Ended scripted.\n"
 
 
 ODD_WORDS = (
@@ -155,7 +155,7 @@ async def test_each_word_arrives_as_it_is_whatever_the_login_shell_there(
     assert {"ran"}.isdisjoint(os.listdir(there))
     stop = ssh_command("me@there", ["agent", "stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
-    assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
+    assert (await stopped.communicate())[0] == b"Ended scripted.\n"
 
 
 class Far:

@@ -126,7 +126,7 @@ async def test_the_daemon_runs_nothing_of_the_folder(
         await one.talk({"say": "said"})
         assert one.text() == "said"
     stopped = await asyncio.to_thread(project.run, "agent", "stop", "--all", "--yes")
-    assert stopped.stdout == "Stopped scripted with 1 session.\n"
+    assert stopped.stdout == "Ended scripted.\n"
     assert project.ran == []
 
 

@@ -705,7 +705,7 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
         assert "kept" in listed
         await house.desk.delete(sessions[1])
         await upkeep(house)
-        assert {*os.listdir(folder)} == {".lock", ".tidied"}
+        assert {*os.listdir(folder)} == {".lock", ".tidied", "told"}
 
 
 async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(

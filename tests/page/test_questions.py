@@ -255,7 +255,7 @@ async def test_a_question_of_a_stopped_turn_was_not_answered_and_the_list_and_co
     await expect(page.locator(".asking section.question")).to_have_count(0)
     decision = page.locator(".sheet .decision")
     await expect(decision).to_have_text(
-        re.compile(r"^Not answered: +(Edit hello.py)? \(stopped\)\s*$")
+        re.compile(r"^Not answered(: +Edit hello.py| +)\(stopped\)\s*$")
     )
     await page.goto(f"{page.url.partition('#')[0]}#/decisions")
     told = page.locator(".decisions .title").filter(has_text="hello.py")

@@ -218,7 +218,7 @@ async def test_kept_files_show_all_that_changed_and_only_to_those_who_see_all(
         ]
         first, second = told["files"]
         assert (first["path"], first["added"], first["removed"]) == ("a.txt", 1, 1)
-        assert first["how"] == "shown by the agent in turn 1, or after it"
+        assert first["how"] == "turn 1, or after it"
         how = "changed by something else in turn 1, or after it"
         assert (second["how"], second["patch"]) == (how, "")
         assert (second["gap"], second["turns"]) == ("it is no text", [1])

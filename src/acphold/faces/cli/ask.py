@@ -15,7 +15,7 @@ from acphold.errors import AgentStartError
 from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.command_line import Exit, UsageError, command, require_folder, use_journal
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
-from acphold.faces.cli.settings import default_agent, enter_agent, is_demo, startable
+from acphold.faces.cli.settings import agent_names, default_agent, enter_agent, is_demo, startable
 from acphold.faces.cli.starts import remember, start_in
 
 
@@ -39,6 +39,8 @@ def ask(**given: Any) -> int:
     """
     started = time.monotonic()
     asked = AskArguments(**given)
+    if asked.agent and asked.agent not in (known := agent_names()) and asked.prompt in known:
+        asked.prompt, asked.agent = asked.agent, asked.prompt  # `ask demo hi`
     agent, program = asked.agent, asked.program
     journal: object = asked.typed_journal
     if asked.typed_journal:

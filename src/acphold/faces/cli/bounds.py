@@ -53,6 +53,9 @@ COMMIT_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 """Time for a process to end: its turns get their grace, and its agent some seconds."""
 
+COUNTED_SESSIONS: Final = 1000
+"""Sessions that are counted if a list was cut."""
+
 NAMED_AT_WORK: Final = 5
 """Sessions at work that are named before they are stopped."""
 

@@ -113,7 +113,7 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
             if part.step.words != heading:
                 heading = part.step.words
                 pieces.append(f"# {heading[0].upper()}{heading[1:]}\n".encode())
-            mark = "" if part.how is How.BETWEEN else f": {part.how.value}"
+            mark = "" if part.how in (How.BETWEEN, How.SHOWN) else f": {part.how.value}"
             pieces.append(_comment(f"{part.path}{mark}") + part.patch)
         _print(b"".join(pieces))
     else:

@@ -121,7 +121,7 @@ async def list_sessions(
     limit: int | None = options.limit(
         f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]"
     ),
-    unprompted: bool = options.flag("include sessions without a prompt", "--all"),
+    unprompted: bool = options.flag("all of them, also those without a prompt", "--all"),
     archived: bool = options.flag("include archived sessions, marked"),
     follow: bool = options.flag("then follow changes until Ctrl-C"),
     as_json: bool = options.json(),
@@ -168,7 +168,7 @@ async def list_sessions(
         since,
         live,
     )
-    if limit is None and sys.stdout.isatty() and not as_json:
+    if limit is None and sys.stdout.isatty() and not (as_json or unprompted):
         limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server)) as reader:
         await list_growth(reader)
@@ -229,7 +229,11 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
         # Days stand above their sessions, if there are several.
         table.print(above=shown_days if len({*shown_days}) > 1 else (), below=below)
     if limit is not None and has_more:
-        tell(f"There are more; `--limit {limit * 4}` shows them.")
+        count = 0
+        async for page in session_pages(reader, wanted, bounds.COUNTED_SESSIONS):
+            count += len(page)
+        least = "at least " if count == bounds.COUNTED_SESSIONS else ""
+        tell(f"{limit:,} of {least}{count:,} shown; --all, or acphold to pick")
     if unread:
         tell(f"{unread}.")
 

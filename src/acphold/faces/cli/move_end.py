@@ -29,7 +29,7 @@ from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
-from acphold.faces.cli.session_copies import missing_files, removal_of
+from acphold.faces.cli.session_copies import not_copied, removal_of
 from acphold.faces.cli.settings import folder_map
 from acphold.faces.cli.ssh import ssh_command
 from acphold.faces.cli.terminal_text import on_one_line, visible
@@ -172,7 +172,7 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
             project = f" of {done.project}" if done.project else ""
             removal = removal_of(done.files, done.project or done.files)
             lines += [f"its files are in a new work tree{project}", removal]
-        lines.append(f"not included: {missing_files(moved.left_out, moved.left_out_names)}")
+        lines.append(not_copied(moved.left_out, moved.left_out_names))
     elif done.is_same:
         lines.append("its files are still there, unchanged")
     elif moved.no_files:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli.command_line import NothingChosen, UsageError
-from acphold.faces.cli.terminal_text import on_terminal
+from acphold.faces.cli.terminal_text import cut, on_one_line, on_terminal
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
@@ -60,7 +60,7 @@ async def find_session(
             return await reader.session(given, cwd)
         except AmbiguousIdError as error:
             if not (does and on_terminal()) or error.is_cut:
-                raise
+                raise await _with_titles(reader, error, given) from None
             among = error.matches
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
@@ -74,6 +74,20 @@ async def find_session(
     if (found := await choose_session(reader, does, among=among)) is None:
         raise NothingChosen
     return await reader.session(found)
+
+
+async def _with_titles(
+    reader: SessionReader, error: AmbiguousIdError, given: str
+) -> AmbiguousIdError:
+    """Return the error with titles beside the ids, which are as short as in a list."""
+    shown = error.matches[: error.SHOWN]
+    short = await reader.short_ids(shown)
+    titles = [(await reader.session(it)).title or "(no title)" for it in shown]
+    names = [
+        f"{short[it]} {cut(on_one_line(title), 30)}"
+        for it, title in zip(shown, titles, strict=True)
+    ]
+    return AmbiguousIdError(given, error.matches, more=error.is_cut, names=names)
 
 
 async def place(

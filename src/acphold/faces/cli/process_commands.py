@@ -117,8 +117,8 @@ def stop(
     while stopped.at_work != known and stopped.at_work and not (sure or force):
         known = stopped.at_work
         if not sys.stdin.isatty():
-            return _complain(f"{known}; --yes stops it all the same")
-        if not is_confirmed(visible(f"{known}. Stop it all the same?")):
+            return _complain(f"{known}; --yes stops it anyway")
+        if not is_confirmed(visible(f"{known}. Stop anyway?")):
             return Exit.ERROR
         # Meanwhile other work may have begun, also in another process.
         stopped = asyncio.run(_look(session_id, everything=everything))
@@ -292,6 +292,21 @@ def names_of(process: Process) -> str:
     return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items())
 
 
+def _end_of(process: Process | SilentProcess) -> str:
+    """Return what ended with a process, in words."""
+    if not isinstance(process, Process):
+        return f"Ended process {process.pid}, which did not answer."
+    names = [on_one_line(name) for name in dict.fromkeys(map(agent_name, process.agents))]
+    *others, last = names or ["a daemon without an agent"]
+    words = f"Ended {', '.join(others)}{' and ' * bool(others)}{last}."
+    questions = sum(max(len(it.questions), it.waiting) for it in process.sessions)
+    turns = sum(it.running and not it.waiting for it in process.sessions)
+    for count, what, how in ((questions, "open question", "cancelled"), (turns, "turn", "stopped")):
+        if count:
+            words += f" {quantity(count, what)} {'was' if count == 1 else 'were'} {how}."
+    return words
+
+
 async def _stop(
     found: Sequence[Process], silent: Sequence[SilentProcess] = (), *, force: bool = False
 ) -> int:
@@ -310,8 +325,7 @@ async def _stop(
     left = await _still_running(signalled)
     for process in signalled:
         if process not in left:
-            count = quantity(len(process.sessions), "session")
-            print(visible(f"Stopped {names_of(process) or 'a process'} with {count}."))
+            print(visible(_end_of(process)))
             for pid in dict.fromkeys(it.pid for it in process.fronts if it.kind == SERVER):
                 ends = "" if pid is None else f", or `kill {pid}`,"
                 print(
@@ -319,10 +333,7 @@ async def _stop(
                     f"{ends} ends it."
                 )
         elif not force:
-            _complain(
-                f"process {process.pid} does not end; `acphold agent stop --force` kills it, and "
-                "nothing that was shown is lost"
-            )
+            _complain(f"process {process.pid} does not end; `acphold agent stop --force` kills it")
     if force:
         return max(code, await _kill([*left, *silent]))
     return Exit.ERROR if left or silent else code
@@ -343,7 +354,7 @@ async def _kill(found: Sequence[Process | SilentProcess]) -> int:
         if process in left:  # it waits for a disk, or such
             _complain(f"process {process.pid} was killed, but has not ended yet")
         else:
-            print(f"Killed process {process.pid}; nothing that was shown is lost.")
+            print(visible(_end_of(process)))
     return Exit.OK if len(killed) == len(found) and not left else Exit.ERROR
 
 

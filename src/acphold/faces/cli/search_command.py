@@ -111,7 +111,7 @@ async def search(
             ]
             tell(f"No results for {' '.join(filter(None, filters))}.")
         elif len(found) > sought.limit:
-            tell(f"There are more; `--limit {sought.limit * 4}` shows them.")
+            tell(f"The newest {sought.limit:,} shown; --limit {sought.limit * 4} shows more")
         if lagging:
             some = quantity(lagging, "older conversation")
             tell(f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.")

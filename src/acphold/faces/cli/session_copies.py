@@ -15,6 +15,7 @@ from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
+from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place, require_entry
@@ -93,16 +94,16 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> str:
                 include=wanted.include,
             )
         short = await short_id(journal, made.session_id)
-        its_agent = on_one_line(agent_name((await journal.session(made.session_id)).agent))
+        its_agent = (await journal.session(made.session_id)).agent
     print(visible(short if sys.stdout.isatty() else made.session_id))
-    what = (
-        f"{quantity(made.turns, 'turn')} of {on_one_line(found.row.title or found.row.session_id)}"
-    )
+    turns = f"({quantity(made.turns, 'turn')})"
+    about = [f"Copied {title_of(found.row)} {turns} to {short}"]
+    if its_agent != found.row.agent:
+        about.append(f"in the list of {agent_name(its_agent)}")
     if made.runs:
-        what += "; its last turn is still running and was left out"
+        about.append("its last turn is still running and was left out")
     elif made.left_out:
-        what += f"; {quantity(made.left_out, 'later turn')} left out"
-    about = [what, f"in the list of {its_agent}; `acphold show {short}` shows it"]
+        about.append(f"{quantity(made.left_out, 'later turn')} left out")
     if files is not None:
         about += _description_of_files(files)
     said = "\n".join(f"  {visible(on_one_line(line))}" for line in about)
@@ -171,13 +172,13 @@ def removal_of(folder: str, project: str) -> str:
     return f"`{command}` removes it, with every change there that no branch has"
 
 
-def missing_files(left_out: int, names: Sequence[str]) -> str:
-    """Return a text about files that were not copied: ignored ones, and so many others that were
-    left out, the first of which are named."""
+def not_copied(left_out: int, names: Sequence[str], which: str = "Files") -> str:
+    """Return a sentence about files that were not copied: ignored ones, and so many others that
+    were left out, the first of which are named."""
     if not left_out:
-        return "ignored files"
+        return f"{which} in .gitignore were not copied."
     named = ", ".join(names) + (", …" if left_out > len(names) else "")
-    return f"ignored files and {quantity(left_out, 'file')} left out ({named})"
+    return f"{which} in .gitignore were not copied, nor {quantity(left_out, 'file')} ({named})."
 
 
 def _description_of_files(copied: KeptThere) -> list[str]:
@@ -188,16 +189,15 @@ def _description_of_files(copied: KeptThere) -> list[str]:
     else:
         lines.append(removal_of(copied.laid.folder, copied.snapshot.root))
     first = [path for path, _ in copied.snapshot.left_out[:3]]
-    missing = missing_files(copied.snapshot.left_out_count, first)
     more = copied.included
     if more.count:
         names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
         lines.append(f"copied as they are now: {quantity(more.count, 'ignored file')} ({names})")
-        missing = f"other {missing}"
     if more.missing:
         lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
-    hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
-    lines.append(f"not included: {missing}{hint}")
+    hint = " --include copies those of .worktreeinclude." if more.is_possible else ""
+    which = "Other files" if more.count else "Files"
+    lines.append(f"{not_copied(copied.snapshot.left_out_count, first, which)}{hint}")
     if copied.snapshot.state == "later":
         lines.append("acphold exited in that turn: these files are from the start of the next one")
     elif copied.snapshot.state == "late":

@@ -87,7 +87,7 @@ async def usage(
     if not lines:
         tell("No matching sessions. `acphold list` shows all.")
     if limit is not None and lines > limit:
-        tell(f"There are more; `--limit {limit * 4}` shows them.")
+        tell(f"{limit:,} of {lines:,} shown; --limit {lines} shows all")
     for it in sorted(LAST_REQUEST_ONLY & found.by_request):
         partly = "reports only the last request of each turn, so it used more than that."
         tell(f"{agent_name(it)} {partly}")

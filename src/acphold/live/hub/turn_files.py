@@ -55,12 +55,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-KEPT = "Files are kept with the conversation"
-KEPT_HOW = (
-    "From now on, acphold keeps the files in {} at the beginning and the end of each turn, in {}. "
-    "`acphold continue ID --files` continues in a copy with its files; `snapshots = false` in the "
-    "settings turns this off."
-)
+KEPT = "Files are kept with each turn"
+KEPT_HOW = "acphold help files"
 
 NOT_KEPT = "Files are not kept with the conversation"
 NOT_KEPT_HOW = (
@@ -162,8 +158,8 @@ class FileKeeper(Struct, eq=False):
         for row in found:
             if row.is_kept and (store := stores.find(row.store)) is not None:
                 store.was_named(row.tree)
-                if len(session.attachments) and store.is_news():
-                    notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
+                if len(session.attachments) and stores.is_news():
+                    notices.append(notice(KEPT, KEPT_HOW))
         if notices:
             await session.publish("update", notices)
         if any(it.is_full for it in taken) or (first.edge == "begin" and is_due(stores)):

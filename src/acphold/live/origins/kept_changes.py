@@ -30,7 +30,7 @@ from acphold.conversation.history.raw_update import storable
 from acphold.conversation.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.conversation.reports.session_diff import FileDiff, relative, session_diff
 from acphold.errors import WorkspaceError
-from acphold.journal.journal import Journal, Readable, history
+from acphold.journal.journal import Journal, Readable, history, row_of
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.live.hub.kept_files import folder_at
@@ -128,8 +128,8 @@ class StepFile(Struct, frozen=True):
 
 
 class KeptFile(Struct, frozen=True):
-    """A file that is different now. `words` is a line about the steps in which it changed: "shown
-    by the agent in turns 1, 3 · changed between turns …"; `turns` are those in which it changed,
+    """A file that is different now. `words` is a line about the steps in which it changed: "turns
+    1, 3 · changed between turns …"; `turns` are those in which it changed,
     or may have."""
 
     path: str
@@ -215,11 +215,11 @@ async def read_kept_changes(
         return parts, files
 
     parts, files = await (threads or Threads(1)).run_in_steps(compare)
-    notes = [
-        f"{step.words}: session {other} also worked in this folder"
-        for step in session_steps
-        for other in step.others
-    ]
+    notes = []
+    for other in dict.fromkeys(it for step in session_steps for it in step.others):
+        its = await row_of(journal, other)
+        name = other if its is None or not its.title else f"“{its.title}”"
+        notes.append(f"{name} may also have changed files here meanwhile")
     notes += _gaps(of_root, spans, turn)
     ends = [it for step in session_steps for it in (step.before, step.after)]
     left_out = {path: why for it in ends for path, why in it.left_out}
@@ -249,14 +249,17 @@ def _summary(parts: Sequence[StepFile]) -> str:
     """See KeptFile."""
     phrases: list[str] = []
     for how in How:
+        # Of changes that the agent showed the turns say enough.
+        word = "" if how is How.SHOWN else f"{how.value} "
+        into = "" if how is How.SHOWN else "in "
         sure = [it.step for it in parts if it.how is how and it.step.is_certain and it.step.turns]
         if sure:
             numbers = ", ".join(str(step.turns[0]) for step in sure)
-            phrases.append(f"{how.value} in turn{'s' if len(sure) > 1 else ''} {numbers}")
+            phrases.append(f"{word}{into}turn{'s' if len(sure) > 1 else ''} {numbers}")
         for part in parts:
             if part.how is how and part.step not in sure:
-                word = "" if part.step.words.startswith("between") else "in "
-                phrases.append(f"{how.value} {word}{part.step.words}")
+                when = "" if part.step.words.startswith("between") else into
+                phrases.append(f"{word}{when}{part.step.words}")
     return " · ".join(phrases) or "changed"
 
 

@@ -245,7 +245,7 @@ class SilentProcess(Struct, frozen=True):
         goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
         return (
             f"daemon {self.pid} does not answer: it is {how}; {goes_on}"
-            "`acphold agent stop --force` kills it, and nothing that was shown is lost"
+            "`acphold agent stop --force` kills it"
         )
 
     @classmethod

@@ -5,13 +5,13 @@ which the journal names with each snapshot: a project that was moved keeps its h
 is a tree of git, or a commit that has what was staged, too. Nothing in a store refers to it until
 `keep` does, from what the journal still names.
 
+    FOLDER/told            there once the person has been told that files are kept
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
     FOLDER/ID/roots/KEY/   for each work tree: its index and the snapshot in that, what is known of
                            it and of its folders, its lock, why it was given up, and a mark while
                            its first snapshot is not finished
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
-    FOLDER/ID/told         there once the person has been told that files are kept
 """
 
 # See docs/decisions.md, 36.
@@ -114,7 +114,7 @@ class SnapshotStore:
         """Make a store at `path` with the same files. The knowledge about work trees is left out:
         it is found out anew."""
         _make_folders(path)
-        for name in ("config", "info/attributes", "project", "told", "packed-refs", "HEAD"):
+        for name in ("config", "info/attributes", "project", "packed-refs", "HEAD"):
             with suppress(FileNotFoundError):
                 shutil.copyfile(os.path.join(self.path, name), os.path.join(path, name))
         objects = os.path.join(self.path, "objects")
@@ -175,14 +175,6 @@ class SnapshotStore:
             looked_at = os.listdir(os.path.join(self.path, "objects", "17"))
             return len(looked_at) * 256 > bounds.LOOSE_OBJECTS
         return False
-
-    def is_news(self) -> bool:
-        """True once, for one of all processes: the person is told of this store then."""
-        try:
-            os.close(os.open(os.path.join(self.path, "told"), os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError:
-            return False
-        return True
 
     def was_named(self, tree: str) -> None:
         """Note that the journal names a snapshot."""
@@ -309,6 +301,14 @@ class Stores:
             for name in sorted(os.listdir(self.folder)):
                 if (store := self.find(name)) is not None:
                     yield store
+
+    def is_news(self) -> bool:
+        """True once, for one of all processes: the person is told then that files are kept."""
+        try:
+            os.close(os.open(os.path.join(self.folder, "told"), os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError:
+            return False
+        return True
 
     def find(self, store_id: str) -> SnapshotStore | None:
         """The store with this id; None if it is not here."""

@@ -283,8 +283,11 @@ def read_rule(text: str, folder: str = "") -> StandingRule:
     if words[0] in ("allow", "ask") and len(words) == 2:
         verdict = "ask" if words[0] == "ask" else "allow"
         words = words[1].strip().split(" ", 1)
-    if len(words) != 2 or words[0] not in ("run", "edit"):
-        raise RuleError("a rule starts with `run` and a command, or with `edit` and a folder")
+    if words[0] not in ("run", "edit"):
+        meant = f"{'ask ' if verdict == 'ask' else ''}run {' '.join(words)}"
+        raise RuleError(f"did you mean: acphold rules add {quote(meant)}?")
+    if len(words) != 2:
+        raise RuleError("`run` needs a command, `edit` a folder")
     kind, body = words[0], words[1].strip()
     is_prefix = body.endswith((f" {ANY}", " ..."))
     if is_prefix:

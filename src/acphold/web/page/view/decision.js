@@ -18,7 +18,7 @@ export function DecisionView({ item, isBelow = false }) {
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isStopped = answer.outcome === "cancelled";
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${sentence(how)}${isStopped ? ":" : ""}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)}${isStopped && " (stopped)"} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${sentence(how)}${isStopped && asked ? ":" : ""}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)}${isStopped && " (stopped)"} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
 }
 
 /** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: Received}} props */
