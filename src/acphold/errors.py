@@ -71,8 +71,6 @@ exception inside a handler is reported to the other side as an opaque incident.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
     INTERNAL_ERROR as INTERNAL_ERROR,
