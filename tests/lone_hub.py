@@ -20,6 +20,7 @@ from acphold.faces.cli.alert_settings import AlertFile  # noqa: E402
 from acphold.faces.cli.log import start_log  # noqa: E402
 from acphold.faces.cli.starts import remember, start_in  # noqa: E402
 from acphold.faces.cli.wrap import make_service, settings_of  # noqa: E402
+from acphold.journal_location import default_location  # noqa: E402
 from acphold.live.server.service import serve, stop_at_signals  # noqa: E402
 
 
@@ -30,7 +31,7 @@ async def main(words: list[str]) -> None:
     log_file = start_log(settings.log_level, settings.log_file)
     here = Surroundings.here()
     start = start_in(here, settings.called, settings.program, settings.given)
-    with remember(start):
+    with remember(start, str(settings.journal or default_location())):
         async with aclosing(AlertFile(settings.journal)) as alerts:
             service = make_service(
                 settings, here, start, alerts, log_file, relay_to=(2,), at_once=True

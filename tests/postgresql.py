@@ -22,6 +22,8 @@ from typing import Any
 
 import psycopg
 
+from acphold.journal_location import belongings
+
 IN_PACKAGE = {18: "pginstall18", 16: "pginstall"}
 IN_SYSTEM = "/usr/lib/postgresql/{}/bin"
 SETTINGS = {
@@ -199,6 +201,7 @@ class Databases:
             yield self.url(name)
         finally:
             self.server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            shutil.rmtree(belongings(self.url(name)), ignore_errors=True)
 
 
 @contextmanager

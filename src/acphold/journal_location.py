@@ -1,10 +1,13 @@
-"""The place of the journal, as a URL or a path; a journal of another release is refused."""
+"""The place of the journal, as a URL or a path, and of what belongs to it; a journal of another
+release is refused."""
 
 from __future__ import annotations
 
 import os
 import sys
+from zlib import adler32, crc32
 
+from acp_wire.transports.runtime_folder import account_folder
 from acphold.errors import JournalUnavailableError, NewerJournalError
 
 TYPE_CHECKING = False  # see quick_start
@@ -63,6 +66,38 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     if not text:
         raise JournalUnavailableError(f"the journal has no path; name one ({NAMED_BY})")
     return os.path.abspath(os.path.expanduser(text))
+
+
+def real_location(location: str) -> str:
+    """Return a journal's location as it is the same for all: a real path, or a URL. Raises
+    JournalUnavailableError."""
+    if scheme_of(location) not in (None, "sqlite"):
+        return location
+    return os.path.realpath(journal_path(location))
+
+
+def short_mark(text: str) -> str:
+    """Return a short mark for a text."""
+    raw = text.encode(errors="surrogateescape")
+    return f"{crc32(raw):08x}{adler32(raw):08x}"
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a database without the password of its user."""
+    scheme, _, rest = url.partition("://")
+    netloc, slash, name = rest.partition("/")
+    user, _, host = netloc.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}@{host}{slash}{name}"
+
+
+def belongings(location: str) -> str:
+    """Return the folder for what belongs to a journal beside its conversations: how its agents were
+    started, logs, keys. It is beside the journal's real file; for a database it follows from the
+    user's number. Raises JournalUnavailableError."""
+    real = real_location(location)
+    if scheme_of(real) is None:
+        return f"{real}-state"
+    return os.path.join(account_folder(), f"journal-{short_mark(without_password(real))}")
 
 
 def refuse_newer(found: int, known: int, where: str) -> None:

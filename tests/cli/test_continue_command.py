@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -197,7 +198,7 @@ def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> N
     place.run("ask", prompt, "--", *scripted_agent())
     [line] = place.run("list", "--json").stdout.splitlines()
     session = json.loads(line)["sessionId"]
-    place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
+    shutil.rmtree(f"{place.journal}-state")
     done = place.run("continue", session)
     assert done.returncode == Exit.USAGE
     assert "this session's agent is scripted" in done.stderr

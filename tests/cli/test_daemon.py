@@ -285,7 +285,7 @@ async def test_the_agents_stderr_goes_to_its_own_editor_and_to_the_log(home: Hom
 
 def logs(home: Home) -> str:
     """All that is in the logs of the daemons."""
-    found = Path(home.env["XDG_STATE_HOME"], "acphold").glob("*.log")
+    found = Path(f"{home.journal}-state").glob("*.log")
     return "".join(log.read_text() for log in found)
 
 

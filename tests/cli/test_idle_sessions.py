@@ -19,11 +19,11 @@ from acp_wire.locked_file import hold
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import daemon_socket
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.faces.cli.front import daemon_lock, mark_of
+from acphold.faces.cli.front import daemon_lock
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
-from acphold.journal_location import VARIABLE
+from acphold.journal_location import VARIABLE, short_mark
 from acphold.live.reading.neighbours import Process, silent_processes
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
@@ -128,7 +128,7 @@ def deaf(journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setenv("XDG_STATE_HOME", folder)
-        path = daemon_socket(mark_of(lock := daemon_lock(str(journal))))
+        path = daemon_socket(short_mark(lock := daemon_lock(str(journal))))
         held = hold(lock)
         assert held is not None
         held.note(path)

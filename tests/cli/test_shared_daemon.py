@@ -24,8 +24,9 @@ from acp_wire.transports.unix import REFUSED, TAKEN
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
-from acphold.faces.cli.front import daemon_lock, journal_of, mark_of
+from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.journal.stores import journal_name
+from acphold.journal_location import short_mark
 from acphold.live.reading.neighbours import Process
 from tests.conftest import Defaults
 from tests.editor import (
@@ -98,7 +99,7 @@ class Home:
 
     def socket(self) -> str:
         """The socket of that daemon."""
-        return f"{self.folder}/acphold/daemon-{mark_of(self.lock)}.sock"
+        return f"{self.folder}/acphold/daemon-{short_mark(self.lock)}.sock"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -236,10 +237,11 @@ async def test_two_editors_that_start_at_once_share_one_process(home: Home) -> N
 async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
+        home.env["COLUMNS"] = "1000"
         said = (await asyncio.to_thread(home.run, "doctor")).stdout
         [daemon] = home.daemons()
     assert f"process {daemon}: scripted, the daemon, 1 session live" in said
-    assert str(home.folder / "state" / "acphold") in said
+    assert f"{home.journal}-state" in said
 
 
 async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_one(
@@ -694,7 +696,8 @@ async def test_an_agent_that_starts_at_the_second_try_can_be_shared(
 async def test_editors_that_differ_in_everything_but_the_place_share_one_daemon(
     home: Home, tmp_path: Path
 ) -> None:
-    """Each has its own folders, settings, agents, PATH and umask, and all start at once."""
+    """Each has its own folders, settings, agents, PATH and umask, and all start at once. What
+    belongs to the journal is beside it, once."""
     here, everybody = {**home.env}, asyncio.Barrier(8)
 
     async def one(name: str) -> None:
@@ -722,6 +725,13 @@ async def test_editors_that_differ_in_everything_but_the_place_share_one_daemon(
     async with asyncio.TaskGroup() as tasks:
         for number in range(8):
             tasks.create_task(one(str(number)))
+
+    def below(folder: str | Path, names: str) -> int:
+        return len([*Path(folder).glob(names)])
+
+    await until(lambda: below(f"{home.journal}-state", "starts/*") == 8)
+    assert below(f"{home.journal}-state", "daemon-*.log") == 1
+    assert below(tmp_path, "*/XDG_STATE_HOME/acphold/*") == 0
     seen = home.run("agent", "status")  # from where the runtime folder is yet another
     assert f"process {home.daemons()[0]}: daemon" in seen.stdout
     assert home.run("agent", "stop", "--force").returncode == 0
@@ -859,19 +869,16 @@ async def test_a_runtime_folder_that_cannot_be_used_is_told_to_the_editor(
 async def test_the_log_of_a_daemon_does_not_grow_without_end(
     home: Home,
 ) -> None:
-    folder = Path(home.env["XDG_STATE_HOME"]) / "acphold"
-
-    def is_begun_anew() -> bool:
-        return any(file.name.endswith(".old") for file in folder.iterdir())
+    def logs(end: str) -> list[Path]:
+        return list(Path(f"{home.journal}-state").glob(f"*{end}"))
 
     async with home.editor() as one, asyncio.timeout(DEADLINE):
         session = await one.new()
-        while not is_begun_anew():
+        while not logs(".old"):
             await one.prompt(session, {"stderr": "x" * 400_000})
             await asyncio.sleep(0.1)
         await one.prompt(session, {"stderr": "the last words\n"})
-        logs = list(folder.glob("*.log"))
-        await until(lambda: any("the last words" in log.read_text() for log in logs))
+        await until(lambda: any("the last words" in log.read_text() for log in logs(".log")))
 
 
 async def test_an_agent_with_a_name_may_live_in_the_daemon(home: Home, tmp_path: Path) -> None:
@@ -915,7 +922,7 @@ async def test_the_editors_own_streams_do_not_stay_open_in_the_daemon(home: Home
 async def test_a_log_that_an_agent_floods_is_begun_anew_before_anybody_looks(home: Home) -> None:
     async with home.editor() as one:
         await one.prompt(await one.new(), *[{"stderr": "x" * 99_999 + "\n"}] * 40)
-        found = home.folder / "state" / "acphold"
+        found = Path(f"{home.journal}-state")
         await until(lambda: [*found.glob("daemon-*.log.old")], 5.0)
 
 
@@ -934,12 +941,11 @@ def targets(pid: int) -> set[str]:
 
 
 def test_a_folder_for_logs_that_cannot_be_made_is_told_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    (tmp_path / "state").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with pytest.raises(OSError, match="set XDG_STATE_HOME to another folder"):
-        log_to_file("/run/journal.db-daemon-1")
+    (tmp_path / "journal.db-state").touch()
+    with pytest.raises(OSError, match="put the journal where you can write"):
+        log_to_file(str(tmp_path / "journal.db"))
 
 
 async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_again(

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from acp_wire.surroundings import Surroundings
+from acp_wire.transports import runtime_folder
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.starts import Start, find_start, start_in
+from acphold.faces.cli.starts import SEAL_BYTES, Start, find_start, start_in, write_start
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
 
@@ -38,6 +39,11 @@ def only(home: Place) -> dict[str, Any]:
     [line] = home.run("list", "--json").stdout.splitlines()
     found: dict[str, Any] = json.loads(line)
     return found
+
+
+def starts(home: Place) -> list[Path]:
+    """The files of the starts that are remembered with the journal."""
+    return [*Path(f"{home.journal}-state", "starts").iterdir()]
 
 
 def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) -> None:  # noqa: F811
@@ -111,11 +117,46 @@ def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: 
     session = held(place, "--", *scripted_agent(memory="/tmp/not/for/others"))
     raw = Path(place.env["ACPHOLD_JOURNAL"]).read_bytes()
     assert b"not/for/others" not in raw
-    place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
+    [file] = starts(place)
+    file.write_bytes(file.read_bytes().replace(b"/tmp/not/for", b"/tmp/yes/for"))  # a stranger
     for words in (["continue", session], ["ask", MORE, "--continue"]):
         done = place.run(*words, typed=MORE)
         assert done.returncode == Exit.USAGE
         assert f"acphold chat --resume {session} -- CMD" in done.stderr
+
+
+def test_it_goes_on_whatever_the_folders_of_the_command_are(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent())
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "TMPDIR"):
+        place.env[name] = str(place.folder / "another")
+    done = place.run("ask", MORE, "--session", session)
+    assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
+    assert len(starts(place)) == 1
+
+
+def test_a_start_that_an_earlier_release_remembered_is_taken_over(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent())
+    [file] = starts(place)
+    earlier = place.folder / "state" / "acphold" / "starts" / file.name
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(file.read_bytes()[SEAL_BYTES:])
+    file.unlink()
+    for _ in range(2):  # the second time without the old file
+        done = place.run("ask", MORE, "--session", session)
+        assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
+        earlier.unlink(missing_ok=True)
+
+
+def test_a_start_is_known_on_its_own_machine_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, journal = Start("", ("agent",)), str(tmp_path / "journal.db")
+    write_start(start, journal)
+    assert find_start(start.mark, journal) == start
+    assert find_start(start.mark, str(tmp_path / "other.db")) is None
+    (tmp_path / "id").write_text("0123456789abcdef" * 2)
+    monkeypatch.setattr(runtime_folder, "MACHINE", str(tmp_path / "id"))
+    assert find_start(start.mark, journal) is None
 
 
 def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:  # noqa: F811
@@ -128,10 +169,11 @@ def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None: 
 
 def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:  # noqa: F811
     held(place, "--", *scripted_agent())
-    [file] = (place.folder / "state" / "acphold" / "starts").iterdir()
+    [file] = starts(place)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
 def test_a_mark_that_names_another_file_is_none() -> None:
-    assert [find_start(mark) for mark in (None, "", "../settings", "a/b")] == [None] * 4
+    for mark in (None, "", "../settings", "a/b"):
+        assert find_start(mark, "/journal.db") is None
     assert Start("", ("a", "b")).mark != Start("a", ("b",)).mark

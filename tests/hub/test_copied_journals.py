@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.transports import runtime_folder
 from acphold.faces.cli.findings import check_files
 from acphold.journal.lineage import family, identity
 from acphold.journal.stores import open_journal
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.postgresql
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(runtime_folder, "_account_home", lambda: str(tmp_path / "home"))
 
 
 @contextmanager

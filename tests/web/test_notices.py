@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from subprocess import check_output
 from typing import Any
@@ -272,7 +273,7 @@ async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_an
         live.clear()
         *_, none = await service.until(4)
         assert none == {"count": 0}
-        (path,) = (tmp_path / "acphold" / "push").iterdir()
+        path = tmp_path / "journal.db-state" / "push.json"
         assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -535,6 +536,23 @@ async def test_what_does_not_arrive_is_sent_again_and_a_browser_that_is_gone_is_
             while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0.01)
         assert KeptSubscriptions(str(tmp_path / "journal.db")).browsers == {}
+
+
+def test_all_servers_of_a_journal_have_one_key_whatever_their_folders_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = str(tmp_path / "journal.db")
+    earlier = KeptSubscriptions(str(tmp_path / "earlier.db"))
+    folder = tmp_path / "state" / "acphold" / "push"
+    folder.mkdir(parents=True)
+    name = blake2b(journal.encode(), digest_size=8).hexdigest()
+    key = earlier.key
+    (tmp_path / "earlier.db-state" / "push.json").rename(folder / f"{name}.json")
+    for state in (tmp_path / "state", tmp_path / "other"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(state))
+        assert KeptSubscriptions(journal).key == key  # that of an earlier release
+    at_once = [KeptSubscriptions(str(tmp_path / "new.db")) for _ in range(4)]
+    assert len({kept.key for kept in at_once}) == 1
 
 
 async def test_what_is_asked_of_notices_is_checked(

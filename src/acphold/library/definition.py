@@ -12,29 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from acp_wire import schema
 from acp_wire.rpc.wire_errors import guard
-from acp_wire.schema import (
-    LOGOUT,
-    PROTOCOL_VERSION,
-    AgentAuthCapabilities,
-    AgentCapabilities,
-    AuthMethodAgent,
-    AvailableCommand,
-    Implementation,
-    InitializeResponse,
-    LogoutCapabilities,
-    McpCapabilities,
-    PromptCapabilities,
-    SessionAdditionalDirectoriesCapabilities,
-    SessionCapabilities,
-    SessionCloseCapabilities,
-    SessionConfigSelectOption,
-    SessionMode,
-    SessionResumeCapabilities,
-    encode,
-    members,
-    splice,
-)
+from acp_wire.schema import encode, members, splice
 from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
 from acphold.extras import is_installed
 from acphold.library.session import MODE, Option, Session
@@ -194,9 +174,9 @@ class Definition(Struct):
     audio: bool = False
     embedded_context: bool = False
     prompt: PromptHandler | None = None
-    modes: list[SessionMode] = field(default_factory=list)
+    modes: list[schema.SessionMode] = field(default_factory=list)
     declared_options: list[Option] = field(default_factory=list)
-    commands: dict[str, AvailableCommand] = field(default_factory=dict)
+    commands: dict[str, schema.AvailableCommand] = field(default_factory=dict)
     command_handlers: dict[str, CommandHandler] = field(default_factory=dict)
     auth_methods: list[AuthMethod] = field(default_factory=list)
     signed_in: SignedIn | None = None
@@ -228,7 +208,7 @@ class Definition(Struct):
         ):
             return self.declared_options
         values = tuple(
-            SessionConfigSelectOption(value=it.id, name=it.name, description=it.description)
+            schema.SessionConfigSelectOption(value=it.id, name=it.name, description=it.description)
             for it in self.modes
         )
         mode = Option(MODE, "Mode", self.modes[0].id, values, category=MODE)
@@ -259,21 +239,23 @@ class SignIn:
 
     async def sign_out(self, visitor: Visitor) -> None:
         if self._definition.logout is None:
-            raise MethodNotFoundError(LOGOUT.name)
+            raise MethodNotFoundError(schema.LOGOUT.name)
         await guard(self._definition.logout(visitor))
 
 
-def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:
+def introduction(definition: Definition, capabilities: schema.AgentCapabilities) -> bytes:
     """Return the answer to `initialize`."""
     answer = encode(
-        InitializeResponse(
-            protocol_version=PROTOCOL_VERSION,
+        schema.InitializeResponse(
+            protocol_version=schema.PROTOCOL_VERSION,
             agent_capabilities=capabilities,
             auth_methods=tuple(
-                AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+                schema.AuthMethodAgent(
+                    id=method.id, name=method.name, description=method.description
+                )
                 for method in definition.auth_methods
             ),
-            agent_info=Implementation(
+            agent_info=schema.Implementation(
                 name=definition.name, version=definition.version, title=definition.title
             ),
         )
@@ -285,21 +267,21 @@ def introduction(definition: Definition, capabilities: AgentCapabilities) -> byt
     return splice(answer, {"agentCapabilities": splice(advertised, {"mcpCapabilities": mcp})})
 
 
-def capabilities_of(definition: Definition) -> AgentCapabilities:
+def capabilities_of(definition: Definition) -> schema.AgentCapabilities:
     """Return the capabilities that the agent advertises."""
     has_mcp = is_installed("mcp")
-    logout = LogoutCapabilities() if definition.logout is not None else None
-    return AgentCapabilities(
-        prompt_capabilities=PromptCapabilities(
+    logout = schema.LogoutCapabilities() if definition.logout is not None else None
+    return schema.AgentCapabilities(
+        prompt_capabilities=schema.PromptCapabilities(
             image=definition.image,
             audio=definition.audio,
             embedded_context=definition.embedded_context,
         ),
-        mcp_capabilities=McpCapabilities(http=has_mcp, sse=has_mcp),
-        session_capabilities=SessionCapabilities(
-            additional_directories=SessionAdditionalDirectoriesCapabilities(),
-            resume=SessionResumeCapabilities(),
-            close=SessionCloseCapabilities(),
+        mcp_capabilities=schema.McpCapabilities(http=has_mcp, sse=has_mcp),
+        session_capabilities=schema.SessionCapabilities(
+            additional_directories=schema.SessionAdditionalDirectoriesCapabilities(),
+            resume=schema.SessionResumeCapabilities(),
+            close=schema.SessionCloseCapabilities(),
         ),
-        auth=AgentAuthCapabilities(logout=logout),
+        auth=schema.AgentAuthCapabilities(logout=logout),
     )

@@ -33,8 +33,9 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
 from acp_wire.tasks import timeout
-from acp_wire.transports.runtime_folder import state_folder, write_private
+from acp_wire.transports.runtime_folder import state_folder, take_over, write_private
 from acp_wire.workspace.threads import Threads
+from acphold.journal_location import belongings
 from acphold.web import bounds
 from acphold.web.exchange import RefusedError
 
@@ -287,12 +288,12 @@ class KeptSubscriptions:
     """
 
     def __init__(self, journal: str) -> None:
-        name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
-        self._path = os.path.join(state_folder(), "push", f"{name}.json")
+        self._path = os.path.join(belongings(journal), "push.json")
         self._kept = _SubscriptionFile()
+        name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
         try:
-            with open(self._path, "rb") as file:
-                self._kept = decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
+            take_over(os.path.join(state_folder(), "push", f"{name}.json"), self._path)
+            self._read()
         except FileNotFoundError:
             pass
         except (OSError, MsgspecError, UnicodeDecodeError) as exc:
@@ -300,13 +301,20 @@ class KeptSubscriptions:
             log.warning(
                 "%s: %s; notifications have to be turned on again in each browser", self._path, exc
             )
+            with suppress(OSError):
+                os.replace(self._path, f"{self._path}.damaged")
+
+    def _read(self) -> None:
+        with open(self._path, "rb") as file:
+            self._kept = decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
 
     @property
     def key(self) -> str:
-        """The key that signs messages, as PEM."""
+        """The key that signs messages, as PEM: the first that any server of the journal made."""
         if not self._kept.key:
-            self._kept.key = new_key()
-            write_private(self._path, encode(self._kept))
+            made = encode(_SubscriptionFile(new_key()))
+            write_private(self._path, made, replaces=False)
+            self._read()
         return self._kept.key
 
     @property

@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,7 @@ import pytest
 from acp_wire.errors import RuntimeFolderError
 from acp_wire.transports import runtime_folder as place
 from acp_wire.transports.runtime_folder import (
+    machine_id,
     own_socket,
     runtime_folder,
     write_private,
@@ -140,3 +142,45 @@ def test_a_private_file_is_made_in_a_private_folder(tmp_path: Path) -> None:
     write_private(str(file), b"new")
     assert file.read_bytes() == b"new"
     assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def nameless(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without an id of its own; its user's home folder, as the system knows it."""
+    monkeypatch.setattr(place, "MACHINE", str(home / "none"))
+    monkeypatch.setattr(place, "_account_home", lambda: str(home))
+    return home
+
+
+def test_a_machine_has_one_id_whatever_the_variables_of_a_process_are(
+    nameless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = set()
+    for name in ("one", "other"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(nameless.parent / name))
+        monkeypatch.setenv("HOME", str(nameless.parent / name))
+        found.add(machine_id())
+    assert len(found) == 1
+    assert found != {""}
+    assert machine_id(b"another use") not in found
+
+
+def test_the_id_of_an_earlier_release_is_taken_over_once(
+    nameless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(nameless.parent / "state"))
+    earlier = nameless.parent / "state" / "acphold" / "machine"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("0123456789abcdef" * 2)
+    before = machine_id()
+    earlier.write_text("another of no use")
+    assert machine_id() == before
+    (nameless / ".local/state/acphold/machine").unlink()
+    assert machine_id() != before
+
+
+def test_processes_that_make_the_id_at_once_have_the_same(nameless: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        found = set(threads.map(lambda _: machine_id(), range(64)))
+    assert len(found) == 1
+    assert os.listdir(nameless / ".local/state/acphold") == ["machine"]

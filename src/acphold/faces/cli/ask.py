@@ -99,5 +99,5 @@ def ask(**given: Any) -> int:
             print(f"acphold ask: {Exit.TIMEOUT.meaning}: stdin is still open", file=sys.stderr)
             return Exit.TIMEOUT
         raise
-    with remember(start):
+    with remember(start, journal_of((), journal)):
         return ask_once(question, front)

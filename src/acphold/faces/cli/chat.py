@@ -30,6 +30,7 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal, te
 from acphold.journal import stores
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
+from acphold.journal_location import default_location
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_anywhere
 
@@ -193,10 +194,11 @@ async def _chat_with(
         async with existing_journal() as found:
             short = await short_id(found, session.id)
             row = await found.session(session.id)
-        if find_start(row.start) is None:  # the wrap behind it takes some seconds to write it
+        journal = default_location()
+        if find_start(row.start, journal) is None:  # the wrap behind it takes seconds to write it
             begun = start_in(within, start.agent, program, start.options)
             if begun.mark == row.start:
-                write_start(begun)
+                write_start(begun, journal)
         command = f"chat{host_option()} --resume {short} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)

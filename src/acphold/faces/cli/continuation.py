@@ -21,6 +21,7 @@ from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
 from acphold.journal.journal import Journal
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
+from acphold.journal_location import default_location
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go
 
@@ -53,7 +54,7 @@ def start_of(row: SessionRow) -> Start:
     then. UsageError if neither is known.
     """
     names = agent_names()
-    if (start := find_start(row.start)) is not None:
+    if (start := find_start(row.start, default_location())) is not None:
         if not start.agent or start.agent in names:
             return start
         return replace(start, agent="", options=(*start.options, "--name", row.agent))

@@ -23,10 +23,11 @@ from acp_wire.locked_file import LockedFile, hold
 from acp_wire.processes import begun
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.limits import free_self
+from acp_wire.processes.place import place_of
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
-from acp_wire.transports.runtime_folder import daemon_socket, state_folder
+from acp_wire.transports.runtime_folder import daemon_socket
 from acphold.errors import (
     AcpError,
     AgentStartError,
@@ -45,7 +46,6 @@ from acphold.faces.cli.front import (
     TAKEN,
     daemon_lock,
     journal_of,
-    mark_of,
 )
 from acphold.faces.cli.heartbeat import beat, forget
 from acphold.faces.cli.log import front_log, start_daemon_log
@@ -56,7 +56,7 @@ from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal import stores
-from acphold.journal_location import VARIABLE, default_location
+from acphold.journal_location import VARIABLE, belongings, default_location, short_mark
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.pool import PreparedAgent
@@ -72,7 +72,7 @@ def start_daemon(path: str, held: LockedFile | None) -> int:
             report(TAKEN)
             return Exit.OK
         try:
-            log_to_file(path)
+            log_to_file(default_location())
             _normalise()
             # The terminal and the login may end before us.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -152,7 +152,7 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
         """Start the log anew if it is too long."""
         with suppress(OSError):  # a new one cannot be written: keep the old one
             if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
-                log_to_file(held.path)
+                log_to_file(journal)
 
     async def look_at_files() -> None:
         while True:
@@ -161,7 +161,7 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
             with suppress(OSError):  # its folder cannot be written now
                 held.keep()
 
-    path = daemon_socket(mark_of(held.path))
+    path = daemon_socket(short_mark(held.path))
 
     def note_socket(moved: str) -> None:
         nonlocal path
@@ -249,7 +249,7 @@ async def prepare_front(
     )
     start = start_in(within, settings.called, settings.program, settings.given)
     async with aclosing(AlertFile(journal, within)) as alerts:
-        with front_log(settings.log_level, log_file, stderr) as heard, remember(start):
+        with front_log(settings.log_level, log_file, stderr) as heard, remember(start, journal):
             at_once, relay_to = frame.kind != SERVER, (2, stderr)
             service = make_service(
                 settings, within, start, alerts, log_file, relay_to=relay_to, at_once=at_once
@@ -267,18 +267,18 @@ def _let_go(frame: FirstFrame) -> None:
         asyncio.get_running_loop().run_in_executor(None, begun.abandon)
 
 
-def log_to_file(path: str) -> None:
-    """Send everything that any code in this process prints to its log; raises OSError."""
-    folder = state_folder()
+def log_to_file(journal: str) -> None:
+    """Send everything that any code in this process prints to the log of the daemon of a journal in
+    this place; raises OSError."""
+    folder = belongings(journal)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
     except OSError as exc:
         raise OSError(
-            f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
-            "another folder"
+            f"cannot create the log folder, {folder}: {exc.strerror}; put the journal where you "
+            "can write, and name it by --journal"
         ) from None
-    name = f"daemon-{mark_of(path)}"
-    file = os.path.join(folder, f"{name}.log")
+    file = os.path.join(folder, f"daemon-{short_mark(place_of())}.log")
     try:
         if os.path.getsize(file) > bounds.LOG_BYTES:
             os.replace(file, f"{file}.old")

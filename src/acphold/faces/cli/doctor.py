@@ -22,7 +22,7 @@ from acp_wire import schema
 from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.runtime_folder import runtime_folder, state_folder
+from acp_wire.transports.runtime_folder import runtime_folder
 from acphold import errors
 from acphold.extras import EXTRAS, is_installed
 from acphold.faces.cli import bounds, options
@@ -66,6 +66,7 @@ from acphold.imports import (
     searching,
 )
 from acphold.journal.stores import engine_has_search, engine_version
+from acphold.journal_location import belongings, default_location
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
@@ -138,7 +139,7 @@ async def check_processes() -> list[Diagnosis]:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
     except errors.RuntimeFolderError as exc:
         found = [Diagnosis("sessions are not shared", str(exc))]
-    found.append(Diagnosis(f"logs of daemons: {folder(state_folder())}"))
+    found.append(Diagnosis(f"logs of its daemon: {folder(belongings(default_location()))}"))
     answered, silent, _ = await processes_here()
     for process in answered:
         where = "the daemon" if process.is_daemon else "for an editor or a program"

@@ -14,7 +14,6 @@ import os
 import select
 import sys
 import time
-from zlib import adler32, crc32
 
 from acp_wire.locked_file import is_held, read_note
 from acp_wire.processes.own_program import own_python, start_detached
@@ -22,14 +21,20 @@ from acp_wire.processes.place import place_of
 from acp_wire.surroundings import HOMES, Surroundings, limits_here
 from acp_wire.transports.first_frame import EDITOR, FirstFrame
 from acp_wire.transports.runtime_folder import (
-    DAEMON,
-    FORMER,
-    SUFFIX,
     daemon_socket,
+    daemon_socket_name,
     login_folder,
 )
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
-from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
+from acphold.journal_location import (
+    VARIABLE as JOURNAL,
+    belongings,
+    default_location,
+    real_location,
+    scheme_of,
+    short_mark,
+    without_password,
+)
 from acphold.version import __version__
 
 TYPE_CHECKING = False  # see quick_start
@@ -90,9 +95,11 @@ def daemon_lock(journal: str) -> str:
 
     Raises JournalUnavailableError for a file of another user.
     """
-    place = mark_of(place_of())
+    place = short_mark(place_of())
     if scheme_of(journal) is not None:
-        return os.path.join(login_folder(), f"daemon-{mark_of(_without_password(journal))}-{place}")
+        return os.path.join(
+            login_folder(), f"daemon-{short_mark(without_password(journal))}-{place}"
+        )
     try:
         owner = os.stat(journal).st_uid
     except OSError:  # it is not there yet
@@ -105,24 +112,11 @@ def daemon_lock(journal: str) -> str:
     return f"{journal}-daemon-{place}"
 
 
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    netloc, slash, name = rest.partition("/")
-    user, _, host = netloc.rpartition("@")
-    return f"{scheme}://{user.partition(':')[0]}@{host}{slash}{name}"
-
-
-def mark_of(text: str) -> str:
-    """Return a short mark for a text."""
-    raw = text.encode(errors="surrogateescape")
-    return f"{crc32(raw):08x}{adler32(raw):08x}"
-
-
 def daemon_address(held: str) -> str:
     """Return the path of the socket of the daemon that holds, or has held, this file; "" if that
     says none. A copy of the file, with a copy of the journal, leads to no daemon."""
     noted = read_note(held)
-    its_name = f"{DAEMON}{mark_of(held)}{SUFFIX}"
+    its_name = daemon_socket_name(short_mark(held))
     return noted if os.path.basename(noted) == its_name else ""
 
 
@@ -134,9 +128,7 @@ def journal_of(options: Sequence[str], named: object = None) -> str:
         name, equals, joined = option.partition("=")
         if name == "--journal":
             given = joined if equals else value
-    if scheme_of(given) not in (None, "sqlite"):
-        return given
-    return os.path.realpath(journal_path(given))
+    return real_location(given)
 
 
 def start_front(
@@ -299,7 +291,10 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
             return connection
         connection.close()
         if time.monotonic() > deadline:
-            raise OSError("every daemon exits before it accepts the editor; see its log")
+            raise OSError(
+                "every daemon exits before it accepts the editor; see its log in "
+                f"{belongings(location)}"
+            )
 
 
 def _refuse(error: AcpError) -> int:
@@ -320,9 +315,9 @@ def _former_socket(journal: str) -> str:
     own = [os.environ.get(name, "") for name in HOMES]
     if settings := os.environ.get("ACPHOLD_SETTINGS"):
         own.append(os.path.abspath(os.path.expanduser(settings)))
-    named = journal if scheme_of(journal) is None else _without_password(journal)
+    named = journal if scheme_of(journal) is None else without_password(journal)
     try:
-        return daemon_socket(mark_of("\0".join([named, *own, place_of()])), FORMER)
+        return daemon_socket(short_mark("\0".join([named, *own, place_of()])), is_former=True)
     except AcpError:  # there is no folder for sockets; a daemon of ours says so
         return ""
 
@@ -399,7 +394,7 @@ def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
         if kind == JOURNAL_FAILED:
             raise JournalUnavailableError(why)
         if kind not in (LISTENS, TAKEN):
-            raise OSError(why or "the daemon exited at once; see its log")
+            raise OSError(why or f"the daemon exited at once; see its log in {belongings(journal)}")
         while True:
             if (connection := _connect(held, daemon_address(held))) is not None:
                 return connection
@@ -454,7 +449,7 @@ def _start(held: str, journal: str, frame: bytes) -> str:
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
             if not _is_readable(read_end, deadline - time.monotonic()):
-                return f"{FAILED} the daemon did not start listening; see its log"
+                return f"{FAILED} the daemon does not listen; see its log in {belongings(journal)}"
             if not (piece := os.read(read_end, 4096)):
                 break
             line += piece

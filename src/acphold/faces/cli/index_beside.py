@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 from acp_wire.locked_file import LockedFile, hold
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.tasks import timeout
-from acp_wire.transports.runtime_folder import runtime_folder, state_folder
+from acp_wire.transports.runtime_folder import runtime_folder, state_folder, take_over
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
@@ -34,6 +34,7 @@ from acphold.faces.cli.settings import agents_without_import
 from acphold.journal import stores
 from acphold.journal.journal import Journal
 from acphold.journal.seams import Index
+from acphold.journal_location import belongings
 from acphold.live.reading.local_reader import LocalReader
 
 if TYPE_CHECKING:
@@ -218,7 +219,10 @@ def growth(path: str) -> Growth | None:
 
 def memory_file(path: str) -> str:
     """Return the file that remembers the imports into the journal of this name."""
-    return os.path.join(state_folder(), "imports", _key(path))
+    file = os.path.join(belongings(path), "imports", "memory")
+    with suppress(OSError):  # where nobody may write, nothing was imported
+        take_over(os.path.join(state_folder(), "imports", _key(path)), file)
+    return file
 
 
 def _key(path: str) -> str:

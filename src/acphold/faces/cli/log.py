@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from acp_wire.transports.child import StderrRelay
-from acp_wire.transports.runtime_folder import state_folder
 from acphold.faces.cli.terminal_text import VisibleLines, visible
+from acphold.journal_location import belongings, default_location
 from acphold.logs import NONE, ListenerLog, LogContext
 
 LOGS: Final = (".log", ".log.old")
@@ -94,7 +94,8 @@ def with_log(words: str, *, patiently: bool = False) -> str:
     for seconds in (0.0, 0.1, 0.4) if patiently else (0.0,):
         time.sleep(seconds)
         try:
-            logs = [it for it in os.scandir(state_folder()) if it.name.endswith(LOGS)]
+            folder = belongings(default_location())
+            logs = [it for it in os.scandir(folder) if it.name.endswith(LOGS)]
         except FileNotFoundError:  # no daemon was ever started
             return words
         for log in logs:

@@ -1,10 +1,10 @@
-"""The starts of agents that this home remembers, to continue their sessions without asking.
+"""The starts of agents that are remembered with a journal, to continue sessions without asking.
 
-A session has only the *mark* of a start in the journal: the words are in a file of that name in the
-user's state folder. So a journal from elsewhere, copied or imported, cannot make a person run a
-command that they did not give here themselves, and a journal that is passed on has no command lines
-in it. Only our own command line's words are remembered,
-never an agent's; no variables; and nothing with a secret among its words.
+A session has only the *mark* of a start in the journal: the words are in a file of that name among
+what belongs to the journal, under a seal of this machine. So a journal from elsewhere, with all
+that lies beside it, cannot make a person run a command that they did not give here themselves, and
+a journal that is passed on has no command lines in it. Only our own command line's words are
+remembered, never an agent's; no variables; and nothing with a secret among its words.
 """
 
 # See docs/decisions.md, 26.
@@ -16,15 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Final
-from zlib import adler32, crc32
 
 import msgspec
 
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.runtime_folder import state_folder, write_private
+from acp_wire.transports.runtime_folder import machine_id, state_folder, write_private
 from acphold.faces.cli import bounds
 from acphold.faces.cli.options import a_text
-from acphold.journal_location import scheme_of
+from acphold.journal_location import belongings, scheme_of, short_mark
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -43,8 +42,7 @@ class Start(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> str:
         """The name of this start in a journal."""
-        raw = msgspec.json.encode(self)
-        return f"{crc32(raw):08x}{adler32(raw):08x}"
+        return short_mark(msgspec.json.encode(self).decode())
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -94,9 +92,9 @@ def start_in(
 
 
 @contextmanager
-def remember(start: Start) -> Iterator[None]:
-    """Remember the start while the block runs, at its end at the latest."""
-    timer = Timer(bounds.REMEMBER_START_SECONDS, write_start, [start])
+def remember(start: Start, journal: str) -> Iterator[None]:
+    """Remember the start with a journal while the block runs, at its end at the latest."""
+    timer = Timer(bounds.REMEMBER_START_SECONDS, write_start, [start, journal])
     timer.daemon = True
     timer.start()
     try:
@@ -104,12 +102,12 @@ def remember(start: Start) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        write_start(start)
+        write_start(start, journal)
 
 
-def write_start(start: Start) -> None:
+def write_start(start: Start, journal: str) -> None:
     """Remember the start now, if its words can be repeated and hold no secret."""
-    path = _path(start.mark)
+    path = _path(start.mark, journal)
     if os.path.exists(path) or not (start.agent or start.command):
         return
     # If it cannot be written, the person will be asked for the command.
@@ -119,20 +117,42 @@ def write_start(start: Start) -> None:
         words = " ".join((*start.options, *start.command))
         if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
             return
-        write_private(path, msgspec.json.encode(start))
+        if seal := _seal(raw := msgspec.json.encode(start)):
+            write_private(path, seal + raw)
 
 
-def find_start(mark: str | None) -> Start | None:
-    """Return the start with this mark; None if this home does not know it."""
+def find_start(mark: str | None, journal: str) -> Start | None:
+    """Return the start with this mark; None if none was given here for this journal."""
     if mark is None or not (mark.isascii() and mark.isalnum()):
         return None
     from acp_wire.workspace.regular_files import contents  # late: an editor waits for this module
 
-    try:
-        return msgspec.json.decode(contents(_path(mark), bounds.START_BYTES), type=Start)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    with suppress(OSError, msgspec.MsgspecError):
+        found = contents(_path(mark, journal), bounds.START_BYTES)
+        seal, raw = found[:SEAL_BYTES], found[SEAL_BYTES:]
+        if seal and seal == _seal(raw):
+            return msgspec.json.decode(raw, type=Start)
+    with suppress(OSError, msgspec.MsgspecError):
+        # As an earlier release had it, for all journals, in this user's own folder.
+        earlier = os.path.join(state_folder(), "starts", f"{mark}.json")
+        start = msgspec.json.decode(contents(earlier, bounds.START_BYTES), type=Start)
+        write_start(start, journal)
+        return start
+    return None
 
 
-def _path(mark: str) -> str:
-    return os.path.join(state_folder(), "starts", f"{mark}.json")
+SEAL_BYTES: Final = 16
+"""The length of a seal."""
+
+
+def _seal(raw: bytes) -> bytes:
+    """Return a seal that nobody on another machine can set; b"" if this machine has no id."""
+    from _blake2 import blake2b  # hashlib brings OpenSSL
+
+    secret = machine_id(b"acphold starts").encode()
+    digest = blake2b(raw, digest_size=SEAL_BYTES // 2, key=secret).hexdigest() if secret else ""
+    return str(digest).encode()
+
+
+def _path(mark: str, journal: str) -> str:
+    return os.path.join(belongings(journal), "starts", f"{mark}.json")

@@ -1,8 +1,8 @@
 """The stores of the files that are kept with the sessions of a journal: where, and for how long.
 
 The journal alone says what is kept. The stores are beside its file; for a journal without one, in
-the state folder of this user, under the identity of the journal. A copy of it has its own, which
-begin with those of its original.
+a folder that follows from this user's number, under the identity of the journal. A copy of it has
+its own, which begin with those of its original.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.transports.runtime_folder import account_folder, state_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError, WorkspaceError
@@ -38,11 +38,28 @@ async def stores_of(journal: Journal) -> Stores:
         return Stores(f"{journal.file.path}{SUFFIX}")
     own = await identity(journal)
     if own is None:
-        return Stores(os.path.join(state_folder(), "files", "unknown"))
-    name = f"{await family(journal)}-{own}"
-    stores = Stores(os.path.join(state_folder(), "files", name))
+        return Stores(os.path.join(account_folder(), "files", "unknown"))
+    name = f"{(its_family := await family(journal))}-{own}"
+    stores = Stores(os.path.join(account_folder(), "files", name))
+    await Threads(1).run(_take_over, its_family, os.path.dirname(stores.folder))
     await Threads(1).run(_link_relatives, stores)
     return stores
+
+
+def _take_over(its_family: str, folder: str) -> None:
+    """Move the stores of a family from where an earlier release had them; blocks."""
+    earlier = os.path.join(state_folder(), "files")
+    if earlier == folder or not os.path.isdir(earlier):
+        return
+    for name in os.listdir(earlier):
+        if name.partition("-")[0] == its_family and "." not in name:
+            try:
+                deadline = time.monotonic() + bounds.STORES_COPY_SECONDS
+                Stores(os.path.join(folder, name)).move_from(
+                    Stores(os.path.join(earlier, name)), deadline
+                )
+            except (OSError, TimeoutError) as error:
+                log.warning("%s: cannot move the kept files from there: %s", earlier, error)
 
 
 def _link_relatives(stores: Stores) -> None:

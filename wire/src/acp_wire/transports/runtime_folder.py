@@ -32,6 +32,8 @@ LOGINS = "/run/user"
 
 TEMPORARY = "/tmp"
 
+MACHINE = "/etc/machine-id"
+
 
 def runtime_folder() -> str:
     """Return the folder, made if need be; raises RuntimeFolderError if it cannot be trusted.
@@ -69,23 +71,55 @@ def state_folder() -> str:
     return os.path.expanduser(os.path.join(where, "acphold"))
 
 
-def machine_id() -> str:
-    """Return a stable id of this machine, in a few letters; "" if it cannot be determined.
+def account_folder() -> str:
+    """Return the folder for what this user's processes share, whatever their variables are: in the
+    home folder that the system knows, or as `state_folder` if none there can be written."""
+    home = _account_home()
+    return os.path.join(home, ".local/state/acphold") if home else state_folder()
+
+
+def _account_home() -> str:
+    import pwd  # late: a front of a file needs none
+
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # as in a container
+        return ""
+    return home if os.access(home, os.W_OK) else ""
+
+
+def take_over(earlier: str, path: str) -> None:
+    """Have a private file as an earlier release had it in another place, unless it is there; the
+    earlier one stays for others. Raises OSError."""
+    if os.path.lexists(path):
+        return
+    try:
+        with open(earlier, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return
+    write_private(path, data, replaces=False)
+
+
+def machine_id(use: bytes = b"acphold machine") -> str:
+    """Return a stable id of this machine for one use, in a few letters; "" if it cannot be
+    determined.
 
     Derived from that of the system (machine-id(5)), which must not be passed on itself; otherwise
     made once for this user.
     """
     from _blake2 import blake2b  # hashlib brings OpenSSL
 
-    own = os.path.join(state_folder(), "machine")
-    for place in ("/etc/machine-id", own):
-        if known := _line(place):
-            return blake2b(known, digest_size=8, person=b"acphold machine").hexdigest()
-    try:
-        write_private(own, os.urandom(16).hex().encode())
-    except OSError:
-        return ""
-    return machine_id() if _line(own) else ""
+    own = os.path.join(account_folder(), "machine")
+    if not (known := _line(MACHINE)):
+        try:
+            take_over(os.path.join(state_folder(), "machine"), own)
+            if not os.path.lexists(own):
+                write_private(own, os.urandom(16).hex().encode(), replaces=False)
+        except OSError:
+            return ""
+        known = _line(own)
+    return blake2b(known, digest_size=8, person=use).hexdigest() if known else ""
 
 
 def _line(path: str) -> bytes:
@@ -98,10 +132,11 @@ def _line(path: str) -> bytes:
     return found if len(found) == 32 and not found.strip(b"0123456789abcdef") else b""
 
 
-def write_private(path: str, data: bytes) -> None:
-    """Replace a file, which only this user may read, in one step; raises OSError."""
+def write_private(path: str, data: bytes, *, replaces: bool = True) -> None:
+    """Replace a file, which only this user may read, in one step, or with `replaces` off make it
+    unless another process is quicker; raises OSError."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    new = f"{path}.{os.getpid()}"
+    new = f"{path}.{os.getpid()}" if replaces else f"{path}.{os.urandom(4).hex()}"
     try:
         os.unlink(new)  # of a process that was killed
     except FileNotFoundError:
@@ -110,7 +145,15 @@ def write_private(path: str, data: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
-        os.replace(new, path)
+        if not (replaces or os.path.lexists(path)):
+            try:
+                os.link(new, path)
+            except FileExistsError:
+                pass
+        if replaces:
+            os.replace(new, path)
+        else:
+            os.unlink(new)
     except BaseException:
         try:
             os.unlink(new)
@@ -156,9 +199,16 @@ def own_socket() -> str:
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def daemon_socket(key: str, beginning: str = DAEMON) -> str:
-    """Return the path for the socket of the daemon with this key."""
-    return os.path.join(runtime_folder(), f"{beginning}{key}{SUFFIX}")
+def daemon_socket(key: str, *, is_former: bool = False) -> str:
+    """Return the path for the socket of the daemon with this key, as an earlier release has named
+    it if that `is_former`."""
+    name = f"{FORMER}{key}{SUFFIX}" if is_former else daemon_socket_name(key)
+    return os.path.join(runtime_folder(), name)
+
+
+def daemon_socket_name(key: str) -> str:
+    """Return the name of that socket in its folder."""
+    return f"{DAEMON}{key}{SUFFIX}"
 
 
 def is_of_daemon(path: str) -> bool:
@@ -172,12 +222,7 @@ def login_folder() -> str:
     user = os.getuid()
     if _is_ours(base := os.path.join(LOGINS, str(user))):
         return os.path.join(base, "acphold")
-    import pwd  # late: a front of a file needs none
-
-    try:
-        home = pwd.getpwuid(user).pw_dir
-    except KeyError:  # as in a container
-        home = os.path.join(TEMPORARY, f"acphold-{user}")
+    home = _account_home() or os.path.join(TEMPORARY, f"acphold-{user}")
     return os.path.join(home, ".local/state/acphold")
 
 
