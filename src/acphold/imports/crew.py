@@ -1,7 +1,7 @@
 """Reading of conversations in processes of their own: a transcript may be long.
 
 `each` reads many, in workers that send pieces back; only the parent writes. Frames arrive on a
-worker's stdin (four bytes of length, then msgpack): a task, or a request for more of it. Each is
+worker's stdin (four bytes of length, then msgpack): a task, or None for more of it. Each is
 answered with the next piece of the task, or with the reason why there is none. A worker ends with
 its stdin.
 
@@ -40,7 +40,7 @@ from acphold.journal.stores import open_journal
 LENGTH_BYTES: Final = 4
 
 
-class Task(Struct, tag=True):
+class Task(Struct):
     """Read the first piece of a source."""
 
     source: Source
@@ -48,38 +48,26 @@ class Task(Struct, tag=True):
     selection: ImportSelection
 
 
-class More(Struct, tag=True):
-    """Read the next piece."""
-
-
-class ToldPiece(Struct, tag=True):
-    """The next piece."""
-
-    piece: NewsPiece
-
-
-class End(Struct, tag=True):
-    """There are no more pieces."""
-
-
-class Unreadable(Struct, tag=True):
-    """The source cannot be read: an OSError."""
-
-    errno: int | None
-    message: str
-    filename: str | None
-
-
-class ReadingFailed(Struct, tag=True):
-    """The reader fails on it: a TranscriptError."""
+class Failure(Struct, tag=True):
+    """The reason why there is no next piece: an OSError, or a TranscriptError."""
 
     message: str
+    is_of_system: bool = False
+    errno: int | None = None
+    filename: str | None = None
+
+    def error(self) -> OSError | TranscriptError:
+        """Return it as an exception."""
+        if self.is_of_system:
+            return OSError(self.errno, self.message, self.filename)
+        return TranscriptError(self.message)
 
 
-Answer = ToldPiece | End | Unreadable | ReadingFailed
+Answer = NewsPiece | Failure | None
+"""The next piece; None if there are no more."""
 
 
-def frame(message: Struct) -> bytes:
+def frame(message: Struct | None) -> bytes:
     """Return a message as sent through a pipe."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
@@ -92,19 +80,19 @@ def answer_tasks() -> None:
     found: Iterator[NewsPiece] = iter(())
     while length := sys.stdin.buffer.read(LENGTH_BYTES):
         body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
-        asked = msgspec.msgpack.decode(body, type=Task | More)
-        if isinstance(asked, Task):
+        asked = msgspec.msgpack.decode(body, type=Task | None)
+        if asked is not None:
             source = asked.source
             found = pieces(source, reader(source.reader), asked.known, asked.selection)
         answer: Answer
         try:
-            piece = next(found, None)
-            answer = End() if piece is None else ToldPiece(piece)
+            answer = next(found, None)
         except OSError as error:
             filename = None if error.filename is None else str(error.filename)
-            answer = Unreadable(error.errno, error.strerror or str(error), filename)
+            message = error.strerror or str(error)
+            answer = Failure(message, is_of_system=True, errno=error.errno, filename=filename)
         except TranscriptError as error:
-            answer = ReadingFailed(str(error))
+            answer = Failure(str(error))
         sys.stdout.buffer.write(frame(answer))
         sys.stdout.buffer.flush()
 
@@ -166,22 +154,16 @@ class _Worker:
         if self._owes:  # of the source before, which was given up
             await self._answer()
         await self._ask(Task(source, known, selection))
-        while True:
-            match await self._answer():
-                case ToldPiece(piece):
-                    if not piece.is_last:
-                        await self._ask(More())
-                    yield piece
-                    if piece.is_last:
-                        return
-                case Unreadable(errno, message, filename):
-                    raise OSError(errno, message, filename)
-                case ReadingFailed(message):
-                    raise TranscriptError(message)
-                case End():
-                    return
+        while (answer := await self._answer()) is not None:
+            if isinstance(answer, Failure):
+                raise answer.error()
+            if not answer.is_last:
+                await self._ask(None)
+            yield answer
+            if answer.is_last:
+                return
 
-    async def _ask(self, message: Task | More) -> None:
+    async def _ask(self, message: Task | None) -> None:
         if self._process is None:
             # A process that starts while we are cancelled is registered, and ended, too.
             starting = asyncio.ensure_future(
@@ -210,13 +192,13 @@ class _Worker:
                 async with timeout(END_SECONDS):
                     await process.wait()
             status = await _end(process)
-            return ReadingFailed(f"the process reading it ended: {describe(status)}")
+            return Failure(f"the process reading it ended: {describe(status)}")
         finally:
             self._owes = False
         # msgspec does not support Counter.
         return msgspec.msgpack.decode(
             body,
-            type=ToldPiece | End | Unreadable | ReadingFailed,
+            type=NewsPiece | Failure | None,
             dec_hook=lambda _, value: Counter(value),
         )
 

@@ -25,17 +25,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import PROMPT, Origin, now_ms
+from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
-from acphold.imports.pieces import NewsPiece, pieces
+from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
     FORM,
     Known,
     SessionWriter,
     check_before,
-    cut,
     entries_of,
     marker_of,
     read_known,
@@ -51,7 +50,7 @@ from acphold.imports.sources import (
 )
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, is_forgotten, row_of, session_of, take_lease
+from acphold.journal.journal import Journal, Lease, is_forgotten, row_of, session_of, take_lease
 from acphold.journal.rows import NewSession, SessionRow
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -175,25 +174,24 @@ class Intake:
         outcomes = Counter[Outcome]()
         remaining = iter(sources)
         while batch := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
-            unchanged: set[int] = set()
+            known: dict[tuple[str, str], Entry | None] = {}
             for agent in {source.agent or reader.key for source in batch}:
-                candidates = [
-                    (place, source, replace(source, apart=True))
-                    for place, source in enumerate(batch)
+                names = [
+                    name.downstream_id
+                    for source in batch
                     if (source.agent or reader.key) == agent and is_text(source.downstream_id)
+                    for name in (source, replace(source, apart=True))
                 ]
-                plain = [source.downstream_id for _, source, _ in candidates]
-                apart = [source.downstream_id for _, _, source in candidates]
-                last = await self._journal.links.last_entries(agent, [*plain, *apart])
-                for (place, source, other), its_id, other_id in zip(
-                    candidates, plain, apart, strict=True
-                ):
-                    kept, known_as = (other, other_id) if other_id in last else (source, its_id)
-                    marker = marker_of(last.get(known_as))
-                    if marker is not None and (outcome := marker.outcome(kept)):
-                        unchanged.add(place)
-                        outcomes[outcome] += 1
-            changed += (source for place, source in enumerate(batch) if place not in unchanged)
+                last = await self._journal.links.last_entries(agent, names)
+                known |= {(agent, name): entry for name, entry in last.items()}
+            for source in batch:
+                agent, apart = source.agent or reader.key, replace(source, apart=True)
+                its = apart if (agent, apart.downstream_id) in known else source
+                marker = marker_of(known.get((agent, its.downstream_id)))
+                if marker is not None and (outcome := marker.outcome(its)):
+                    outcomes[outcome] += 1
+                else:
+                    changed.append(source)
         return changed, outcomes
 
     async def list_first(self, new: Sequence[Source]) -> None:
@@ -396,9 +394,7 @@ class Intake:
                 is_strange = compared.verdict == "strange"
                 if is_strange and not (again or source.apart):
                     return await self._take_apart(source, row, news)
-                lease = await self._journal.acquire(row.session_id, whose.epoch, yields=True)
-                if lease.next_seq != row.last_seq + 1:
-                    raise _OvertakenError
+                lease = await self._acquire(row, whose.epoch)
                 if is_strange or compared.verdict == "differs":
                     differing = SessionWriter(self._journal, lease, source, None, row, before)
                     await differing.note_difference()
@@ -419,6 +415,12 @@ class Intake:
         if compared.left or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
         return TakenSource(outcome, facts)
+
+    async def _acquire(self, row: SessionRow, epoch: int) -> Lease:
+        lease = await self._journal.acquire(row.session_id, epoch, yields=True)
+        if lease.next_seq != row.last_seq + 1:
+            raise _OvertakenError
+        return lease
 
     async def _make_room(
         self,
@@ -460,9 +462,7 @@ class Intake:
             if writing is None:
                 if compared is None or compared.known != {0: 0} or compared.void:
                     return None
-                lease = await self._journal.acquire(row.session_id, epoch, yields=True)
-                if lease.next_seq != row.last_seq + 1:
-                    raise _OvertakenError
+                lease = await self._acquire(row, epoch)
                 writing = SessionWriter(self._journal, lease, source, None, row, marker)
             piece.first_prompt = None  # of the last turn
             if await writing.take_in(piece):
@@ -482,20 +482,24 @@ class Intake:
         self, source: Source, row: SessionRow, left: Sequence[Turn], session_id: str
     ) -> None:
         """Copy turns of a session, or of a tail of it, that were left into one of their own."""
-        if (opened := await self._open_tail(source, row, left[0])) is None:
+        first, last = left[0], left[-1]
+        if (opened := await self._open_tail(source, row, first)) is None:
             return
         writing, known = opened
         has = {turn.identity or turn.moment for turn in known}
-        entries = [
-            entry
-            for turn in left
-            if (turn.identity or turn.moment) not in has
-            async for entry in entries_of(self._journal, session_id, turn)
-        ]
-        facts = Facts(row.agent, "", row.cwd, created_at=left[0].at, updated_at=left[-1].at)
-        first = next((entry.raw for entry in entries if entry.kind == PROMPT), b"[]")
-        for piece in cut(entries, facts, title_of_prompt(first)):
-            await writing.take_in(piece)
+        left = [turn for turn in left if (turn.identity or turn.moment) not in has]
+        facts = Facts(row.agent, "", row.cwd, created_at=first.at, updated_at=last.at)
+        piece, size = NewsPiece([], None, facts, None), 0
+        for turn in left:
+            async for entry in entries_of(self._journal, session_id, turn):
+                if entry.kind == PROMPT and piece.first_prompt is None:
+                    piece.first_prompt = title_of_prompt(entry.raw)
+                piece.entries.append(entry)
+                size += len(entry.raw)
+                if size >= PIECE_BYTES:
+                    await writing.take_in(piece)
+                    piece, size = replace(piece, entries=[]), 0
+        await writing.take_in(replace(piece, is_last=True))
 
     async def _take_behind(
         self, source: Source, row: SessionRow, behind: Sequence[str], news: News, session: Known

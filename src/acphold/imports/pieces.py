@@ -107,7 +107,7 @@ def _searching() -> Iterator[None]:
         ) from error
 
 
-class NewsPiece(Struct):
+class NewsPiece(Struct, tag=True):
     """A part of the news, in order.
 
     `last` is the last turn as far as the source has it, its entries counted, with their digest;

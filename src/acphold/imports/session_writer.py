@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
-from acphold.imports.pieces import MOVED, PIECE_BYTES, NewsPiece
-from acphold.imports.sources import Facts, Source
+from acphold.imports.pieces import MOVED, NewsPiece
+from acphold.imports.sources import Source
 from acphold.imports.turns import Turn, Turns
 from acphold.journal.journal import Arrivals, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
@@ -153,21 +153,6 @@ async def entries_of(journal: Readable, session_id: str, turn: Turn) -> AsyncIte
                     is_first = entry.seq == turn.prompt
                     identity = turn.identity if is_first else ""
                     yield PastEntry(entry.kind, entry.at, entry.raw, turn=identity)
-
-
-def cut(
-    entries: Sequence[PastEntry], facts: Facts, first_prompt: str | None
-) -> Iterator[NewsPiece]:
-    """Yield entries of a journal as pieces."""
-    piece: list[PastEntry] = []
-    size = 0
-    for entry in entries:
-        piece.append(entry)
-        size += len(entry.raw)
-        if size >= PIECE_BYTES:
-            yield NewsPiece(piece, None, facts, first_prompt)
-            piece, size = [], 0
-    yield NewsPiece(piece, None, facts, first_prompt, is_last=True)
 
 
 class SessionWriter:
