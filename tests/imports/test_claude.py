@@ -418,7 +418,7 @@ def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path:
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
     assert told.facts.missed == {
         "records of type 'from-the-future'": 1,
-        "blocks of type 'hologram'": 1,
+        "parts of type 'hologram'": 1,
         "lines that are not JSON objects": 1,
     }
 

@@ -289,7 +289,7 @@ def acphold_lines(home: Path) -> None:
 
 HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
     "claude": ("claude", claude, {
-        "blocks of type 'hologram'", "records of type 'from-the-future'",
+        "parts of type 'hologram'", "records of type 'from-the-future'",
         "system records of type 'from-the-future'", "parts of prompts of type 'smell'",
     }),
     "codex": ("codex", codex, {

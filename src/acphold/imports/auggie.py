@@ -162,8 +162,6 @@ class _AuggieConverter(AgentConverter):
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "tool_use_id"), text(call, "tool_name")
         arguments = obj(from_json(text(call, "input_json")))
-        if call_id:
-            self._calls[call_id] = name, arguments
         several = strings(arguments, "file_paths")
         is_place = tool_of(name).kind in ("edit", "read", "delete")
         named = [text(arguments, "path"), *several] if is_place else []
@@ -172,7 +170,7 @@ class _AuggieConverter(AgentConverter):
             fields["title"] = f"{tool_of(name).verb} {', '.join(several)}"
         if name.startswith("sub-agent"):
             fields["kind"] = "think"
-        self._writer.call(call_id, fields)
+        self._begin_call(call_id, name, arguments, fields)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         failed = result.get("is_error") is True

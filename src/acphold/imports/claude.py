@@ -26,14 +26,13 @@ from acphold.imports.claude_tools import (
     Tasks,
     call_fields,
     document_of,
-    picture_of,
     result_fields,
 )
-from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block, text_blocks
+from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import LINE_BYTES, document, readable
+from acphold.imports.records import LINE_BYTES, document, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
@@ -259,6 +258,8 @@ def _own_blocks(said: object) -> list[Object]:
 class _ClaudeConverter(AgentConverter):
     """Converts one transcript, record by record."""
 
+    subagent_tools = SUBAGENT_TOOLS
+
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._facts = writer.facts
@@ -317,7 +318,7 @@ class _ClaudeConverter(AgentConverter):
     def end(self) -> None:
         """Handle the end of the file."""
         self._compact()
-        self._tell_stopped()
+        self.tell_stopped()
         if self._custom_title:
             self._writer.title(self._custom_title)
 
@@ -338,29 +339,28 @@ class _ClaudeConverter(AgentConverter):
             writer.tokens(reply, **spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
             writer.usage(sum(filter(None, spent.values())), size)
-        for block in objects_of(message, "content"):
-            kind = text(block, "type")
-            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-                call_id, name = text(block, "id"), text(block, "name")
-                arguments = obj(block, "input")
-                self._calls[call_id] = name, arguments
-                if name == "TodoWrite":
-                    self._write_plan(name, arguments, None)
-                elif name not in PLAN_TOOLS:
-                    fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
-                    writer.call(call_id, fields | {"_meta": _meta(name, writer.caller)})
-            elif kind == "text":
-                writer.say(text(block, "text"), message_id)
-            elif kind == "thinking":
-                writer.think(text(block, "thinking"), message_id)
-            elif writer.caller:
-                continue
-            elif kind.endswith("tool_result"):
-                self._result(block, None)
-            elif kind != "redacted_thinking":
-                writer.missed.kind("blocks", kind, block)
+        above, self._writer = self._writer, writer
+        self._answer(objects_of(message, "content"), message_id)
+        self._writer = above
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             writer.finish_answer()
+
+    def _call(self, part: Object) -> None:
+        call_id, name, arguments = text(part, "id"), text(part, "name"), obj(part, "input")
+        if name in PLAN_TOOLS:
+            self._calls[call_id] = name, arguments
+            if name == "TodoWrite":
+                self._write_plan(name, arguments, None)
+        else:
+            fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
+            fields["_meta"] = _meta(name, self._writer.caller)
+            self._begin_call(call_id, name, arguments, fields)
+
+    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
+        if kind.endswith("tool_result") and not self._writer.caller:
+            self._result(part, None)
+        else:
+            super()._other_part(kind, part, message_id)
 
     def _write_plan(self, name: str, arguments: Object, details: object) -> None:
         entries = self._tasks.plan(name, arguments, details)
@@ -376,25 +376,16 @@ class _ClaudeConverter(AgentConverter):
                 self._write_plan(name, arguments, details)
             return
         if name in SUBAGENT_TOOLS:
-            self._tell_subagent(call_id, arguments, text(details, "agentId"))
+            agent = text(details, "agentId")
+            self._tell_subagent(call_id, self._find_subagent(call_id, arguments, agent))
         self._writer.update(call_id, result_fields(name, block, details, old=self._old))
 
-    def _tell_subagent(self, call_id: str, arguments: Object, agent: str = "") -> None:
-        prompt = text(arguments, "prompt")
-        for record in self._subagents.records(call_id, agent, prompt, self._writer.missed):
-            self._subagent_said(record, call_id)
+    def _find_subagent(self, call_id: str, arguments: Object, agent: str = "") -> Path | None:
+        return self._subagents.file(call_id, agent, text(arguments, "prompt"), self.told)
 
-    def _tell_stopped(self) -> None:
-        """Tell the work of subagents that were stopped: their calls have no result."""
-        told: set[str] = set()
-        while waiting := [
-            (call_id, arguments)
-            for call_id, (name, arguments) in self._calls.items()
-            if name in SUBAGENT_TOOLS and call_id not in told
-        ]:
-            for call_id, arguments in waiting:
-                told.add(call_id)
-                self._tell_subagent(call_id, arguments)
+    def _tell(self, child: Path, call_id: str) -> None:
+        for record in records(child, self._missed, ROWS):
+            self._subagent_said(record, call_id)
 
     def _subagent_said(self, record: Object, caller: str) -> None:
         if text(record, "type") == "assistant":
@@ -429,24 +420,23 @@ class _ClaudeConverter(AgentConverter):
             self._writer.end_turn("cancelled")
         elif _is_typed(record, own) and not self._command(first):
             self._compact()
-            self._tell_stopped()
+            self.tell_stopped()
             self._writer.mode(text(record, "permissionMode"))
             self._prompt(said)
 
     def _prompt(self, said: object) -> None:
         """Write a person's text as content blocks."""
-        blocks: list[Object] = []
-        for block in parts_of(said):
-            if found := picture_of(block) or document_of(block):
-                blocks.append(found)
-            elif text(block, "type") == "text":
-                words = text(block, "text")
-                while (by_it := _BY_PROGRAM.match(words)) and by_it[1] != "system-reminder":
-                    words = words[by_it.end() :]
-                blocks += text_blocks(words)
-            else:
-                self._writer.missed.kind("parts of prompts", text(block, "type"), block)
-        self._writer.prompt(prompt_blocks(blocks), turn=self._uuid)
+        parts: list[Object] = []
+        for part in parts_of(said):
+            words = rest = text(part, "text")
+            while (by_it := _BY_PROGRAM.match(rest)) and by_it[1] != "system-reminder":
+                rest = rest[by_it.end() :]
+            parts.append(part if rest == words else text_block(rest))
+        self._writer.prompt(prompt_blocks(self._blocks(parts)), turn=self._uuid)
+
+    def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
+        found = document_of(part)
+        return [found] if found else super()._other_block(kind, part, of)
 
     def _command(self, said: str) -> bool:
         """Write one of the program's own commands and its output; False for any other text."""

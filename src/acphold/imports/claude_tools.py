@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import block_content, contents, diff, image, plan_entry
+from acphold.imports.content_blocks import block_content, contents, diff, picture_of, plan_entry
 from acphold.imports.records import document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source
@@ -209,13 +209,6 @@ def _result_blocks(produced: object, written: Callable[[str], str]) -> list[Obje
     return shown
 
 
-def picture_of(block: Object) -> Object | None:
-    """Return the picture of an image block as a content block; None for other blocks."""
-    if text(block, "type") != "image" or not text(block, "source", "data"):
-        return None
-    return image(text(block, "source", "data"), text(block, "source", "media_type"))
-
-
 def document_of(block: Object) -> Object | None:
     """Return the file of a document block as a content block; None for other blocks."""
     source = obj(block, "source")
@@ -269,7 +262,6 @@ class Subagents:
         self._main = source.path
         self._by_call: dict[str, Path] = {}
         self._callers: dict[str, str] = {}
-        self._told: set[Path] = set()
         self._others = [Path(name) for name in source.paths[1:] if name.endswith(".jsonl")]
         for path in self._others:
             about = path.with_suffix(".meta.json")
@@ -277,8 +269,8 @@ class Subagents:
                 call_id = text(document(about, Missed()), "toolUseId")
                 self._by_call.setdefault(call_id, path)
 
-    def records(self, call_id: str, agent: str, prompt: str, missed: Missed) -> Iterator[Object]:
-        """Yield the records in the subagent's own file, if there is one; each file once.
+    def file(self, call_id: str, agent: str, prompt: str, told: Container[object]) -> Path | None:
+        """Return the subagent's own file, if there is one.
 
         A subagent that was stopped has no result with the name of its file. Without a file that
         names the call, it is the one that begins with the same prompt.
@@ -289,17 +281,15 @@ class Subagents:
             places = [folder / f"agent-{agent}.jsonl" for folder in folders]
             path = next((place for place in places if place.is_file()), None)
         if path is None and not agent and prompt:
-            path = next((it for it in self._others if self._is_asked(it, prompt)), None)
-        if path is None or path in self._told:
-            return
-        if path.resolve().is_relative_to(self._main.parent.resolve()):
-            self._told.add(path)
-            yield from records(path, missed, ROWS)
+            others = (it for it in self._others if it not in told)
+            path = next((it for it in others if self._is_asked(it, prompt)), None)
+        is_ours = path and path.resolve().is_relative_to(self._main.parent.resolve())
+        return path if is_ours else None
 
     def _is_asked(self, path: Path, prompt: str) -> bool:
         """Return True if a subagent's records begin with this prompt, and no file names its
         call."""
-        if path in self._told or path in self._by_call.values():
+        if path in self._by_call.values():
             return False
         first = next(records(path, Missed()), {})
         return text(first, "message", "content") == prompt

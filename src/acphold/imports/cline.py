@@ -33,7 +33,6 @@ from acphold.imports.content_blocks import (
     content,
     contents,
     diff,
-    image,
     link,
     parts_of,
     picture,
@@ -118,6 +117,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 class _ClineConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
+    subagent_tools = frozenset({"spawn_agent"})
+
     def __init__(self, writer: EntryWriter, subagents: list[Path]) -> None:
         super().__init__(writer)
         self._subagents = subagents
@@ -129,33 +130,25 @@ class _ClineConverter(AgentConverter):
         if text(message, "role") == "user":
             self._user_said(text(message, "id"), parts)
         elif text(message, "role") == "assistant":
-            for part in parts:
-                kind = text(part, "type")
-                if kind == "tool_use":
-                    call_id, name = text(part, "id"), text(part, "name")
-                    arguments = obj(part, "input")
-                    self._calls[call_id] = name, arguments
-                    # The title as on the program's screen, which shortens it.
-                    detail, most = text(arguments, "task"), TASK_CHARACTERS
-                    if not detail and arguments:
-                        detail, most = msgspec.json.encode(arguments).decode(), TITLE_CHARACTERS
-                    detail = detail if len(detail) <= most else f"{detail[: most - 3]}..."
-                    if commands := strings(arguments, "commands"):
-                        detail = ", ".join(commands)
-                    title = f"{name}: {detail}" if detail or commands else name
-                    called = "other" if name == "apply_patch" else tool_of(name).kind
-                    self._writer.call(call_id, call_fields(title, called, arguments))
-                elif kind == "text":
-                    self._writer.say(text(part, "text"), text(message, "id"))
-                elif kind == "thinking":
-                    self._writer.think(text(part, "thinking"), text(message, "id"))
-                elif kind != "redacted_thinking":
-                    self._missed.kind("parts", kind, part)
+            self._answer(parts, text(message, "id"))
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self._writer.model(text(message, "modelInfo", "id"))
             self._writer.tokens(**token_counts(message.get("metrics"), *names))
         else:
             self._missed.kind("messages", text(message, "role"), message)
+
+    def _call(self, part: Object) -> None:
+        name, arguments = text(part, "name"), obj(part, "input")
+        # The title as on the program's screen, which shortens it.
+        detail, most = text(arguments, "task"), TASK_CHARACTERS
+        if not detail and arguments:
+            detail, most = msgspec.json.encode(arguments).decode(), TITLE_CHARACTERS
+        detail = detail if len(detail) <= most else f"{detail[: most - 3]}..."
+        if commands := strings(arguments, "commands"):
+            detail = ", ".join(commands)
+        title = f"{name}: {detail}" if detail or commands else name
+        kind = "other" if name == "apply_patch" else tool_of(name).kind
+        self._begin_call(text(part, "id"), name, arguments, call_fields(title, kind, arguments))
 
     def _user_said(self, message_id: str, parts: list[Object]) -> None:
         results = [part for part in parts if text(part, "type") == "tool_result"]
@@ -166,13 +159,8 @@ class _ClineConverter(AgentConverter):
             return
         blocks: list[Object] = []
         for part in parts:
-            if text(part, "type") == "image":
-                source = obj(part, "source")
-                data = text(source, "data") or text(part, "data")
-                blocks.append(image(data, text(source, "media_type") or text(part, "mediaType")))
-                continue
             if text(part, "type") not in ("text", "tool_result"):
-                self._missed.kind("parts of prompts", text(part, "type"), part)
+                blocks += self._blocks([part])
                 continue
             words = text(part, "text")
             typed = list(tag_pairs(words, _TYPED))
@@ -188,8 +176,8 @@ class _ClineConverter(AgentConverter):
         self._writer.prompt(prompt_blocks(blocks), turn=message_id)
 
     def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
-        if name == "spawn_agent":
-            self._tell_subagent(call_id, text(arguments, "task"))
+        if name in self.subagent_tools:
+            self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
         failed, output = part.get("is_error") is True, part.get("content")
         output = output if failed else from_json(output)
         # The text for people: that of each part.
@@ -201,23 +189,20 @@ class _ClineConverter(AgentConverter):
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         self._end_call(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
-    def _tell_subagent(self, call_id: str, task: str) -> None:
-        """Tell the document of the subagent with that task; each is told once."""
-        for path in list(self._subagents) if task else []:
-            messages = objects(document(path, self._missed), "messages")
-            asked = objects(messages[0], "content") if messages else []
-            if task in "".join(text(one, "text") for one in asked):
-                self._subagents.remove(path)
-                converter = _ClineConverter(SubagentWriter(self._writer, call_id, speaks=True), [])
-                for message in messages:
-                    converter.message(message)
-                break
+    def _find_subagent(self, call_id: str, arguments: Object) -> Path | None:
+        """Return the document of a subagent with the task of this call."""
+        task = text(arguments, "task")
+        for path in self._subagents if task else ():
+            first = next(iter(objects(document(path, Missed()), "messages")), {})
+            asked = "".join(text(part, "text") for part in objects(first, "content"))
+            if path not in self.told and task in asked:
+                return path
+        return None
 
-    def tell_stopped(self) -> None:
-        """Tell the subagents that were stopped: their calls have no result."""
-        for call_id, (name, arguments) in self._calls.items():
-            if name == "spawn_agent":
-                self._tell_subagent(call_id, text(arguments, "task"))
+    def _tell(self, child: Path, call_id: str) -> None:
+        converter = _ClineConverter(SubagentWriter(self._writer, call_id, speaks=True), [])
+        for message in objects(document(child, self._missed), "messages"):
+            converter.message(message)
 
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------
@@ -320,7 +305,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield
     converter.end_command()
     if missed.counts:
-        for step in steps_after(history, converter.told):
+        for step in steps_after(history, converter.texts):
             converter.take_step(step)
             yield
 
@@ -345,7 +330,7 @@ class _ClineTasksConverter(AgentConverter):
         self._printed = ""
         self._count = 0
         self._has_begun = False
-        self.told: list[tuple[str, str]] = []
+        self.texts: list[tuple[str, str]] = []
         """The last texts told, each with its role."""
 
     def take_step(self, step: Step) -> None:
@@ -353,7 +338,7 @@ class _ClineTasksConverter(AgentConverter):
         if step.role == "user":
             self._writer.prompt(text_blocks(step.words), turn=BY_WORDS)
         elif step.call is not None:
-            self._call(step.call)
+            self._shown_call(step.call)
         else:
             self._say(step.words)
             self._writer.finish_answer()
@@ -375,7 +360,7 @@ class _ClineTasksConverter(AgentConverter):
             pictures = filter(None, map(picture, strings(message, "images")))
             turn = f"{self._task} {message.get('ts')}"
             self._writer.prompt([*text_blocks(words), *pictures], turn=turn)
-            self.told.append(("user", words))
+            self.texts.append(("user", words))
         elif kind == "api_req_started":
             self._said = ""
             self._writer.model(text(message, "modelInfo", "modelId"))
@@ -403,18 +388,18 @@ class _ClineTasksConverter(AgentConverter):
         if kind == "command":
             command = words.removesuffix(_ASKED_AT_THE_END)
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
-            self._command = self._call(fields | {"rawInput": {"command": command}})
+            self._command = self._shown_call(fields | {"rawInput": {"command": command}})
         elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
             self._plan(objects(about, "todos"))
         elif kind == "tool":
-            self._call(_tool(about))
+            self._shown_call(_tool(about))
         elif kind == "codebase_search_result":
             found = objects(about, "content", "results")
             chunks = [
                 content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found
             ]
             fields = {"title": "Search results", "kind": "search", "status": "completed"}
-            self._call(fields | {"content": chunks, "rawOutput": about})
+            self._shown_call(fields | {"content": chunks, "rawOutput": about})
         elif kind == "image":
             self._writer.show(link(text(about, "imagePath")))
         elif kind == "condense_context":
@@ -426,13 +411,15 @@ class _ClineTasksConverter(AgentConverter):
             name = text(about, "toolName") or text(about, "uri")
             arguments = from_json(text(about, "arguments"))
             title = f"{text(about, 'serverName')}: {name}"
-            self._command = self._call({"title": title, "kind": "other", "rawInput": arguments})
+            self._command = self._shown_call(
+                {"title": title, "kind": "other", "rawInput": arguments}
+            )
         elif kind in ("browser_action_launch", "browser_action"):
             title = f"Browse {text(about, 'action') or words}"
-            self._call({"title": title, "kind": "fetch", "status": "completed"})
+            self._shown_call({"title": title, "kind": "fetch", "status": "completed"})
         elif kind in _REPORTS:
             fields = {"title": _REPORTS[kind], "kind": "think", "status": "completed"}
-            self._call(fields | {"content": contents(words)})
+            self._shown_call(fields | {"content": contents(words)})
         else:
             self._writer.missed.add(f"messages of kind {kind[:40]!r}", message)
 
@@ -440,9 +427,9 @@ class _ClineTasksConverter(AgentConverter):
         if words and words != self._said:
             self._said = words
             self._writer.say(words)
-            self.told.append(("agent", words))
+            self.texts.append(("agent", words))
 
-    def _call(self, fields: Object) -> str:
+    def _shown_call(self, fields: Object) -> str:
         self._count += 1
         call_id = f"call-{self._count}"
         self._writer.call(call_id, fields)

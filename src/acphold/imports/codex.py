@@ -259,8 +259,6 @@ class _CodexConverter(AgentConverter):
         self._thread = text(head, "id")
         self._now = 0
         self._items: set[str] = set()
-        self._told: set[str] = set()
-        """The threads of subagents that are told."""
         self._searches = count(1)
         self.is_subagent = not writer.caller and "subagent" in obj(head, "source")
         self._at(text(head, "cwd"))
@@ -439,7 +437,7 @@ class _CodexConverter(AgentConverter):
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
             self._thinking = False
-            self._call(kind, item)
+            self._item_call(kind, item)
         elif kind in ("function_call_output", "custom_tool_call_output"):
             self._result(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
@@ -489,7 +487,7 @@ class _CodexConverter(AgentConverter):
             self._writer.prompt(prompt_blocks(self._waiting), turn=self._turn)
         self._waiting = []
 
-    def _call(self, kind: str, item: Object) -> None:
+    def _item_call(self, kind: str, item: Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
         call_id, name = first_text(item, ("call_id", "id")), text(item, "name")
         arguments = from_json(item.get("arguments") or item.get("input"))
@@ -560,13 +558,9 @@ class _CodexConverter(AgentConverter):
         self._writer.update(call_id, ended)
         self._tell_subagent(call_id, text(from_json(output), "agent_id"))
 
-    def _tell_subagent(self, call_id: str, agent: str) -> None:
-        if self._writer.caller or agent in self._told:
-            return  # subagents of subagents are not followed
-        if agent:
-            self._require_beginning()
-        if path := rollout_of(self._path, agent):
-            self._told.add(agent)
+    def _tell(self, child: str, call_id: str) -> None:
+        self._require_beginning()
+        if path := rollout_of(self._path, child):
             converter: _CodexConverter | None = None
             begin = 0
             for place, record in numbered(path, self._missed):
@@ -589,7 +583,7 @@ class _CodexConverter(AgentConverter):
                 head = obj(next(records(path, Missed(), ROWS), {}), "payload")
                 parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
                 at, agent = milliseconds(head.get("timestamp")) or 0, text(head, "id")
-                if parent == self._thread and at <= self._now and agent not in self._told:
+                if parent == self._thread and at <= self._now and agent not in self.told:
                     self._tell_subagent(call_id, agent)
                     break
 

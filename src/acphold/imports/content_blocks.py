@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from acphold.imports.values import Object, objects, text
+from acphold.imports.values import Object, first_text, obj, objects, text
 
 _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
 _EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n')
@@ -112,9 +112,14 @@ def image(data: str, mime_type: str) -> Object:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
-def image_of(part: Object) -> Object:
-    """Return a content block with the picture of a part that has `data` and `mimeType`."""
-    return image(text(part, "data"), text(part, "mimeType"))
+def picture_of(part: Object) -> Object | None:
+    """Return the picture of a part of a message, as any program writes it; None for other parts."""
+    if not text(part, "type").startswith("image"):
+        return None
+    source = obj(part, "source") or part
+    if data := text(source, "data"):
+        return image(data, first_text(source, ("mimeType", "mediaType", "media_type")))
+    return picture(text(part, "url") or text(part, "image_url", "url"))
 
 
 def plan_entry(words: str, status: str, priority: str = "medium") -> Object:

@@ -151,7 +151,7 @@ class _CopilotConverter(AgentConverter):
             case "assistant.reasoning":
                 writer.think(text(data, "content"), text(data, "reasoningId"), meta)
             case "tool.execution_start":
-                self._call(data, meta)
+                self._begin(data, meta)
             case "tool.execution_complete":
                 if call := self._call_of(text(data, "toolCallId"), data):
                     call_id, name, arguments = call
@@ -219,10 +219,9 @@ class _CopilotConverter(AgentConverter):
             self._writer.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []
 
-    def _call(self, data: Object, meta: Object) -> None:
+    def _begin(self, data: Object, meta: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
         arguments, kind = obj(data, "arguments"), tool_of(name).kind
-        self._calls[call_id] = name, arguments
         # As the program shows it: the purpose of a command, otherwise the action on a file.
         title, path = text(data, "toolTitle"), text(arguments, "path")
         if title.endswith(" file") and path:
@@ -231,7 +230,8 @@ class _CopilotConverter(AgentConverter):
         fields = call_fields(title, kind, arguments, path if kind in ("edit", "read") else "")
         if changes := _changes(name, arguments):
             fields["content"] = changes
-        self._writer.call(call_id, fields | ({"_meta": meta} if meta else {}))
+        fields |= {"_meta": meta} if meta else {}
+        self._begin_call(call_id, name, arguments, fields)
 
 
 def _changes(name: str, arguments: Object) -> list[Object]:

@@ -19,10 +19,8 @@ from acphold.imports.content_blocks import (
     contents,
     image,
     link,
-    picture,
     resource_link,
     text_block,
-    text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
@@ -96,12 +94,12 @@ _ABOUT: Final = ("title", "created_at", "updated_at", "cost")
 class _CrushConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
+    subagent_tools = frozenset({"agent", "agentic_fetch"})
+
     def __init__(self, database: Path, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._database = database
         self._session_id = ""
-        self._told: set[str] = set()
-        """The calls whose subagents are told."""
 
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session."""
@@ -124,98 +122,70 @@ class _CrushConverter(AgentConverter):
                 said = "".join(text(part, "data", "text") for part in parts)
                 self._writer.compaction(f"compacted-{message_id}", said)
             elif role == "user":
-                if not self._writer.caller:
-                    self._tell_stopped()
-                    self._writer.prompt(self._prompt(parts), turn=str(message_id))
+                self.tell_stopped()
+                told = (obj(part, "data") | {"type": text(part, "type")} for part in parts)
+                self._writer.prompt(self._blocks(told), turn=str(message_id))
             elif role in ("assistant", "tool"):
                 if model:
                     self._writer.model(str(model))
-                for part in parts:
-                    self._part(text(part, "type"), obj(part, "data"), str(message_id))
+                told = (obj(part, "data") | {"type": text(part, "type")} for part in parts)
+                self._answer(told, str(message_id))
             elif role != "system":
                 self._missed.kind("messages", str(role), parts)
             yield
-        self._tell_stopped()
+        self.tell_stopped()
 
-    def _prompt(self, parts: list[Object]) -> list[Object]:
-        blocks: list[Object] = []
-        for part in parts:
-            kind, data = text(part, "type"), obj(part, "data")
-            if kind == "text":
-                blocks += text_blocks(text(data, "text"))
-            elif kind == "binary":
-                mime = text(data, "MIMEType")
-                is_picture = mime.startswith("image/") and text(data, "Data")
-                path = text(data, "Path")
-                blocks.append(image(text(data, "Data"), mime) if is_picture else link(path))
-            elif kind == "image_url":
-                url = text(data, "url")
-                blocks.append(picture(url) or resource_link(url, url))
-            elif kind == "shell_command":
-                blocks.append(text_block(f"! {text(data, 'command')}"))
-            elif kind != "finish":
-                self._missed.kind("parts of prompts", kind, part)
-        return blocks
+    def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
+        if kind == "binary":
+            mime, data = text(part, "MIMEType"), text(part, "Data")
+            is_picture = mime.startswith("image/") and data
+            return [image(data, mime) if is_picture else link(text(part, "Path"))]
+        if kind == "image_url":
+            return [resource_link(text(part, "url"), text(part, "url"))]
+        if kind == "shell_command":
+            return [text_block(f"! {text(part, 'command')}")]
+        return [] if kind == "finish" else super()._other_block(kind, part, of)
 
-    def _part(self, kind: str, data: Object, message_id: str) -> None:
-        if kind == "text":
-            self._writer.say(text(data, "text"), message_id)
-        elif kind == "reasoning":
-            self._writer.think(text(data, "thinking"), message_id)
-        elif kind == "tool_call":
-            call_id, name = text(data, "id"), text(data, "name")
-            arguments = obj(from_json(text(data, "input")))
-            self._calls[call_id] = name, arguments
-            fields = named_call_fields(name, arguments, self._place(arguments))
-            self._writer.call(call_id, fields)
-            if name == "todos":
-                self._plan(objects(arguments, "todos"))
-        elif kind == "tool_result":
-            if call := self._call_of(text(data, "tool_call_id"), data):
-                self._result(data, *call)
+    def _call(self, part: Object) -> None:
+        name, arguments = text(part, "name"), obj(from_json(text(part, "input")))
+        fields = named_call_fields(name, arguments, self._place(arguments))
+        self._begin_call(text(part, "id"), name, arguments, fields)
+        if name == "todos":
+            self._plan(objects(arguments, "todos"))
+
+    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
+        if kind == "tool_result":
+            if call := self._call_of(text(part, "tool_call_id"), part):
+                self._result(part, *call)
         elif kind == "finish":
-            reason = text(data, "reason")
+            reason = text(part, "reason")
             if reason == "error":
-                said = [text(data, "message"), text(data, "details")]
+                said = [text(part, "message"), text(part, "details")]
                 self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
             elif reason in _ENDED:
                 self._writer.end_turn(_ENDED[reason])
             elif reason == "end_turn":
                 self._writer.finish_answer()
         elif kind not in ("binary", "image_url", "shell_command"):
-            self._missed.kind("parts", kind, data)
+            super()._other_part(kind, part, message_id)
 
     def _place(self, arguments: Object) -> str:
         return self._absolute(first_text(arguments, PATHS))
 
-    def _tell_stopped(self) -> None:
-        """Tell the subagents that were stopped: their calls have no result."""
-        for call_id, (name, _) in self._calls.items():
-            self._tell_subagent(call_id, name)
+    def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
+        which = "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)"
+        named = self._session_id, call_id, f"$${call_id}", f"$${call_id}"
+        found = databases.rows_of(self._database, "sessions", "id", which, self._missed, *named)
+        return next((str(child) for (child,) in found), None)
 
-    def _tell_subagent(self, call_id: str, name: str) -> None:
-        """Tell the calls of the subagent's session, once."""
-        has_none = tool_of(name).kind not in ("think", "fetch")
-        if self._writer.caller or has_none or call_id in self._told:
-            return
-        self._told.add(call_id)
-        for session_id, _ in databases.rows_of(
-            self._database,
-            "sessions",
-            "id, title",
-            "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
-            self._missed,
-            self._session_id,
-            call_id,
-            f"$${call_id}",
-            f"$${call_id}",
-        ):
-            converter = _CrushConverter(self._database, SubagentWriter(self._writer, call_id))
-            for _ in converter.session(str(session_id)):
-                pass
+    def _tell(self, child: str, call_id: str) -> None:
+        below = SubagentWriter(self._writer, call_id)
+        for _ in _CrushConverter(self._database, below).session(child):
+            pass
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
-        self._tell_subagent(call_id, name)
+        if name in self.subagent_tools:
+            self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         produced: list[Object] = []

@@ -26,7 +26,6 @@ from acphold.imports.content_blocks import (
     contents,
     diff,
     link,
-    plan_entry,
     resource,
     text_blocks,
 )
@@ -256,7 +255,7 @@ class _CursorConverter(AgentConverter):
                     self._writer.think(text(thought, "text"), message_id)
                 self._writer.say(text(bubble, "text"), message_id)
             if text(call, "name"):
-                self._call(call, message_id)
+                self._take_call(call, message_id)
             if wrong := obj(bubble, "errorDetails"):
                 details = look_up(wrong, "error", "details")
                 said = [text(details, "title"), text(details, "detail"), text(wrong, "message")]
@@ -264,22 +263,18 @@ class _CursorConverter(AgentConverter):
         elif bubble:
             self._missed.kind("messages", str(kind), bubble)
 
-    def _call(self, call: Object, message_id: str) -> None:
+    def _take_call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
         self._writer.call(call_id, _call_fields(call, self._writer.facts.cwd))
         name = _base_name(text(call, "name"))
         if name == "todo_write" and not self._writer.caller:
             steps = objects(from_json(text(call, "result")), "finalTodos")
             steps = steps or objects(_arguments(call), "todos")
-            entries = [
-                plan_entry(
-                    text(step, "content"),
-                    text(step, "status").removeprefix("TODO_STATUS_").lower(),
+            status = "TODO_STATUS_"
+            if steps:
+                self._plan(
+                    it | {"status": text(it, "status").removeprefix(status).lower()} for it in steps
                 )
-                for step in steps
-            ]
-            if entries:
-                self._writer.plan(entries)
         if name == "task" and not self._writer.caller:
             for child in self._children:
                 key = f"composerData:{child}"

@@ -36,8 +36,8 @@ from acphold.imports.entry_writer import PARENT, EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
-from acphold.imports.tools import call_fields, tool_of
-from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
+from acphold.imports.tools import PATHS, call_fields, named_call_fields, tool_of
+from acphold.imports.values import Object, as_bytes, first_text, milliseconds, obj, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
 
@@ -127,56 +127,35 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 # -- the conversation ------------------------------------------------------------------------------
 
-TOOLS: Final = {
-    1: ("", "execute", 1),
-    3: ("Delete", "delete", 1),
-    4: ("Find", "search", 2),
-    5: ("Search", "search", 1),
-    8: ("Read", "read", 1),
-    9: ("Update the plan", "think", 0),
-    10: ("Read the plan", "think", 0),
-    12: ("Edit", "edit", 1),
-    13: ("List", "read", 1),
-    14: ("Read lints", "read", 0),
-    15: ("", "other", 1),
-    16: ("Search", "search", 1),
-    17: ("Plan", "think", 4),
-    18: ("Search the web for", "fetch", 1),
-    19: ("Task:", "think", 1),
-    22: ("Apply a diff", "edit", 0),
-    23: ("Ask", "other", 1),
-    24: ("Fetch", "fetch", 1),
-    25: ("Switch to mode", "switch_mode", 1),
-    28: ("Make a picture:", "other", 1),
-    31: ("Type into a terminal", "execute", 0),
-    37: ("Fetch", "fetch", 1),
+_TOOLS: Final = {
+    1: ("shell", {1: "command", 2: "working_directory", 15: "description"}),
+    3: ("delete", {1: "path"}),
+    4: ("glob", {1: "target_directory", 2: "glob_pattern"}),
+    5: ("grep", {1: "pattern", 2: "path", 3: "glob", 4: "output_mode"}),
+    8: ("read", {1: "path"}),
+    9: ("todos", {}),
+    10: ("view_tasklist", {}),
+    12: ("edit", {1: "path"}),
+    13: ("ls", {1: "path"}),
+    14: ("read_lints", {}),
+    15: ("mcp", {}),
+    16: ("semantic_search", {1: "query", 3: "explanation"}),
+    17: ("create_plan", {1: "plan", 3: "overview", 4: "name"}),
+    18: ("web_search", {1: "search_term"}),
+    19: ("task", {1: "description", 2: "prompt", 4: "model"}),
+    22: ("apply_diff", {}),
+    23: ("ask", {1: "title"}),
+    24: ("fetch", {1: "url"}),
+    25: ("switch_mode", {1: "target_mode_id", 2: "explanation"}),
+    28: ("make a picture:", {1: "description", 2: "file_path"}),
+    31: ("write_bash", {}),
+    37: ("web_fetch", {1: "url"}),
 }
-"""A tool's title, its kind, and the argument shown in the title, by field number."""
+"""A tool's name, and the names of its text arguments, by field number."""
 
 _SHELL, _GLOB, _GREP, _TODOS, _EDIT, _MCP, _WEB, _TASK = 1, 4, 5, 9, 12, 15, 18, 19
-_ARGUMENTS: Final = {
-    1: {1: "command", 2: "working_directory", 15: "description"},
-    3: {1: "path"},
-    4: {1: "target_directory", 2: "glob_pattern"},
-    5: {1: "pattern", 2: "path", 3: "glob", 4: "output_mode"},
-    8: {1: "path"},
-    12: {1: "path"},
-    13: {1: "path"},
-    16: {1: "query", 3: "explanation"},
-    17: {1: "plan", 3: "overview", 4: "name"},
-    18: {1: "search_term"},
-    19: {1: "description", 2: "prompt", 4: "model"},
-    23: {1: "title"},
-    24: {1: "url"},
-    25: {1: "target_mode_id", 2: "explanation"},
-    28: {1: "description", 2: "file_path"},
-    37: {1: "url"},
-}
-"""Names of the text arguments."""
-
-_PATHS: Final = {3: 1, 4: 1, 5: 2, 8: 1, 12: 1, 13: 1}
 _PRINTED: Final = {8: 1, 16: 1, 24: 2, 37: 2}
-"""The path argument, and the text field of the result."""
+"""The text field of the result."""
 
 _CALL_ID: Final = 57
 _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
@@ -259,7 +238,7 @@ class _CursorStoreConverter(AgentConverter):
             output = self.message(raw(shell, 2).hex())
             printed = words(output, 1) + words(output, 2)
             self._writer.prompt([text_block(f"! {ran}")])
-            self._call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
+            self._write_call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
             called = f"call-{self._count}"
             self._end_call(called, failed=bool(count(output, 3)), produced=[content(printed)])
             self._writer.finish_answer()
@@ -309,22 +288,20 @@ class _CursorStoreConverter(AgentConverter):
         """Write a call; with `caller`, one of the subagent that call started."""
         kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
         arguments, result = inside(call, kind, 1), inside(call, kind, 2)
-        verb, called, shown = TOOLS.get(kind, (f"Tool {kind}", "other", 0))
-        names = _ARGUMENTS.get(kind, {})
+        name, names = _TOOLS.get(kind, (f"tool {kind}", {}))
         values: Object = {
             name: said for number, name in names.items() if (said := words(arguments, number))
         }
-        title = f"{verb} {words(arguments, shown)}".strip() or verb or "Tool"
+        asked = named_call_fields(name, values, first_text(values, PATHS))
         if kind == _MCP:
             server, name = words(arguments, 4), words(arguments, 5) or words(arguments, 1)
             title = f"{server}: {name}" if server else name or "MCP"
-            values = {"server": server, "tool": name}
-        asked = call_fields(title, called, values, words(arguments, _PATHS.get(kind, 0)))
-        if kind not in TOOLS:
+            asked = call_fields(title, "other", {"server": server, "tool": name})
+        if kind not in _TOOLS:
             self._missed.kind("tool calls", str(kind), raw(call, kind))
         if caller:
             asked["_meta"] = {PARENT: caller}
-        call_id = self._call(asked, words(call, _CALL_ID))
+        call_id = self._write_call(asked, words(call, _CALL_ID))
         if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or arguments, 1)):
             self._writer.plan(
                 [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
@@ -336,7 +313,7 @@ class _CursorStoreConverter(AgentConverter):
         if result:
             self._result(call_id, kind, arguments, result)
 
-    def _call(self, asked: Object, call_id: str = "") -> str:
+    def _write_call(self, asked: Object, call_id: str = "") -> str:
         self._count += 1
         call_id = call_id.partition("\n")[0]
         if not call_id or call_id in self._called:
@@ -407,26 +384,25 @@ class _CursorStoreConverter(AgentConverter):
                 self._writer.prompt([text_block(typed[-1])])
                 self._writer.model(self._model)
         elif role in ("assistant", "tool"):
-            for part in parts:
-                kind = text(part, "type")
-                call_id = text(part, "toolCallId").partition("\n")[0]
-                if kind == "text":
-                    self._writer.say(text(part, "text"), blob_id)
-                elif kind == "reasoning":
-                    self._writer.think(text(part, "text"), blob_id)
-                elif kind == "tool-call":
-                    arguments, name = obj(part, "args"), text(part, "toolName")
-                    shown = next((v for v in arguments.values() if isinstance(v, str)), "")
-                    fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": arguments}
-                    fields["kind"] = tool_of(name).kind
-                    self._writer.call(call_id, fields)
-                elif kind == "tool-result":
-                    result = part.get("result")
-                    texts = [text(inner, "text") for inner in objects(part, "result")]
-                    printed = result if isinstance(result, str) else "\n".join(filter(None, texts))
-                    failed = part.get("isError") is True
-                    self._end_call(call_id, failed=failed, produced=[content(printed)])
-                elif kind != "redacted-reasoning":
-                    self._missed.kind("parts", kind, part)
+            self._answer(parts, blob_id)
         elif role != "system":
             self._missed.kind("messages", role, data)
+
+    def _call(self, part: Object) -> None:
+        arguments, name = obj(part, "args"), text(part, "toolName")
+        shown = next((v for v in arguments.values() if isinstance(v, str)), "")
+        fields = call_fields(f"{name} {shown}".strip(), tool_of(name).kind, arguments)
+        self._writer.call(text(part, "toolCallId").partition("\n")[0], fields)
+
+    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
+        if kind == "tool-result":
+            result = part.get("result")
+            texts = [text(inner, "text") for inner in objects(part, "result")]
+            printed = result if isinstance(result, str) else "\n".join(filter(None, texts))
+            call_id, failed = (
+                text(part, "toolCallId").partition("\n")[0],
+                part.get("isError") is True,
+            )
+            self._end_call(call_id, failed=failed, produced=[content(printed)])
+        else:
+            super()._other_part(kind, part, message_id)

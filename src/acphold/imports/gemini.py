@@ -23,7 +23,7 @@ from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import (
     contents,
     diff,
-    image_of,
+    image,
     parts_of,
     plan_entry,
     prompt_blocks,
@@ -328,26 +328,25 @@ class _GeminiConverter(AgentConverter):
             fields["rawOutput"] = obj(results[0], "functionResponse", "response")
         self._writer.call(call_id, fields)
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
-        if is_subagents and self._subagents:
+        if is_subagents:
+            untold = [it for it in self._subagents if it not in self.told]
             prompt = first_text(arguments, ("prompt", "objective", "query"))
-            asked = (it for it in self._subagents if prompt and prompt in it.prompt)
-            self._tell_subagent(call_id, next(asked, self._subagents[0]))
+            asked = [it for it in untold if prompt and prompt in it.prompt]
+            self._tell_subagent(call_id, next(iter(asked or untold), None))
 
-    def _tell_subagent(self, call_id: str, subagent: _Subagent) -> None:
-        self._subagents.remove(subagent)
+    def _tell(self, child: _Subagent, call_id: str) -> None:
         converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
-        for _ in converter.file(subagent.path):
+        for _ in converter.file(child.path):
             pass
 
     def tell_stopped(self, until: int | None = None) -> None:
         """Tell the subagents of this turn, begun before `until`, that were stopped: only a call
         that ended is in the log."""
-        for one in [it for it in self._subagents if not until or it.began < until]:
-            if not self._writer.in_turn:
-                return
-            call_id = f"stopped-{one.path.stem}"
-            self._writer.call(call_id, {"title": "Subagent", "kind": "think"})
-            self._tell_subagent(call_id, one)
+        for one in self._subagents if self._writer.in_turn else ():
+            if one not in self.told and (not until or one.began < until):
+                call_id = f"stopped-{one.path.stem}"
+                self._writer.call(call_id, {"title": "Subagent", "kind": "think"})
+                self._tell_subagent(call_id, one)
 
     def folder_by_hash(self, name: str) -> str:
         """Return the parent folder of a used file whose hash is `name`, or ""."""
@@ -443,7 +442,7 @@ def person_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
     referenced = ""
     for part in parts_of(parts):
         if data := obj(part, "inlineData"):
-            yield image_of(data)
+            yield image(text(data, "data"), text(data, "mimeType"))
         elif "text" not in part:
             missed.kind("parts of prompts", next(iter(part), ""), part)
         elif referenced:

@@ -17,10 +17,9 @@ from acphold.imports.content_blocks import (
     checklist,
     content,
     contents,
-    image_of,
     link,
+    picture_of,
     resource,
-    text_block,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
@@ -35,6 +34,13 @@ KEY: Final = "goose acp"
 """goose gives no name in `initialize`; so it is identified by its command."""
 
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
+
+_ANSWERS_ASKED: Final = (
+    "toolConfirmationRequest",
+    "toolConfirmationResponse",
+    "actionRequired",
+)
+"""Parts about questions of the program and their answers."""
 
 _DEVELOPERS: Final = frozenset({"edit", "read", "shell", "text_editor", "write"})
 """The tools that it shows with what they are about."""
@@ -113,7 +119,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if path.suffix != ".jsonl":
         # goose only keeps the sums of each session; as far as this version has columns for them.
         names = databases.columns_of(path, "sessions", (*_COUNTED, _COST))
-        for session_id in [source.item, *converter.children] if names else []:
+        for session_id in [source.item, *map(str, converter.told)] if names else []:
             sums = databases.row_by_id(path, "sessions", names, session_id)
             counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
             writer.spend(sums.get(_COST), **counts)
@@ -129,6 +135,15 @@ _COUNTED: Final = {
 _COST: Final = "accumulated_cost"
 
 
+def _attached(block: Object) -> Object:
+    """Return a file that was inserted as text as a link, or a resource, again."""
+    words = text(block, "text")
+    if linked := _LINKED.fullmatch(words):
+        return link(linked[1])
+    embedded = _EMBEDDED.fullmatch(words)
+    return resource(embedded[1], embedded[2]) if embedded else block
+
+
 class _GooseConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
@@ -136,7 +151,6 @@ class _GooseConverter(AgentConverter):
         super().__init__(writer)
         self._source = source
         self._summary = ""
-        self.children: list[str] = []
 
     def row(self, row: _MessageRow) -> None:
         """Take the next message."""
@@ -151,83 +165,58 @@ class _GooseConverter(AgentConverter):
             if call := self._call_of(text(part, "id"), result):
                 self._result(result, *call)
         if row.role == "assistant":
-            for part in row.content:
-                self._part(part, row.message_id)
+            self._answer(row.content, row.message_id)
+            if [text(part, "type") for part in row.content[-1:]] == ["text"]:
+                self._writer.finish_answer()
         elif row.role != "user":
             self._missed.kind("messages", row.role, row.content)
         elif not responses and not self._writer.caller:
-            blocks: list[Object] = []  # files inserted as text are links and resources again
-            for part in row.content:
-                words = text(part, "text")
-                if text(part, "type") == "image":
-                    blocks.append(image_of(part))
-                elif linked := _LINKED.fullmatch(words):
-                    blocks.append(link(linked[1]))
-                elif embedded := _EMBEDDED.fullmatch(words):
-                    blocks.append(resource(embedded[1], embedded[2]))
-                elif words:
-                    blocks.append(text_block(words))
-                elif text(part, "type") not in (
-                    "text",
-                    "toolConfirmationResponse",
-                    "actionRequired",
-                ):
-                    self._missed.kind("parts of prompts", text(part, "type"), part)
-            self._writer.prompt(blocks, turn=row.message_id)
+            parts = (part for part in row.content if text(part, "type") not in _ANSWERS_ASKED)
+            self._writer.prompt([*map(_attached, self._blocks(parts))], turn=row.message_id)
 
-    def _part(self, part: Object, message_id: str) -> None:
-        """Write a part of an answer; of a subagent's, only its calls and compactions."""
-        kind = text(part, "type")
-        if kind == "toolRequest":
-            call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
-            name, arguments = text(asked, "name"), obj(asked, "arguments")
-            self._calls[call_id] = name, arguments
-            short = name.rpartition("__")[2]
-            title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-            fields: Object = {"title": title, "rawInput": arguments}
-            fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-            if short in _DEVELOPERS:
-                fields["kind"] = kind = tool_of(short).kind
-                if detail := text(arguments, "command" if kind == "execute" else "path"):
-                    fields["title"] = f"{short} · {detail}"
-            self._writer.call(call_id, fields)
-            if short == "todo_write" and not self._writer.caller:
-                self._writer.plan(checklist(text(arguments, "content")))
-        elif kind == "systemNotification":
+    def _call(self, part: Object) -> None:
+        call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
+        name, arguments = text(asked, "name"), obj(asked, "arguments")
+        short = name.rpartition("__")[2]
+        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
+        fields: Object = {"title": title, "rawInput": arguments}
+        fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
+        if short in _DEVELOPERS:
+            fields["kind"] = kind = tool_of(short).kind
+            if detail := text(arguments, "command" if kind == "execute" else "path"):
+                fields["title"] = f"{short} · {detail}"
+        self._begin_call(call_id, name, arguments, fields)
+        if short == "todo_write" and not self._writer.caller:
+            self._writer.plan(checklist(text(arguments, "content")))
+
+    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
+        if kind == "systemNotification":
             if self._summary:
                 output: Object = {"rawOutput": text(part, "msg")}
                 self._writer.compaction(f"compacted-{message_id}", self._summary, output)
                 self._summary = ""
-        elif self._writer.caller:
-            return
-        elif kind == "text":
-            self._writer.say(text(part, "text"), message_id)
-            self._writer.finish_answer()
-        elif kind == "thinking":
-            self._writer.think(text(part, "thinking"), message_id)
-        elif kind == "image":
-            self._writer.show(image_of(part), message_id)
-        elif kind not in ("redactedThinking", "toolConfirmationRequest", "actionRequired"):
-            self._missed.kind("parts", kind, part)
+        elif found := picture_of(part):
+            self._writer.show(found, message_id)
+        elif kind not in _ANSWERS_ASKED:
+            super()._other_part(kind, part, message_id)
+
+    def _tell(self, child: str, call_id: str) -> None:
+        converter = _GooseConverter(self._source, SubagentWriter(self._writer, call_id))
+        for row in _rows(self._source, child, self._writer):
+            converter.row(row)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         value = obj(result, "value")
-        child = text(value, "_meta", "subagent_session_id")
-        if child and not self._writer.caller:
-            self.children.append(child)
-            converter = _GooseConverter(self._source, SubagentWriter(self._writer, call_id))
-            for row in _rows(self._source, child, self._writer):
-                converter.row(row)
+        self._tell_subagent(call_id, text(value, "_meta", "subagent_session_id"))
         failed = value.get("isError") is True or text(result, "status") == "error"
         shown: list[Object] = []
         # Before 1.20 the value was the content itself.
         for part in objects(value, "content") or objects(result, "value"):
-            if text(part, "type") == "image":
-                shown.append(block_content(image_of(part)))
-            else:
-                shown.append(content(text(part, "text") or text(part, "resource", "text")))
+            found = picture_of(part)
+            words = text(part, "text") or text(part, "resource", "text")
+            shown.append(block_content(found) if found else content(words))
         shown += contents(text(result, "error"))
-        fields: Object = {"status": "failed" if failed else "completed", "content": shown}
+        fields: Object = {}
         short, path = name.rpartition("__")[2], text(arguments, "path")
         if path and short in _DEVELOPERS:
             fields["locations"] = [{"path": path}]
@@ -236,7 +225,7 @@ class _GooseConverter(AgentConverter):
                 shown += edit_diffs(path, arguments)
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
-        self._writer.update(call_id, fields)
+        self._end_call(call_id, failed=failed, produced=shown, **fields)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

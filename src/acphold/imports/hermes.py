@@ -196,9 +196,8 @@ class _HermesConverter(AgentConverter):
             for call in objects(calls):
                 call_id, name = text(call, "id"), text(call, "function", "name")
                 arguments = obj(from_json(look_up(call, "function", "arguments")))
-                self._calls[call_id] = name, arguments
                 fields = named_call_fields(name, arguments, self._place(name, arguments))
-                self._writer.call(call_id, fields)
+                self._begin_call(call_id, name, arguments, fields)
                 if name == "todo" and (steps := objects(arguments, "todos")):
                     self._plan(steps)
             if message.get("finish_reason") == "stop" and not calls:

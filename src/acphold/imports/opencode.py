@@ -161,8 +161,6 @@ class _OpencodeConverter(AgentConverter):
         self._store = store
         self._session_id = session_id
         self._is_old = is_old
-        self._told: set[str] = set()
-        """The sessions of subagents that are told."""
 
     def message(self, message: Object) -> None:
         message_id, role = text(message, "id"), text(message, "role")
@@ -175,21 +173,8 @@ class _OpencodeConverter(AgentConverter):
             if not self._writer.caller:
                 self._other(role, message)
             return
-        for part in self._store.parts(message):
-            kind = text(part, "type")
-            if kind == "tool":
-                self._call(part, text(message, "path", "cwd") or self._writer.facts.cwd)
-            elif self._writer.caller:
-                continue
-            elif kind == "text":
-                self._writer.say(text(part, "text"), message_id)
-            elif kind == "reasoning":
-                self._writer.think(text(part, "text"), text(part, "id"))
-            elif kind == "file":
-                if found := picture(text(part, "url")):
-                    self._writer.show(found, message_id)
-            elif kind not in _PASSED and kind != "step-finish":
-                self._missed.kind("parts", kind, part)
+        self._cwd = text(message, "path", "cwd") or self._writer.facts.cwd
+        self._answer(self._store.parts(message), message_id)
         if self._writer.caller:
             return
         tokens = obj(message, "tokens")
@@ -262,8 +247,16 @@ class _OpencodeConverter(AgentConverter):
         blocks = [block for block in blocks if block.get("text") != ""]
         self._writer.prompt(blocks, turn=message_id)
 
-    def _call(self, part: Object, cwd: str) -> None:
+    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
+        if kind == "file":
+            if found := picture(text(part, "url")):
+                self._writer.show(found, message_id)
+        elif kind not in _PASSED and kind != "step-finish":
+            super()._other_part(kind, part, message_id)
+
+    def _call(self, part: Object) -> None:
         """Write a call, its subagent's calls, and its result."""
+        cwd = self._cwd
         call_id, name = text(part, "callID"), text(part, "tool")
         state, arguments = obj(part, "state"), obj(part, "state", "input")
         has_folder = name in ("bash", "shell") and not self._is_old and bool(cwd)
@@ -285,8 +278,8 @@ class _OpencodeConverter(AgentConverter):
                 for todo in objects(arguments, "todos")
             ]
             self._writer.plan(todos)
-        if name in ("task", "subagent") and not self._writer.caller:
-            self._tell_subagent(call_id, state)
+        if name in ("task", "subagent"):
+            self._tell_subagent(call_id, self._subagent(state))
         # How it ended; of one without an end, its output so far.
         status, about = text(state, "status"), obj(state, "metadata")
         if status == "completed":
@@ -303,34 +296,31 @@ class _OpencodeConverter(AgentConverter):
                 for file in objects(about, "files"):
                     patched = {"type": "update", "unified_diff": text(file, "patch")}
                     produced += event_diffs({text(file, "file"): patched})
-            fields = {"status": "completed"}
+            more: Object = {"rawOutput": {"output": output, "metadata": about}}
             if "title" in state:
-                fields["title"] = text(state, "title") or name
-            fields["content"] = produced
-            fields["rawOutput"] = {"output": output, "metadata": about}
-            self._writer.update(call_id, fields)
+                more["title"] = text(state, "title") or name
+            self._end_call(call_id, failed=False, produced=produced, **more)
         elif status == "error":
             error = text(state, "error")
             raw: Object = {"error": error} | ({"metadata": about} if about else {})
-            fields = {"status": "failed", "content": [content(error)], "rawOutput": raw}
-            self._writer.update(call_id, fields)
+            self._end_call(call_id, failed=True, produced=[content(error)], rawOutput=raw)
         elif printed := text(about, "output"):
             self._writer.update(call_id, {"content": [content(printed)]})
 
-    def _tell_subagent(self, call_id: str, state: Object) -> None:
-        """Tell a subagent's session inside its call: once, though a later call goes on with it.
+    def _subagent(self, state: Object) -> str:
+        """Return the session of a call's subagent; a later call may go on with it.
 
         One that was stopped at once is not named in its call yet.
         """
         child = first_text(obj(state, "metadata"), ("sessionId", "sessionID"))
-        if not child and text(state, "status") not in ("completed", "error"):
-            asked = text(state, "input", "description")
-            children = self._store.children(self._session_id)
-            named = (it for it, title in children if asked and title.startswith(asked))
-            child = next((it for it in named if it not in self._told), "")
-        if not child or child in self._told:
-            return
-        self._told.add(child)
+        if child or text(state, "status") in ("completed", "error") or self._writer.caller:
+            return child
+        asked = text(state, "input", "description")
+        children = self._store.children(self._session_id)
+        named = (it for it, title in children if asked and title.startswith(asked))
+        return next((it for it in named if it not in self.told), "")
+
+    def _tell(self, child: str, call_id: str) -> None:
         below = SubagentWriter(self._writer, call_id)
         converter = _OpencodeConverter(self._store, below, child, is_old=self._is_old)
         for message in self._store.messages(child):

@@ -13,11 +13,9 @@ from typing import Final
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    image_of,
     parts_of,
     prompt_blocks,
     text_block,
-    text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
@@ -140,21 +138,22 @@ class _PiConverter(AgentConverter):
         role = text(message, "role")
         if role == "user":
             self.end_failed()
-            blocks = prompt_blocks(self._blocks(message.get("content")))
+            blocks = prompt_blocks(self._blocks(parts_of(message.get("content")), "messages"))
             writer.prompt(blocks, turn=text(record, "id"))
         elif role == "assistant":
-            self._answer(message, text(record, "id") or text(record, "timestamp"))
+            self._agent_said(message, text(record, "id") or text(record, "timestamp"))
         elif role == "toolResult":
-            shown = [*map(block_content, self._blocks(message.get("content")))]
+            shown = [*map(block_content, self._blocks(objects(message, "content"), "messages"))]
             failed = message.get("isError") is True
-            fields: Object = {"status": "failed" if failed else "completed"}
             # The call of an edit has its change already.
-            if failed or tool_of(text(message, "toolName")).kind != "edit":
-                fields["content"] = shown
-            fields["rawOutput"] = {
-                name: message[name] for name in ("content", "details") if name in message
-            }
-            self._writer.update(text(message, "toolCallId"), fields)
+            is_shown = failed or tool_of(text(message, "toolName")).kind != "edit"
+            raw = {name: message[name] for name in ("content", "details") if name in message}
+            self._end_call(
+                text(message, "toolCallId"),
+                failed=failed,
+                produced=shown if is_shown else (),
+                rawOutput=raw,
+            )
             self._count(obj(message, "usage"))
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
@@ -170,29 +169,23 @@ class _PiConverter(AgentConverter):
         elif role not in ("system", "branchSummary", "compactionSummary"):
             self._missed.kind("messages", role, record)
 
-    def _answer(self, message: Object, message_id: str) -> None:
+    def _call(self, part: Object) -> None:
+        name, arguments = text(part, "name"), obj(part, "arguments")
+        tool_kind = "search" if name == "ls" else tool_of(name).kind
+        path = first_text(arguments, PATHS)
+        what = text(arguments, "command")
+        what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
+        path = self._absolute(path)
+        places = [path] if tool_kind in ("edit", "read") else []
+        fields = call_fields(what or "Tool", tool_kind, arguments, *places)
+        if tool_kind == "edit":
+            fields["content"] = edit_diffs(path, arguments)
+        self._writer.call(text(part, "id"), fields)
+
+    def _agent_said(self, message: Object, message_id: str) -> None:
         writer = self._writer
         self._failure = ""
-        for part in objects(message, "content"):
-            kind = text(part, "type")
-            if kind == "text":
-                writer.say(text(part, "text"), message_id)
-            elif kind == "thinking":
-                writer.think(text(part, "thinking"), message_id)
-            elif kind == "toolCall":
-                name, arguments = text(part, "name"), obj(part, "arguments")
-                tool_kind = "search" if name == "ls" else tool_of(name).kind
-                path = first_text(arguments, PATHS)
-                what = text(arguments, "command")
-                what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
-                path = self._absolute(path)
-                places = [path] if tool_kind in ("edit", "read") else []
-                fields = call_fields(what or "Tool", tool_kind, arguments, *places)
-                if tool_kind == "edit":
-                    fields["content"] = edit_diffs(path, arguments)
-                writer.call(text(part, "id"), fields)
-            else:
-                self._missed.kind("parts", kind, part)
+        self._answer(objects(message, "content"), message_id)
         writer.model(text(message, "responseModel") or text(message, "model"))
         self._count(obj(message, "usage"))
         reason = text(message, "stopReason")
@@ -206,19 +199,8 @@ class _PiConverter(AgentConverter):
     def _by_extension(self, said: Object) -> None:
         """Write an extension's message, if the person was shown it."""
         if said.get("display") is True:
-            for block in self._blocks(said.get("content")):
+            for block in self._blocks(parts_of(said.get("content")), "messages"):
                 self._writer.show(block)
-
-    def _blocks(self, said: object) -> list[Object]:
-        blocks: list[Object] = []
-        for part in parts_of(said):
-            if text(part, "type") == "text":
-                blocks += text_blocks(text(part, "text"))
-            elif text(part, "type") == "image" and text(part, "data"):
-                blocks.append(image_of(part))
-            else:
-                self._missed.kind("parts of messages", text(part, "type"), part)
-        return blocks
 
     def _count(self, usage: Object) -> None:
         self._writer.tokens(**token_counts(usage, "input", "output", "cacheRead", "cacheWrite"))

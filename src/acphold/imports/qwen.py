@@ -129,12 +129,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 class _QwenConverter(AgentConverter):
     """Converts one session, record by record; or with a SubagentWriter that subagent's."""
 
+    subagent_tools = frozenset({"agent", "task"})
+
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._source = source
         self._compactions = 0
-        self._told: set[Path] = set()
-        """The files of subagents that are told."""
 
     def take(self, record: Object) -> None:
         kind, facts = text(record, "type"), self._writer.facts
@@ -207,8 +207,8 @@ class _QwenConverter(AgentConverter):
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")
         arguments = obj(call, "args")
-        self._calls[call_id] = name, arguments
         if name == "todo_write":
+            self._calls[call_id] = name, arguments
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._writer.facts.cwd, _DISPLAY.get(name, name)
@@ -227,42 +227,34 @@ class _QwenConverter(AgentConverter):
             "locations": file_places(name, arguments, cwd),
             "_meta": {"toolName": name},
         }
-        self._writer.call(call_id, fields)
+        self._begin_call(call_id, name, arguments, fields)
 
     def _result(self, call_id: str, name: str, response: Object, about: Object) -> None:
         caller, display = self._writer.caller, about.get("resultDisplay")
         if name == "todo_write":
             self._writer.plan(plan_entries(objects(display, "todos")))
             return
-        self._tell_subagent(call_id)
+        self._tell_subagent(call_id, self._find_subagent(call_id, {}))
         failed = text(about, "status") not in ("success", "") or "error" in response
-        fields: Object = {"status": "failed" if failed else "completed"}
-        changed = display_diff(display, self._writer.facts.cwd)
-        fields["content"] = changed or contents(response_text(response))
-        if display is not None:
-            fields["rawOutput"] = display
-        elif caller and not failed:
-            fields["rawOutput"] = ""  # as the program shows a subagent's call
-        self._writer.update(call_id, fields)
+        produced = display_diff(display, self._writer.facts.cwd)
+        raw: Object = {} if display is None else {"rawOutput": display}
+        if caller and not failed:
+            raw = {"rawOutput": ""} | raw  # as the program shows a subagent's call
+        produced = produced or contents(response_text(response))
+        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
-    def _tell_subagent(self, call_id: str) -> None:
-        """Tell what the call's subagent said and did, once."""
-        for path in () if self._writer.caller else map(Path, self._source.paths[1:]):
-            if path.stem.endswith(f"-{call_id}") and path not in self._told:
-                self._told.add(path)
-                kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
-                marks: Object = {"parentToolCallId": call_id}
-                marks |= {"subagentType": kind} if kind else {}
-                below = SubagentWriter(self._writer, call_id, marks, speaks=True)
-                converter = _QwenConverter(self._source, below)
-                for record in records(path, self._missed, ROWS):
-                    converter.take(record)
+    def _find_subagent(self, call_id: str, arguments: Object) -> Path | None:
+        paths = map(Path, self._source.paths[1:])
+        return next((path for path in paths if path.stem.endswith(f"-{call_id}")), None)
 
-    def tell_stopped(self) -> None:
-        """Tell the subagents that were stopped: their calls have no result."""
-        for call_id, (name, _) in self._calls.items():
-            if name in ("agent", "task"):
-                self._tell_subagent(call_id)
+    def _tell(self, child: Path, call_id: str) -> None:
+        kind = text(document(child.with_suffix(".meta.json"), Missed()), "agentType")
+        marks: Object = {"parentToolCallId": call_id}
+        marks |= {"subagentType": kind} if kind else {}
+        below = SubagentWriter(self._writer, call_id, marks, speaks=True)
+        converter = _QwenConverter(self._source, below)
+        for record in records(child, self._missed, ROWS):
+            converter.take(record)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

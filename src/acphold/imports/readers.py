@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from acphold.imports.content_blocks import plan_entry
+from acphold.imports.content_blocks import picture_of, plan_entry, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source
-from acphold.imports.values import Missed, Object, look_up, number, text
+from acphold.imports.values import Missed, Object, first_text, look_up, number, text
 
 NAMES: Final = (
     "acpx",
@@ -87,11 +87,24 @@ def reader(name: str) -> Reader:
 class AgentConverter:
     """Passes one conversation to an entry writer; each reader derives its own class from this."""
 
+    subagent_tools: frozenset[str] = frozenset()
+    """The tools whose calls start a subagent, if one that was stopped can be found."""
+
     def __init__(self, writer: EntryWriter) -> None:
         self._writer = writer
         self._missed = writer.missed
         self._calls: dict[str, tuple[str, Object]] = {}
         """The tool and the arguments of each call that has no result yet."""
+        self.told: dict[Hashable, None] = {}
+        """The subagents that are told."""
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _begin_call(self, call_id: str, name: str, arguments: Object, fields: Object) -> None:
+        """Write a call."""
+        if call_id:
+            self._calls[call_id] = name, arguments
+        self._writer.call(call_id, fields)
 
     def _call_of(self, call_id: str, result: object) -> tuple[str, str, Object] | None:
         """Return the id, the tool and the arguments of the call that this is the result of.
@@ -113,6 +126,73 @@ class AgentConverter:
             fields["content"] = produced
         self._writer.update(call_id, fields | more)
 
+    def _tell_subagent(self, call_id: str, child: Hashable) -> None:
+        """Tell a subagent's conversation inside the call that started it, once.
+
+        Subagents of subagents are not followed.
+        """
+        if child and not self._writer.caller and child not in self.told:
+            self.told[child] = None
+            self._tell(child, call_id)
+
+    def tell_stopped(self) -> None:
+        """Tell the subagents that were stopped: their calls have no result."""
+        done: set[str] = set()
+        while waiting := [it for it in self._calls.items() if it[0] not in done]:
+            for call_id, (name, arguments) in waiting:
+                done.add(call_id)
+                if name in self.subagent_tools and not self._writer.caller:
+                    self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
+
+    def _find_subagent(self, call_id: str, arguments: Object) -> Hashable:
+        """Return what the conversation of a stopped subagent is known by, or None."""
+        raise NotImplementedError
+
+    def _tell(self, child: Any, call_id: str) -> None:
+        """Tell the conversation of a subagent."""
+        raise NotImplementedError
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def _answer(self, parts: Iterable[Object], message_id: str) -> None:
+        """Write the parts of an answer: texts, thoughts, calls."""
+        for part in parts:
+            kind = text(part, "type")
+            if kind == "text":
+                self._writer.say(text(part, "text"), message_id)
+            elif kind in ("thinking", "reasoning"):
+                self._writer.think(first_text(part, ("thinking", "text")), message_id)
+            elif kind in _CALLS:
+                self._call(part)
+            elif kind not in _REDACTED:
+                self._other_part(kind, part, message_id)
+
+    def _call(self, part: Object) -> None:
+        """Write a part of an answer that is a call."""
+        raise NotImplementedError
+
+    def _other_part(self, kind: str, part: Object, _message_id: str) -> None:
+        """Write another part of an answer: here, count it."""
+        if not self._writer.caller:
+            self._missed.kind("parts", kind, part)
+
+    def _blocks(self, parts: Iterable[Object], of: str = "prompts") -> list[Object]:
+        """Return the parts of a message as content blocks: texts and pictures."""
+        blocks: list[Object] = []
+        for part in parts:
+            if (kind := text(part, "type")) == "text":
+                blocks += text_blocks(text(part, "text"))
+            elif found := picture_of(part):
+                blocks.append(found)
+            else:
+                blocks += self._other_block(kind, part, of)
+        return blocks
+
+    def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
+        """Return another part of a message as content blocks: here, none, and count it."""
+        self._missed.kind(f"parts of {of}", kind, part)
+        return []
+
     def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
         """Write a plan, unless it is a subagent's; `words` names the text of a step."""
         if not self._writer.caller:
@@ -124,6 +204,14 @@ class AgentConverter:
         """Return a path in the conversation's folder as an absolute one; empty for none."""
         return os.path.join(self._writer.facts.cwd, path) if path else ""
 
+
+_CALLS: Final = frozenset(
+    {"mcp_tool_use", "server_tool_use", "tool", "tool-call", "tool_call", "tool_use", "toolCall",
+     "toolRequest"}
+)  # fmt: skip
+"""Names of a call among the parts of an answer."""
+
+_REDACTED: Final = frozenset({"redacted-reasoning", "redacted_thinking", "redactedThinking"})
 
 ANTHROPIC_TOKENS: Final = (
     "input_tokens",

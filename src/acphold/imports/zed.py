@@ -21,7 +21,6 @@ from acphold.imports.content_blocks import (
     link,
     resource,
     resource_link,
-    text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import (
@@ -46,8 +45,6 @@ from acphold.imports.values import (
 
 NAME: Final = "zed"
 KEY: Final = "zed"
-
-_SUBAGENT_TOOLS: Final = ("spawn_agent", "subagent")
 
 _UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
 _COLUMNS: Final = ("parent_id", "folder_paths", "folder_paths_order", "created_at")
@@ -156,6 +153,8 @@ def _messages(thread: Object) -> Iterator[Object]:
 class _ZedConverter(AgentConverter):
     """Converts one thread, or with a SubagentWriter that subagent's."""
 
+    subagent_tools = frozenset({"spawn_agent", "subagent"})
+
     def __init__(
         self,
         database: Path,
@@ -169,8 +168,6 @@ class _ZedConverter(AgentConverter):
         self._names = names
         self._model = text(thread, "model", "model")
         self._thread_id = thread_id
-        self._told: set[str] = set()
-        """The threads of subagents that are told."""
 
     def message(self, message: Object) -> None:
         """Take the next message."""
@@ -180,68 +177,51 @@ class _ZedConverter(AgentConverter):
                     self.tell_stopped()
                     self._prompt(told)
             elif who == "Agent":
-                self._answer(told)
+                self._agent_said(told)
             else:
                 self._missed.kind("messages", who, message)
 
     def _prompt(self, told: object) -> None:
-        blocks: list[Object] = []
-        for part in objects(told, "content"):
-            for kind, value in part.items():
-                if kind == "Text" and isinstance(value, str):
-                    blocks += text_blocks(value)
-                elif kind == "Image" and (data := text(value, "source")):
-                    blocks.append(image(data, "image/png"))
-                elif kind == "Mention":
-                    blocks.append(_mention_block(obj(value)))
-                elif kind == "Context" and isinstance(value, str):
-                    blocks.append(resource("context:attached", value))
-                else:
-                    self._missed.kind("parts of prompts", kind, part)
+        parts = [_part(*it) for part in objects(told, "content") for it in part.items()]
+        blocks = self._blocks(parts)
         self._writer.prompt(blocks, turn=str(obj(told).get("id", "")))
         self._writer.model(self._model)
 
-    def _answer(self, told: object) -> None:
-        for part in objects(told, "content"):
-            for kind, value in part.items():
-                if kind == "ToolUse":
-                    call_id, name = text(value, "id"), text(value, "name")
-                    arguments = obj(value, "input")
-                    self._calls[call_id] = name, arguments
-                    path = self._path(text(arguments, "path"))
-                    self._writer.call(call_id, named_call_fields(name, arguments, path))
-                    if name == "update_plan":
-                        steps = objects(arguments, "plan") or objects(arguments, "entries")
-                        self._plan({"content": text(it, "step")} | it for it in steps)
-                elif kind == "Text":
-                    self._writer.say(value if isinstance(value, str) else "")
-                elif kind == "Thinking":
-                    self._writer.think(text(value, "text") or text(value))
-                elif kind != "RedactedThinking":
-                    self._missed.kind("parts", kind, part)
+    def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
+        if kind == "Mention":
+            return [_mention_block(part)]
+        if kind == "Context":
+            return [resource("context:attached", text(part, "text"))]
+        return super()._other_block(kind, part, of)
+
+    def _agent_said(self, told: object) -> None:
+        self._answer([_part(*it) for part in objects(told, "content") for it in part.items()], "")
         for call_id, value in obj(told, "tool_results").items():
             result = obj(value)
             if call := self._call_of(call_id, result):
                 self._result(result, *call)
 
-    def tell_stopped(self) -> None:
-        """Tell the subagents that were stopped: their calls have no result."""
-        waiting = [it for it, (name, _) in self._calls.items() if name in _SUBAGENT_TOOLS]
-        if not waiting or "parent_id" not in self._names or not self._thread_id:
-            return
+    def _call(self, part: Object) -> None:
+        name, arguments = text(part, "name"), obj(part, "input")
+        path = self._path(text(arguments, "path"))
+        fields = named_call_fields(name, arguments, path)
+        self._begin_call(text(part, "id"), name, arguments, fields)
+        if name == "update_plan":
+            steps = objects(arguments, "plan") or objects(arguments, "entries")
+            self._plan({"content": text(it, "step")} | it for it in steps)
+
+    def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
+        """Return the first thread of a subagent that is not told yet."""
+        if "parent_id" not in self._names or not self._thread_id:
+            return None
+        del self._calls[call_id]  # of the next call it is the next one
         which = "parent_id = ? ORDER BY rowid"
         found = databases.rows_of(
             self._database, "threads", "id", which, self._missed, self._thread_id
         )
-        children = [child for (child,) in found if child not in self._told]
-        for call_id, child in zip(waiting, children, strict=False):
-            del self._calls[call_id]
-            self._tell_subagent(call_id, str(child))
+        return next((str(child) for (child,) in found if child not in self.told), None)
 
-    def _tell_subagent(self, call_id: str, child: str) -> None:
-        if self._writer.caller or child in self._told:
-            return
-        self._told.add(child)
+    def _tell(self, child: str, call_id: str) -> None:
         thread, _ = _thread(self._database, self._names, child, self._missed)
         writer = SubagentWriter(self._writer, call_id)
         converter = _ZedConverter(self._database, self._names, thread, writer)
@@ -250,8 +230,8 @@ class _ZedConverter(AgentConverter):
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")
-        if child := text(output, "session_id") or text(output, "Success", "session_id"):
-            self._tell_subagent(call_id, child)
+        child = text(output, "session_id") or text(output, "Success", "session_id")
+        self._tell_subagent(call_id, child)
         failed = result.get("is_error") is True
         produced: list[Object] = []
         if not failed and tool_of(name).kind == "edit":
@@ -274,6 +254,23 @@ class _ZedConverter(AgentConverter):
         if path and cwd and path.partition("/")[0] == os.path.basename(cwd):
             return os.path.join(os.path.dirname(cwd), path)
         return path
+
+
+_KINDS: Final = {
+    "Text": "text",
+    "Thinking": "thinking",
+    "RedactedThinking": "redacted_thinking",
+    "ToolUse": "tool_use",
+    "Image": "image",
+}
+
+
+def _part(kind: str, value: object) -> Object:
+    """Return a part of a message, which is named by its kind, in the form of other programs."""
+    if kind == "Image":
+        return {"type": "image", "data": text(value, "source"), "mimeType": "image/png"}
+    told: Object = {"text": value} if isinstance(value, str) else obj(value)
+    return told | {"type": _KINDS.get(kind, kind)}
 
 
 def _mention_block(mention: Object) -> Object:
