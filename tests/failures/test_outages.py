@@ -3,83 +3,130 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import os
+import shlex
+import signal
+from itertools import product
 from pathlib import Path
-from shutil import rmtree
 
 import psutil
+import psycopg
 import pytest
 
-from tests.editor import wrapped
-from tests.postgresql import Server
+from acphold.live.hub.pauses import AWAY, BACK
+from tests.editor import SCRIPTED, Editor, Refused, wrapped
+from tests.failures.outage import KINDS, PACE, away, live_through, numbers
+from tests.watched_processes import lives, until
 
 pytestmark = pytest.mark.postgresql
 
-PIECES = 100
-PACE = 0.1
+STOPS = 40.0
+"""Seconds after which an agent is stopped at the latest, on a busy machine."""
 
 
-@contextmanager
-def own_server() -> Iterator[Server]:
-    server = Server(Path(tempfile.mkdtemp(prefix="acphold-pg-")))
-    server.make()
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        rmtree(server.folder)
-
-
-def processes(server: Server) -> list[psutil.Process]:
-    first = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-    return [psutil.Process(first), *psutil.Process(first).children(recursive=True)]
-
-
-@contextmanager
-def ended(server: Server) -> Iterator[None]:
-    """It has ended for the block, as in a restart or a failover."""
-    server.stop()
-    yield
-    server.start()
-
-
-@contextmanager
-def frozen(server: Server) -> Iterator[None]:
-    """It answers nothing for the block, and its connections stand."""
-    found = processes(server)
-    for process in found:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in found:
-            process.resume()
-
-
-def numbers(text: str) -> list[int]:
-    """The numbers that a paced agent has said, in order."""
-    return [int(word) for word in re.findall(r"#(\d+) ", text)]
-
-
-@pytest.mark.parametrize("seconds", [2.0, 8.0])
-@pytest.mark.parametrize("away", [ended, frozen])
-async def test_a_streaming_turn_goes_on_behind_an_outage(
-    away: Callable[[Server], AbstractContextManager[None]], seconds: float
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [*product(KINDS, (2.0, 8.0)), ("stalled", 30.0), ("pooled ended", 30.0)]
+)
+async def test_turns_questions_and_prompts_go_on_behind_an_outage(
+    kind: str, seconds: float, tmp_path: Path
 ) -> None:
-    with own_server() as server:
-        url = server.url()
-        async with wrapped(url) as editor:
-            session = await editor.new()
-            turn = editor.begin_prompt(session, {"paced": [PIECES, PACE]})
-            await editor.until_text("#20 ")
-            with away(server):
-                await asyncio.sleep(seconds)
-            assert await turn == {"stopReason": "end_turn"}
-            assert numbers(editor.text()) == [*range(PIECES)]
-        async with wrapped(url) as second:
-            await second.load(session)
-            assert numbers(second.text()) == [*range(PIECES)]
+    found = await live_through(kind, seconds, tmp_path)
+    assert {**found} == dict.fromkeys(found, "goes on")
+
+
+def writing(file: Path) -> dict[str, str]:
+    """A step: a shell with a session of its own writes a line to the file ten times a second; the
+    first one is its pid."""
+    loop = f"echo $$ >{file}; while :; do echo x >>{file}; sleep 0.1; done"
+    return {"spawn": f"setsid sh -c {shlex.quote(loop)}"}
+
+
+def first_line(file: Path) -> str:
+    text = file.read_text() if file.exists() else ""
+    return text.partition("\n")[0] if "\n" in text else ""
+
+
+async def pids_behind(file: Path) -> tuple[int, int, int]:
+    """The shell that writes to the file, the agent that has started it, and the daemon."""
+    shell = int(await until(lambda: first_line(file)))
+    for each in psutil.process_iter(["cmdline"]):
+        words = each.info["cmdline"] or []
+        if SCRIPTED in words[:4] and str(file) in words[-1]:
+            return shell, each.pid, each.ppid()
+    raise AssertionError("no agent runs")
+
+
+def are_stopped(*pids: int) -> bool:
+    return all(psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in pids)
+
+
+@pytest.mark.parametrize("kind", ["ended", "pooled frozen"])
+async def test_an_agent_is_stopped_with_all_that_it_has_started_and_goes_on(
+    kind: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "written"
+    async with away(kind) as there, wrapped(there.url, steps=[writing(file)]) as editor:
+        session = await editor.new()
+        await editor.prompt(session, "begin")
+        turn = editor.begin_prompt(session, {"paced": [300, PACE]})
+        await editor.until_text("#9 ")
+        shell, agent, _ = await pids_behind(file)
+        with there.outage():
+            await until(lambda: are_stopped(shell, agent), STOPS)
+            assert AWAY in editor.text()
+            size = file.stat().st_size
+        assert await turn == {"stopReason": "end_turn"}
+        assert numbers(editor.text()) == [*range(300)]
+        assert editor.text().count(AWAY) == editor.text().count(BACK) == 1
+        await until(lambda: file.stat().st_size > size)
+
+
+async def test_an_agent_whose_daemon_is_killed_while_it_is_stopped_ends(tmp_path: Path) -> None:
+    file = tmp_path / "written"
+    async with away("ended") as there, wrapped(there.url, steps=[writing(file)]) as editor:
+        session = await editor.new()
+        await editor.prompt(session, "begin")
+        pids = await pids_behind(file)
+        with there.outage():
+            await until(lambda: are_stopped(*pids[:2]), STOPS)
+            size = file.stat().st_size
+            os.kill(pids[2], signal.SIGKILL)
+            await until(lambda: not any(map(lives, pids)))
+            assert file.stat().st_size == size
+
+
+async def test_an_agent_whose_session_was_taken_meanwhile_writes_nothing_afterwards(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "written"
+    async with away("stalled") as there, wrapped(there.url, steps=[writing(file)]) as cut:
+        session = await cut.new()
+        await cut.prompt(session, "begin")
+        turn = cut.begin_prompt(session, {"paced": [1000, PACE]})
+        await cut.until_text("#9 ")
+        pids = await pids_behind(file)
+        async with wrapped(there.server.url()) as other:
+            with there.outage():
+                # As on another machine: its socket is nowhere here.
+                with psycopg.connect(there.server.url(), autocommit=True) as line:
+                    line.execute("UPDATE acphold.owners SET addresses = '[]'")
+                    await taken(other, session)
+                size = file.stat().st_size
+                assert are_stopped(*pids[:2])
+                await other.prompt(session, {"say": "mine"})
+            with pytest.raises(Refused):
+                await turn
+            await until(lambda: not any(map(lives, pids[:2])))
+            assert file.stat().st_size == size
+            await other.load(session)
+            assert "mine" in other.text()
+
+
+async def taken(editor: Editor, session: str) -> None:
+    """Load a session as soon as its owner has been silent for long."""
+    while True:
+        try:
+            await editor.load(session)
+            return
+        except Refused:
+            await asyncio.sleep(0.5)
