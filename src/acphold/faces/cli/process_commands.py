@@ -30,6 +30,7 @@ from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.journal import row_of
 from acphold.journal.owners import other_owner
+from acphold.live.reading.hung_daemon import STOP_NOW, ask_hung
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -172,6 +173,7 @@ async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
         at_work = await _at_work([it for each in its for it in _beside(each, row.session_id)])
         return _Stopped(found, session_id=row.session_id, at_work=at_work)
     daemons = [process for process in found if process.is_daemon]
+    silent = [it for it in silent if not it.hangs]  # these end all the same
     others = False
     if not everything:
         is_own = await _find_own()
@@ -312,7 +314,10 @@ async def _stop(
 ) -> int:
     signalled, code = [], Exit.OK
     for process in found:
-        if (number := pid_at([unix_address(process.path)])) is not None:
+        number = pid_at([unix_address(process.path)])
+        if process.hangs:
+            await asyncio.to_thread(ask_hung, process.path, STOP_NOW)
+        elif number is not None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(number, signal.SIGTERM)
         elif is_listening(process.path):

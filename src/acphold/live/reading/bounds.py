@@ -64,3 +64,9 @@ entries fits."""
 
 EVENT_BYTES: Final = 16 << 20
 """Most bytes of an event: a snapshot has some hundred sessions."""
+
+HUNG_SECONDS: Final = 3.0
+"""A daemon whose loop hangs has this long for each piece of an answer."""
+
+HUNG_BYTES: Final = 1 << 24
+"""Most bytes of such an answer."""

@@ -33,6 +33,7 @@ from acphold.journal.journal import Journal, Owners
 from acphold.journal.owners import Owner, Whose, is_free, other_owner
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
+from acphold.live.reading.hung_daemon import STATUS, ask_hung
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"
@@ -88,7 +89,8 @@ class Process(Struct, frozen=True, rename="camel"):
     came, by name, with a description. `onlooker` is the name of ours, if we are in such a one, and
     so only look.
 
-    `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
+    `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was. `hangs`
+    says what a daemon waits for whose loop makes no step.
     """
 
     pid: int
@@ -101,6 +103,7 @@ class Process(Struct, frozen=True, rename="camel"):
     fronts: tuple[EditorFront, ...] = ()
     places: dict[str, str] = {}
     onlooker: str = ""
+    hangs: str = ""
 
     @property
     def agents(self) -> list[str]:
@@ -131,6 +134,7 @@ def answer(
     fronts: Sequence[EditorFront],
     places: Mapping[str, str],
     onlooker: str,
+    hangs: str,
 ) -> bytes:
     """Return the answer of this process."""
     return encode(
@@ -144,6 +148,7 @@ def answer(
             fronts=tuple(fronts),
             places=dict(places),
             onlooker=onlooker,
+            hangs=hangs,
         )
     )
 
@@ -189,10 +194,7 @@ async def live_at(owners: Sequence[Owner], silent: list[SilentProcess] | None = 
     answered = await _answering([owner.addresses for owner in owners])
     if silent is not None:
         paths = {path for owner in owners for path in paths_here(owner.addresses)}
-        found = sorted(paths - {process.path for process in answered})
-        silent[:] = [
-            SilentProcess(it, pid_at(it)) for it in found if is_of_daemon(it) and is_listening(it)
-        ]
+        silent[:] = _silent_at(sorted(paths), answered)
     return {
         session.session_id: (session, process)
         for process in answered
@@ -213,6 +215,8 @@ async def _presence_at(
 ) -> Process | None:
     """Return the process at these addresses; None if it does not answer."""
     raw = await _answer_of(addresses, PRESENCE, b"{}", seconds)
+    if raw is None and (daemons := [it for it in paths_here(addresses) if is_of_daemon(it)]):
+        raw = await asyncio.to_thread(ask_hung, daemons[0], STATUS)
     if (process := json_value(raw, Process)) is None:
         return None
     return msgspec.structs.replace(process, path=next(iter(paths_here(addresses)), ""))
@@ -228,10 +232,12 @@ async def has_other_clients(session_id: str) -> bool:
 
 
 class SilentProcess(Struct, frozen=True):
-    """A running daemon that does not answer; `pid` is None if unknown."""
+    """A running daemon that does not answer; `pid` is None if unknown, and `hangs` as in
+    `Process`."""
 
     path: str
     pid: int | None
+    hangs: str = ""
 
     @property
     def words(self) -> str:
@@ -241,17 +247,19 @@ class SilentProcess(Struct, frozen=True):
                 f"the daemon at {self.path} does not answer, and its process ID is "
                 "unknown; look again in a moment: it may be starting or ending"
             )
-        how = condition(self.pid)
-        goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
+        how = self.hangs or f"is {condition(self.pid)}"
+        goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "is stopped" else ""
         return (
-            f"daemon {self.pid} does not answer: it is {how}; {goes_on}"
+            f"daemon {self.pid} does not answer: it {how}; {goes_on}"
             "`acphold agent stop --force` kills it"
         )
 
     @classmethod
     def that_holds(cls, held: str, daemon: str) -> SilentProcess:
         """Return the process that holds this file, and has the socket `daemon`, if it has any."""
-        return cls(daemon or held, holder(held) or (pid_at(daemon) if daemon else None))
+        pid = holder(held) or (pid_at(daemon) if daemon else None)
+        process = json_value(ask_hung(daemon, STATUS), Process) if daemon else None
+        return cls(daemon or held, pid, process.hangs if process else "")
 
 
 def silent_processes(
@@ -259,12 +267,19 @@ def silent_processes(
 ) -> list[SilentProcess]:
     """Return the daemons that are not among those that `answered`: the one that holds this file,
     whose socket is `daemon`, and those in the runtime folder."""
-    known = {process.path for process in answered}
-    found = [it for it in _sockets(daemon) if is_of_daemon(it) and it not in known]
     return [
-        SilentProcess.that_holds(held, it) if it == daemon else SilentProcess(it, pid_at(it))
-        for it in found
-        if is_listening(it)
+        SilentProcess.that_holds(held, daemon) if it.path == daemon else it
+        for it in _silent_at(_sockets(daemon), answered)
+    ]
+
+
+def _silent_at(paths: Sequence[str], answered: Sequence[Process]) -> list[SilentProcess]:
+    """Return the daemons at these sockets that are not among those that `answered`, or hang."""
+    hanging = {process.path: process.hangs for process in answered}
+    return [
+        SilentProcess(it, pid_at(it), hanging.get(it, ""))
+        for it in paths
+        if is_of_daemon(it) and hanging.get(it, "silent") and is_listening(it)
     ]
 
 

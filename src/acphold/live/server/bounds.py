@@ -5,6 +5,14 @@ from __future__ import annotations
 from acphold.journal import bounds as journal_bounds
 from acphold.live.hub import bounds as hub_bounds
 
+# -- a loop that hangs ----------------------------------------------------------------------
+
+STEP_SECONDS = 1.0
+"""A loop that makes no step for this long hangs."""
+
+HUNG_ASK_SECONDS = 1.0
+"""Whoever asks meanwhile has this long to say what; the next one waits."""
+
 # -- clients --------------------------------------------------------------------------------
 
 CLIENT_NAME_CHARACTERS = 100

@@ -30,11 +30,13 @@ from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
+from acphold.journal.stores import journal_name
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.directory import Directory
+from acphold.live.server.hung import answering_while_hung
 from acphold.live.server.places import Places
 from acphold.live.server.pool import FrontStderr, Pool, Pooled, Prepare, PreparedAgent
 from acphold.live.server.principals import Principal
@@ -104,6 +106,7 @@ async def serve_journal(
 
         async with (
             hub.open(),
+            answering_while_hung(path, hub, journal_name(service.journal)),
             listening(path, attend_process, addresses.listen_at, fronts) as listener,
         ):
             ready()

@@ -14,6 +14,7 @@ from acp_wire.rpc.requests import Request
 from acphold.conversation.history.raw_update import members
 from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
+from acphold.live.hub.hub import Hub
 from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import EditorFront, LiveSession
 from acphold.live.server.checked_params import session_id_of
@@ -54,38 +55,8 @@ class ProcessRequests(Struct, eq=False):
         return came.vouches and came.is_here and not came.place
 
     def _presence(self) -> bytes:
-        principal, hub = self._entrance.principal, self._directory.hub
-        live = [
-            LiveSession(
-                conversation.id,
-                len(conversation.session.attachments),
-                conversation.turns.running is not None,
-                bool(conversation.questions.waiting),
-                sum(
-                    it.client.only_watches(conversation.id)
-                    for it in conversation.session.attachments
-                ),
-                tuple(question.entry.id for question in conversation.questions.waiting),
-                hub.number_of_agent(conversation),
-            )
-            for conversation in hub.live.values()
-            if principal.owns(conversation.session.tenant)
-            and not conversation.session.row.is_listed_elsewhere
-            and principal.session_id in (None, conversation.id)
-        ]
-        fronts = [
-            EditorFront(
-                front.pid,
-                within.folder,
-                front.frame.kind,
-                shortfalls(within.limits),
-                within.own_homes,
-            )
-            for front in (hub.fronts if self._is_ours else ())
-            for within in (front.frame.surroundings,)
-        ]
-        places = hub.places if self._is_ours else {}
-        return neighbours.answer(hub.agents, live, fronts, places, self._came_as.place)
+        principal, came = self._entrance.principal, self._came_as
+        return presence(self._directory.hub, principal, came.place, is_ours=self._is_ours)
 
     async def _on_changed(self, params: bytes) -> None:
         session_id, hub = session_id_of(params), self._directory.hub
@@ -95,3 +66,38 @@ class ProcessRequests(Struct, eq=False):
         for desk in hub.desks:
             telling = desk.sessions.agents.tell_changes(session_id, archived=archived)
             hub.undoing.start(telling, "tell the agent")
+
+
+def presence(
+    hub: Hub, principal: Principal, onlooker: str = "", hangs: str = "", *, is_ours: bool
+) -> bytes:
+    """Return what runs in this process, as far as this principal may know; only one that `is_ours`
+    hears of fronts and places. See `reading.neighbours.Process` for the rest."""
+    live = [
+        LiveSession(
+            conversation.id,
+            len(conversation.session.attachments),
+            conversation.turns.running is not None,
+            bool(conversation.questions.waiting),
+            sum(it.client.only_watches(conversation.id) for it in conversation.session.attachments),
+            tuple(question.entry.id for question in conversation.questions.waiting),
+            hub.number_of_agent(conversation),
+        )
+        for conversation in hub.live.values()
+        if principal.owns(conversation.session.tenant)
+        and not conversation.session.row.is_listed_elsewhere
+        and principal.session_id in (None, conversation.id)
+    ]
+    fronts = [
+        EditorFront(
+            front.pid,
+            within.folder,
+            front.frame.kind,
+            shortfalls(within.limits),
+            within.own_homes,
+        )
+        for front in (hub.fronts if is_ours else ())
+        for within in (front.frame.surroundings,)
+    ]
+    places = hub.places if is_ours else {}
+    return neighbours.answer(hub.agents, live, fronts, places, onlooker, hangs)

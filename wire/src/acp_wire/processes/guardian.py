@@ -103,6 +103,7 @@ class Guard:
                 setsigmask=[],
             )
             _limit_locks(self.pid, None)  # it has inherited the mark of an outer guard
+            _watching.add(self)
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
@@ -120,6 +121,7 @@ class Guard:
 
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""
+        _watching.discard(self)
         if self._pipe is not None:
             try:
                 os.write(self._pipe, b"dismissed\n")
@@ -149,6 +151,16 @@ class Guard:
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             os.close(pipe)
+
+
+_watching: set[Guard] = set()
+"""The guards of this process that have a guardian."""
+
+
+def end_programs() -> None:
+    """Have every guardian end its program, as if this process had ended; for any thread of it."""
+    for guard in _watching.copy():
+        guard._close_pipe()
 
 
 class Marking:
