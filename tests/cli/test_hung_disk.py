@@ -106,7 +106,7 @@ async def test_stop_ends_the_agents_of_a_daemon_whose_disk_does_not_answer_and_l
         began = time.monotonic()
         code, said = await run(home, "agent", "stop", "--yes")
         assert code == 0, said
-        assert "Stopped" in said
+        assert "Ended " in said
         await until(lambda: not any(map(lives, [daemon, *agents])))
         assert time.monotonic() - began < 2 * 10  # of a busy machine
         await one.ended()

@@ -30,7 +30,6 @@ from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.journal import row_of
 from acphold.journal.owners import other_owner
-from acphold.live.reading.hung_daemon import STOP_NOW, ask_hung
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -38,6 +37,7 @@ from acphold.live.reading.neighbours import (
     Process,
     SilentProcess,
     ask_process,
+    end_hung,
     ending_processes,
     processes,
     silent_processes,
@@ -316,7 +316,7 @@ async def _stop(
     for process in found:
         number = pid_at([unix_address(process.path)])
         if process.hangs:
-            await asyncio.to_thread(ask_hung, process.path, STOP_NOW)
+            await end_hung(process)
         elif number is not None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(number, signal.SIGTERM)

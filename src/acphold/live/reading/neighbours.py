@@ -33,7 +33,7 @@ from acphold.journal.journal import Journal, Owners
 from acphold.journal.owners import Owner, Whose, is_free, other_owner
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
-from acphold.live.reading.hung_daemon import STATUS, ask_hung
+from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"
@@ -260,6 +260,11 @@ class SilentProcess(Struct, frozen=True):
         pid = holder(held) or (pid_at(daemon) if daemon else None)
         process = json_value(ask_hung(daemon, STATUS), Process) if daemon else None
         return cls(daemon or held, pid, process.hangs if process else "")
+
+
+async def end_hung(process: Process) -> None:
+    """Have a daemon that hangs end its agents and itself; a thread of it does, in some seconds."""
+    await asyncio.to_thread(ask_hung, process.path, STOP_NOW)
 
 
 def silent_processes(

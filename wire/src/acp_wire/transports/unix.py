@@ -123,6 +123,11 @@ def is_listening(path: str) -> bool:
         return asking.connect_ex(path) in (0, errno.EAGAIN)
 
 
+def is_ours(connection: socket.socket) -> bool:
+    """Return True if a process of this user in this place is at the other end; raises OSError."""
+    return credentials(connection).uid == os.getuid() and place_at(connection) == place_of()
+
+
 SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end; source: Linux, asm/socket.h."""
 
