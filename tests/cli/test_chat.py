@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -199,6 +200,13 @@ def test_a_prompt_that_is_typed_while_the_agent_starts_is_sent(place: Place) -> 
         one.until("Starting")
         one.type(steps({"say": "ear"}, {"say": "lier"}))
         one.until("earlier", "ready")
+
+
+def test_the_seconds_are_shown_while_an_agent_starts(place: Place) -> None:
+    slow = f"sleep 2.5; exec {shlex.join(scripted_agent())}"
+    with place.on_terminal("chat", "--", "sh", "-c", slow) as one:
+        one.until("Starting sh", "ready")
+        assert re.search(rb"Starting sh[^\n]* 1 s\rStarting sh[^\n]* 2 s", one.raw)
 
 
 def test_ctrl_c_cancels_the_running_turn(one: Terminal) -> None:

@@ -56,7 +56,7 @@ def test_it_offers_what_is_on_the_machine_with_a_key_each(
     assert "  i  import the conversations on this disk: 1 of claude\n" in done.plain
     assert "  e  set up Zed with codex\n" in done.plain
     assert "  t  talk to codex in this terminal\n" in done.plain
-    assert "Press i, e, t or d and Enter" in done.plain
+    assert "i import · e editor · t talk · d demo · q quit" in done.plain
     assert settings.read_text() == "{}"
 
 
@@ -67,7 +67,7 @@ def test_an_agent_without_its_adapter_is_offered_too(
     settings = tmp_path / "home" / ".config" / "zed" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text("{}")
-    done = newcomer.on_terminal(typed=b"t\nn\n")
+    done = newcomer.on_terminal(typed=b"tn\n")
     assert "  e  set up Zed with codex\n" in done.plain
     assert (
         "  t  talk to Codex in this terminal; npm fetches its adapter, after asking" in done.plain
@@ -85,7 +85,7 @@ def test_a_long_offer_continues_below_its_words(newcomer: CommandLine, tmp_path:
 
 def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path) -> None:
     Transcript("Where is the needle?").write(tmp_path / "home")
-    done = newcomer.on_terminal(typed=b"i\n")
+    done = newcomer.on_terminal(typed=b"i")
     assert done.code == 0
     assert "new 1" in done.plain
     assert "`acphold` lists them" in done.plain
@@ -93,8 +93,11 @@ def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path)
     assert "Where is the needle?" in newcomer.run("list").out
 
 
-def test_any_other_key_does_nothing_and_says_so(newcomer: CommandLine) -> None:
-    done = newcomer.on_terminal(typed=b"x\n")
+@pytest.mark.parametrize("typed", [b"q", b"\n", b"\x1b", b"xq"])
+def test_q_leaves_without_enter_and_a_key_that_is_none_does_nothing(
+    newcomer: CommandLine, typed: bytes
+) -> None:
+    done = newcomer.on_terminal(typed=typed)
     assert done.code == 0
-    assert "Unknown key" in done.plain
+    assert "`acphold --help` shows the commands." in done.plain
     assert not newcomer.journal.exists()

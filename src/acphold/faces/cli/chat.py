@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,7 +28,7 @@ from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
-from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal, tell
+from acphold.faces.cli.terminal_text import cut, folder, on_one_line, on_terminal, tell, visible
 from acphold.journal import stores
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
@@ -165,6 +167,41 @@ async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
     return await _chat_with(start, wanted, cwd, kept)
 
 
+class StartClock:
+    """A line on stderr with the seconds since it was shown, until it is stopped or a block that it
+    is entered for ends."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, words: str) -> None:
+        """Show the line; from a running event loop."""
+        if not sys.stderr.isatty():
+            return tell(words)
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        self._words, self._began = cut(visible(words), max(width - 8, 20)), time.monotonic()
+        print(self._words, end="", file=sys.stderr, flush=True)
+        self._timer = asyncio.get_running_loop().call_later(1, self._tick)
+
+    def _tick(self) -> None:
+        seconds = round(time.monotonic() - self._began)
+        print(f"\r{self._words} {seconds} s", end="", file=sys.stderr, flush=True)
+        self._timer = asyncio.get_running_loop().call_later(1, self._tick)
+
+    def stop(self) -> None:
+        """End the line, once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            print(file=sys.stderr)
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.stop()
+
+
 async def _chat_with(
     start: Start, wanted: WantedConversation, cwd: str, kept: SessionRow | None
 ) -> tuple[int, LeftSession | None]:
@@ -182,11 +219,12 @@ async def _chat_with(
         reads_only=False,
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
     )
+    clock = StartClock()
     if on_terminal():
         where = (
             "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
         )
-        tell(f"Starting {continuation.start_name(start)}{where} …")
+        clock.start(f"Starting {continuation.start_name(start)}{where} …")
 
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
@@ -209,8 +247,13 @@ async def _chat_with(
         state += f"{prompt_quantity(waiting)}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
-    async with connected_to(wrap, **frontend.options) as agent:
-        session = await frontend.with_sign_in(agent, lambda: _session(agent, wanted, cwd, kept))
+    async with clock, connected_to(wrap, **frontend.options) as agent:
+
+        async def open_session() -> RemoteSession | None:
+            async with clock:  # a question about the sign-in stands below it
+                return await _session(agent, wanted, cwd, kept, clock)
+
+        session = await frontend.with_sign_in(agent, open_session)
         if session is None:
             return Exit.OK, None
         code = await frontend.run(agent, session)
@@ -220,13 +263,18 @@ async def _chat_with(
 
 
 async def _session(
-    agent: RemoteAgent, wanted: WantedConversation, cwd: str, kept: SessionRow | None
+    agent: RemoteAgent,
+    wanted: WantedConversation,
+    cwd: str,
+    kept: SessionRow | None,
+    clock: StartClock,
 ) -> RemoteSession | None:
     """Open the wanted conversation; None when the person chose none."""
     servers = wanted.setup.servers
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
     elif wanted.words is not None:
+        clock.stop()
         if (info := await choose_session_of(agent)) is None:
             return None
         found = await agent.load_session(info, mcp_servers=servers)
@@ -236,6 +284,7 @@ async def _session(
             found = await agent.load_session(newest, mcp_servers=servers)
         else:
             if wanted.newest:
+                clock.stop()
                 tell(f"No session in {on_one_line(cwd)} yet; starting a new one.")
             found = await agent.new_session(cwd, mcp_servers=servers)
     await wanted.setup.apply(found)

@@ -21,16 +21,22 @@ from acphold.faces.cli.import_offer import count_conversations
 from acphold.faces.cli.settings import agents_on_path, agents_without_adapter
 from acphold.faces.cli.terminal_text import console, quantity, visible
 from acphold.faces.screen.layout import Beside
+from acphold.faces.screen.terminal import read_key
 from acphold.imports import Home
 from acphold.known_agents import KNOWN_AGENTS
 
 
 class Suggestion(NamedTuple):
-    """Something to do: its key, the sentence beside it, and the command line that does it."""
+    """Something to do: its key with a word, the sentence beside it, and the command line."""
 
     key: str
+    word: str
     sentence: str
     arguments: tuple[str, ...]
+
+
+LEAVES = ("", "\n", "\r", "\x04", "\x1b", "q")
+"""Keys with which nothing is chosen: Enter, Ctrl-D, Escape."""
 
 
 def choose_command() -> Sequence[str]:
@@ -45,19 +51,11 @@ def choose_command() -> Sequence[str]:
         sentence = Text(visible(offer.sentence))
         screen.print(Beside(offer.key, "heading", sentence, gutter=5), end="")
     screen.print()
-    try:
-        *keys, last = (offer.key for offer in offers)
-        some = f"{', '.join(keys)} or {last}" if keys else last
-        typed = input(f"Press {some} and Enter, or just Enter to leave: ")
-    except EOFError:
-        typed = ""
-        print()
-    wanted = typed.strip().casefold()
-    for offer in offers:
-        if wanted == offer.key:
-            return offer.arguments
-    if wanted:
-        screen.print(Text("Unknown key; nothing was done.", "faint"))
+    print(" · ".join([*(f"{offer.key} {offer.word}" for offer in offers), "q quit"]))
+    arguments = {offer.key: offer.arguments for offer in offers}
+    while (key := read_key()) not in LEAVES:
+        if key in arguments:
+            return arguments[key]
     screen.print(Text("`acphold --help` shows the commands.", "faint"))
     return ()
 
@@ -71,18 +69,19 @@ def _offers(home: Home) -> Iterator[Suggestion]:
         more = f", and {quantity(left, 'more agent')}" if left > 0 else ""
         least = "" if is_whole else "at least "
         sentence = f"import the conversations on this disk: {least}{told}{more}"
-        yield Suggestion("i", sentence, ("import",))
+        yield Suggestion("i", "import", sentence, ("import",))
     installed, adapted = agents_on_path(), agents_without_adapter()
     if editors := [editor.shown for _, editor in editors_here()]:
         here = [*installed, *adapted]
         with_agents = f" with {', '.join(here)}" if here else ""
-        yield Suggestion("e", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
+        yield Suggestion("e", "editor", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
     if installed:
-        yield Suggestion("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
+        sentence = f"talk to {installed[0]} in this terminal"
+        yield Suggestion("t", "talk", sentence, ("chat", installed[0]))
     elif on_path("npx") is not None:
         name = next(iter(adapted), "claude")
         title = KNOWN_AGENTS[name].title
         what = "its adapter" if adapted else "it"
         sentence = f"talk to {title} in this terminal; npm fetches {what}, after asking"
-        yield Suggestion("t", sentence, ("chat", name))
-    yield Suggestion("d", "see the demo: offline, some seconds, no account", ("demo",))
+        yield Suggestion("t", "talk", sentence, ("chat", name))
+    yield Suggestion("d", "demo", "see the demo: offline, some seconds, no account", ("demo",))

@@ -42,6 +42,17 @@ COLOUR = re.compile(
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
+def read_key() -> str:
+    """Return the next key that is pressed at stdin, which needs no Enter; "" at its end."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setcbreak(fd, termios.TCSANOW)  # and what was typed before counts
+        return os.read(fd, 1).decode("ascii", "replace").casefold()
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
 def open_output(terminal: TextIO | None) -> Output:
     """Return what an application draws on. It does not ask where the cursor is: a slow terminal
     would be warned of, and answer after we have left, in the shell."""

@@ -13,8 +13,8 @@ const LATEST = 5;
 /** Where the draft is kept of what has no session yet. */
 const DRAFT = "new";
 
-/** What is being started, also while somebody looks at something else: once, however often they come back. */
-const isStarting = signal(false);
+/** The agent that is being started, and since when, also while somebody looks at something else: once, however often they come back. */
+const starting = signal(/** @type {{agent: string, at: number} | null} */ (null));
 const problem = signal("");
 
 const coarse = matchMedia("(pointer: coarse)");
@@ -27,7 +27,7 @@ export function NewSession({ desk }) {
   const [words, setWords] = useState("");
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");
-  const isBusy = isStarting.value;
+  const isBusy = starting.value !== null;
   useEffect(() => void draft(DRAFT).then((kept) => setWords((now) => now || (kept ?? "")), () => {}), []);
   /** @param {string} text */
   const write = (text) => (setWords(text), void keepDraft(DRAFT, text).catch(() => {}));  // a private window keeps nothing
@@ -36,10 +36,10 @@ export function NewSession({ desk }) {
   const begin = async (event) => {
     event.preventDefault();
     if (isBusy) return;
-    isStarting.value = true;
+    starting.value = { agent: agent || agents[0], at: Date.now() };
     problem.value = "";
     try {
-      const session = await desk.newSession(agent || agents[0], folder);
+      const session = await desk.newSession(starting.value.agent, folder);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
       if (here().name === "new") {
@@ -51,7 +51,7 @@ export function NewSession({ desk }) {
     } catch (error) {
       problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
     } finally {
-      isStarting.value = false;
+      starting.value = null;
     }
   };
   /** @param {KeyboardEvent & On<HTMLTextAreaElement>} event */
@@ -73,7 +73,18 @@ export function NewSession({ desk }) {
       </div>
       <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
       ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
-      <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${isBusy ? "Starting the agent…" : words.trim() ? "Start and send" : "Start"}</button>
+      <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${starting.value ? html`<${Starting} ...${starting.value} />` : words.trim() ? "Start and send" : "Start"}</button>
     </form>
   </main>`;
+}
+
+/** What is being started, with the seconds that it takes. @param {{agent: string, at: number}} props */
+function Starting({ agent, at }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const tick = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(tick);
+  }, [at]);
+  const seconds = Math.round((now - at) / 1000);
+  return html`Starting ${agentName(agent)} …${seconds > 0 && ` ${seconds} s`}`;
 }
