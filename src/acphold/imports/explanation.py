@@ -61,7 +61,7 @@ async def explain(
     files: dict[str, list[str]] = {}
     sources: list[ExplainedSource] = []
     for source, reading in found:
-        is_current = known.marker is not None and known.marker.has_seen(source)
+        is_current = known.marker is not None and known.marker.outcome(source) == "same"
         told = ExplainedSource(
             source.place,
             reading.name,

@@ -10,10 +10,10 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,9 +31,6 @@ from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""
-
-UNDIGESTED: Final = 256
-"""Entries of a turn that are digested together: most turns are over before, and need no digest."""
 
 
 class SecretsOut:
@@ -98,13 +95,12 @@ def _searching() -> Iterator[None]:
         yield
     except (OSError, TranscriptError):
         raise
-    except RedactionError as error:
-        raise TranscriptError(f"it was not imported: {error}") from error
     except Exception as error:
-        name = type(error).__name__
-        raise TranscriptError(
-            f"it cannot be searched for secrets, so it was not imported: {name}"
-        ) from error
+        why = f"it was not imported: {error}"
+        if not isinstance(error, RedactionError):
+            name = type(error).__name__
+            why = f"it cannot be searched for secrets, so it was not imported: {name}"
+        raise TranscriptError(why) from error
 
 
 class NewsPiece(Struct, tag=True):
@@ -271,8 +267,7 @@ class _SourceEntries:
         self._facts = Facts(source.agent or reader.key, source.session_id)
         self.turn = Turn()
         self.number = -1
-        self._digest = blake2b(digest_size=8)
-        self._undigested: list[PastEntry] = []
+        self._digest = 0
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
         self._closing: list[PastEntry] = []
@@ -284,8 +279,7 @@ class _SourceEntries:
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
         writer = EntryWriter(self._facts)
-        turn, undigested = self.turn, self._undigested
-        undigested.clear()
+        turn = self.turn
         self._closing, self._left = [], 1
         for _ in chain(self._read(writer), [None]):
             for entry in writer.take(whole_turns=self._whole_turns):
@@ -295,14 +289,11 @@ class _SourceEntries:
                 if entry.kind == PROMPT:
                     self.number += 1
                     turn = Turn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
-                    self.turn, self._digest = turn, blake2b(digest_size=8)
-                    undigested.clear()
+                    self.turn, self._digest = turn, 0
                     if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = title_of_prompt(entry.raw)
                 turn.count += 1
-                undigested.append(entry)
-                if len(undigested) == UNDIGESTED:
-                    self._digest_all()
+                self._digest = crc32(entry.raw, crc32(entry.kind.encode(), self._digest))
                 yield entry
         self._left = len(writer.take())  # of an unfinished turn
         if not self._whole_turns:
@@ -331,13 +322,7 @@ class _SourceEntries:
     @property
     def digest(self) -> str:
         """The digest of the entries of the turn so far."""
-        self._digest_all()
-        return self._digest.hexdigest()
-
-    def _digest_all(self) -> None:
-        for entry in self._undigested:
-            self._digest.update(entry.kind.encode() + entry.raw)
-        self._undigested.clear()
+        return f"{self._digest:08x}"
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones so far."""

@@ -279,51 +279,40 @@ class _Parts(NamedTuple):
 
 
 def _parts(text: str, at: int, shallow: int) -> _Parts:
-    if text.startswith("[", at):
-        return _items(text, at + 1)
-    if text.startswith("{", at) and shallow:
-        return _members(text, at + 1, shallow - 1)
+    """Return a value as far as it is whole: the items of an array, the members of an object and,
+    `shallow` objects deep, theirs."""
+    is_object = text.startswith("{", at)
+    if not (text.startswith("[", at) or (is_object and shallow)):
+        return _whole(text, at)
+    members: Object = {}
+    items: list[object] = []
+    found, close = (members, "}") if is_object else (items, "]")
+    at = _skip(text, at + 1)
+    while not text.startswith(close, at):
+        if is_object:
+            name = _whole(text, at)
+            colon = _skip(text, name.end)
+            if not isinstance(name.value, str) or not text.startswith(":", colon):
+                return _Parts(found, at, is_whole=False)
+            part = _parts(text, _skip(text, colon + 1), shallow - 1)
+            if part.is_whole or part.value:
+                members[name.value], at = part.value, part.end
+        else:
+            part = _whole(text, at)
+            items += [part.value] if part.is_whole else []
+            at = part.end
+        if not part.is_whole:
+            return _Parts(found, at, is_whole=False)
+        at = _skip(text, at)
+        at = _skip(text, at + text.startswith(",", at))
+    return _Parts(found, at + 1, is_whole=True)
+
+
+def _whole(text: str, at: int) -> _Parts:
     try:
         return _Parts(*_scan(text, at), is_whole=True)
     except UNREADABLE:
         return _Parts(None, at, is_whole=False)
-
-
-def _members(text: str, at: int, shallow: int) -> _Parts:
-    found: Object = {}
-    while True:
-        at = _skip(text, at)
-        if text.startswith("}", at):
-            return _Parts(found, at + 1, is_whole=True)
-        try:
-            name, end = _scan(text, at) if text.startswith('"', at) else ("", 0)
-        except UNREADABLE:
-            end = 0
-        colon = _skip(text, end)
-        if not end or not text.startswith(":", colon):
-            return _Parts(found, at, is_whole=False)
-        part = _parts(text, _skip(text, colon + 1), shallow)
-        if part.is_whole or part.value:
-            found[name], at = part.value, part.end
-        if not part.is_whole:
-            return _Parts(found, at, is_whole=False)
-        at = _skip(text, at)
-        at += text.startswith(",", at)
-
-
-def _items(text: str, at: int) -> _Parts:
-    found: list[object] = []
-    while True:
-        at = _skip(text, at)
-        if text.startswith("]", at):
-            return _Parts(found, at + 1, is_whole=True)
-        try:
-            value, at = _scan(text, at)
-        except UNREADABLE:
-            return _Parts(found, at, is_whole=False)
-        found.append(value)
-        at = _skip(text, at)
-        at += text.startswith(",", at)
 
 
 def _skip(text: str, at: int) -> int:

@@ -62,16 +62,12 @@ class Marker(Struct, rename="camel"):
 
     def outcome(self, source: Source) -> Literal["same", "differs"] | None:
         """Return the outcome of the last comparison with a source; None if it has changed since."""
-        if self.differing.get(source.place) == (source.size, source.changed_at):
+        place, now = source.place, (source.size, source.changed_at)
+        if self.differing.get(place) == now:
             return "differs"
-        return "same" if self.has_seen(source) else None
-
-    def has_seen(self, source: Source) -> bool:
-        """Return True if the source has not changed since all of it was taken in."""
-        if source.list_title(source.title or "") not in ("", self.title):
-            return False
-        seen = self.seen.get(source.place)
-        return self.form == FORM and seen == (source.size, source.changed_at)
+        has_title = source.list_title(source.title or "") in ("", self.title)
+        is_same = has_title and self.form == FORM and self.seen.get(place) == now
+        return "same" if is_same else None
 
 
 def check_before(source: Source, offset: int) -> str:
