@@ -62,7 +62,6 @@ from acphold.live.agents.interface import (
     HubAgent,
     Updates,
     update_of,
-    with_update,
 )
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import without_its_title
@@ -280,18 +279,6 @@ class Children(Struct, eq=False):
         for raw in updates.raws:
             update = update_of(updates.kind, raw)
             await self.translate(update, self._routes.child(updates.session_id))
-
-    async def all_translated(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
-        """Return updates of the session itself, or params with more than them, as clients get
-        them."""
-        shown = []
-        for raw in raws:
-            update = update_of(kind, raw)
-            if (translated := await self.translate(update)) and translated is not update:
-                raw = with_update(kind, raw, translated)
-            if translated or not update:
-                shown.append(raw)
-        return shown
 
     async def translate(self, update: bytes, within: Child | None = None) -> bytes:
         """Return an update about children with the ids that clients know; b"" if it is refused.

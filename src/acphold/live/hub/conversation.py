@@ -206,36 +206,43 @@ class Conversation:
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
-        if kind == "update":
-            raws = [news for raw in raws if (news := await self._news_in(raw)) != EMPTY_UPDATE]
-        if log.isEnabledFor(logging.DEBUG):
-            for raw in raws:  # without the input and output of tools
-                update = update_of(kind, raw)
-                if (update_name := update_kind(update)) in ("tool_call", "tool_call_update"):
-                    parts = members_of(update)
-                    id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
-                    if update_name == "tool_call" or status is not None:
-                        tool = string(parts.get("kind")) or "tool"
-                        self.turns.log_step("%s %s: %s", tool, id_, status or "pending")
-        raws = shown = await self.children.all_translated(kind, raws)
-        if self.standing.allowed:
-            for place, raw in enumerate(shown):
-                update = update_of(kind, raw)
-                if (lined := self.standing.with_line(update)) is not update:
-                    shown[place] = with_update(kind, raw, lined)
+        raws = [shown for raw in raws if (shown := await self._as_clients_get(kind, raw))]
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
             await self.session.publish(kind, raws)
-        if self.standing.allowed:
-            for raw in raws:
-                await self.standing.look(update_of(kind, raw))
         for raw in raws:
+            if self.standing.allowed:
+                await self.standing.look(update_of(kind, raw))
             self.terminals.see(kind, raw)
         if self.session.attributes is not before:
             await self._publish_if_any(choices.in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
                 await self.title.look()  # a title may also come within whole params
+
+    async def _as_clients_get(self, kind: str, raw: bytes) -> bytes:
+        """Return an update, or params with more than one, with our own ids and lines; b"" if
+        clients get nothing of it."""
+        if kind == "update" and (raw := await self._news_in(raw)) == EMPTY_UPDATE:
+            return b""
+        heard = update_of(kind, raw)
+        if log.isEnabledFor(logging.DEBUG):
+            self._log_tool(heard)
+        shown = await self.children.translate(heard)
+        if heard and not shown:
+            return b""
+        if self.standing.allowed:
+            shown = self.standing.with_line(shown)
+        return raw if shown is heard else with_update(kind, raw, shown)
+
+    def _log_tool(self, update: bytes) -> None:
+        """Log a step of a tool, without its input and output."""
+        if (update_name := update_kind(update)) in ("tool_call", "tool_call_update"):
+            parts = members_of(update)
+            id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
+            if update_name == "tool_call" or status is not None:
+                tool = string(parts.get("kind")) or "tool"
+                self.turns.log_step("%s %s: %s", tool, id_, status or "pending")
 
     async def _news_in(self, raw: bytes) -> bytes:
         """Return an update without a title that must not replace ours; EMPTY_UPDATE for one that

@@ -390,7 +390,7 @@ class Turns(Struct, eq=False):
                 )
                 if title is not None:
                     self._shared.follow_title(self._session.row.cwd)
-                self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
+                self._settle(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
@@ -417,14 +417,20 @@ class Turns(Struct, eq=False):
 
     def _conclude(self, turn: PromptTurn, error: Exception) -> None:
         """End the turn without an end in the journal."""
-        if not turn.is_over:
-            turn.reply(error if isinstance(error, errors.AcpError) else incident(error))
-            outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
-            self._dequeue(turn, lambda: outcome)
+        outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
+        self._settle(turn, lambda: outcome, error)
 
-    def _dequeue(self, turn: PromptTurn, how: Callable[[], TurnOutcome]) -> None:
-        if turn.is_over:  # the session may have been lost meanwhile
+    def _settle(
+        self,
+        turn: PromptTurn,
+        how: Callable[[], TurnOutcome],
+        error: Exception | None = None,
+    ) -> None:
+        """End the turn here, unless it is over: the session may have been lost meanwhile."""
+        if turn.is_over:
             return
+        if error is not None:
+            turn.reply(error if isinstance(error, errors.AcpError) else incident(error))
         turn.conclude()
         if log.isEnabledFor(logging.DEBUG):
             self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
