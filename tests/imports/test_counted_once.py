@@ -12,8 +12,10 @@ import pytest
 from acphold.imports import Intake, Reader
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
+from acphold.imports.copilot import READER as COPILOT
 from acphold.imports.kilo import READER as KILO
 from acphold.imports.opencode import READER as OPENCODE
+from acphold.imports.pi import READER as PI
 from acphold.imports.qwen import READER as QWEN
 from acphold.journal.journal import Journal, history
 from acphold.journal.seams import Grouping
@@ -101,6 +103,48 @@ def opencode_fork(home: Path, program: str = "opencode") -> None:
             store.message("assistant", answer, session=session, **spent, time=later)
 
 
+def pi_fork(home: Path) -> None:
+    from tests.imports.test_pi import SESSION as PARENT, Session
+
+    spent: Json = {"usage": {"input": 12, "output": 5}}
+    parent = Session()
+    parent.user("One.")
+    parent.agent("1", **spent)
+    path = parent.write(home)
+    fork = [parent.records[0] | {"id": FORK, "parentSession": str(path)}, *parent.records[1:]]
+    rest = Session()
+    rest.records, rest.leaf = fork, parent.leaf
+    parent.user("Two.")
+    parent.agent("2", **spent)
+    parent.write(home)
+    rest.add("label")
+    rest.user("Three.")
+    rest.agent("3", **spent)
+    write_lines(path.with_name(path.name.replace(PARENT, FORK)), *rest.records)
+
+
+def copilot_fork(home: Path) -> None:
+    from tests.imports.test_copilot import SESSION as PARENT, Events
+
+    spent: Json = {"usage": {"model": "m", "inputTokens": 12, "outputTokens": 5}}
+    events = Events()
+
+    def tell(words: str, answer: str) -> None:
+        events.user(words)
+        events.agent(answer)
+        events.add("session.usage_record", **spent)
+
+    tell("One.", "1")
+    path = events.write(home)
+    shared = list(events.lines)
+    tell("Two.", "2")
+    events.write(home)
+    events.lines = [*shared, events.lines[-1] | {"id": "x", "type": "session.resume"}]
+    tell("Three.", "3")
+    write_lines(path.parent.with_name(path.parent.name.replace(PARENT, FORK)) / path.name,
+                *events.lines)  # fmt: skip
+
+
 def kilo_fork(home: Path) -> None:
     opencode_fork(home, "kilo")
 
@@ -110,8 +154,10 @@ def kilo_fork(home: Path) -> None:
     [
         (CLAUDE, claude_fork),
         (CODEX, codex_fork),
+        (COPILOT, copilot_fork),
         (KILO, kilo_fork),
         (OPENCODE, opencode_fork),
+        (PI, pi_fork),
         (QWEN, qwen_fork),
     ],
 )

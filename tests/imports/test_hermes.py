@@ -242,3 +242,22 @@ def test_each_profile_has_sessions_of_its_own(tmp_path: Path) -> None:
         ".hermes",
         ".hermes/profiles/coder",
     ]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_branch_is_a_session_of_its_own(state: State, tmp_path: Path, *, marked: bool) -> None:
+    """Early versions only say how the session that was left ended."""
+    state.session(end_reason="compression" if marked else "branched", ended_at=state.at + 9)
+    state.message("user", "Hello.")
+    state.message("assistant", "Hi.")
+    config = json.dumps({"_branched_from": "s1"} if marked else {})
+    state.session("s2", parent_session_id="s1", title="Notes #2", model_config=config)
+    for role, words in (("user", "Hello."), ("assistant", "Hi."), ("user", "Another way.")):
+        state.message(role, words, session="s2")
+    state.session("s3", parent_session_id="s2", model_config=json.dumps({"_delegate_from": "s2"}))
+    state.message("user", "A task.", session="s3")
+    own, branch = sources(READER, tmp_path)
+    assert [words for _, words in Story(READER, own).said()] == ["Hello.", "Hi."]
+    told = Story(READER, branch)
+    assert (told.facts.session_id, told.facts.begun_as) == ("s2", "s1")
+    assert [words for _, words in told.said()] == ["Hello.", "Hi.", "Another way."]

@@ -231,3 +231,25 @@ def test_a_relative_folder_in_the_environment_is_not_below_the_home(
     monkeypatch.chdir(tmp_path)
     moved = Home(tmp_path / "nowhere", {"QWEN_HOME": ".qwen"})
     assert [source.session_id for source in READER.find(moved)] == [SESSION]
+
+
+def test_an_archived_session_is_read_and_a_ledger_is_none(tmp_path: Path) -> None:
+    chat = Chat("Hello.")
+    chat.agent("Hi.")
+    path = chat.path(tmp_path)
+    write_lines(path.with_name("archive") / path.name, *chat.records)
+    write_lines(path.with_suffix(".ledger.jsonl"), {"promptId": "p1", "status": "done"})
+    (source,) = sources(READER, tmp_path)
+    assert source.session_id == SESSION
+    assert Story(READER, source).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+def test_a_branch_begins_as_another_session(tmp_path: Path) -> None:
+    chat = Chat("Hello.")
+    chat.agent("Hi.")
+    for record in chat.records:
+        record |= {"forkedFrom": {"sessionId": "another", "messageUuid": record["uuid"]}}
+    chat.user("And now?")
+    told = story(chat, tmp_path)
+    assert (told.facts.session_id, told.facts.begun_as) == (SESSION, "another")
+    assert [words for _, words in told.said()] == ["Hello.", "Hi.", "And now?"]

@@ -103,6 +103,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     whole = main_document(path, writer.missed)
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     writer.facts.cwd = text(manifest, "cwd")
+    writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(milliseconds(manifest.get("started_at")))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
     for message in objects(whole, "messages"):
@@ -133,7 +134,7 @@ class _ClineConverter(AgentConverter):
             self._answer(parts, text(message, "id"))
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self._writer.model(text(message, "modelInfo", "id"))
-            self._writer.tokens(**token_counts(message.get("metrics"), *names))
+            self._writer.tokens(text(message, "id"), **token_counts(message.get("metrics"), *names))
         else:
             self._missed.kind("messages", text(message, "role"), message)
 

@@ -178,7 +178,7 @@ class _CopilotConverter(AgentConverter):
                 usage = obj(data, "usage")
                 names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
                 writer.model(text(usage, "model"))
-                writer.tokens(**token_counts(usage, *names, together=True))
+                writer.tokens(text(event, "id"), **token_counts(usage, *names, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")

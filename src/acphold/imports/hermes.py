@@ -3,7 +3,9 @@
 When a conversation is compacted, the model's new context is written again: a summary, and copies of
 the last messages. The earlier rows stay, as `compacted`; or the session ends so, and a session with
 it as its parent continues. Rows that are neither active nor compacted were taken back by the
-person. A subagent is a session whose parent did not end so.
+person. A fork
+is a session of its own, with copies of the beginning; any other session with a parent is a
+subagent's.
 """
 
 from __future__ import annotations
@@ -45,15 +47,25 @@ _OF_THE_PROGRAM: Final = (
 )
 """Beginnings of prompts that Hermes gives itself."""
 
+_MARKED: Final = (
+    "CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$.{}') END IS {} NULL"
+)
+_FORKED: Final = (
+    f"({_MARKED.format('_branched_from', 'NOT')} OR parent_session_id IN"
+    " (SELECT p.id FROM sessions AS p WHERE p.end_reason = 'branched'))"
+)
 _GOES_ON: Final = (
     "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
-    " AND p.end_reason = 'compression') AND CASE WHEN json_valid(model_config) THEN"
-    " json_extract(model_config, '$._delegate_from') IS NULL ELSE 1 END ORDER BY started_at, id"
+    f" AND p.end_reason = 'compression') AND {_MARKED.format('_delegate_from', '')}"
+    f" AND {_MARKED.format('_branched_from', '')} ORDER BY started_at, id"
 )
 _LONGEST: Final = 1_000
 """Most compactions of one conversation."""
 
-_IDLE: Final = "parent_session_id IS NULL AND message_count > 0"
+_OWN: Final = (
+    f"(parent_session_id IS NULL OR ({_FORKED} AND {_MARKED.format('_delegate_from', '')}))"
+    " AND message_count > 0"
+)
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -63,7 +75,7 @@ def find(home: Home) -> Iterator[Source]:
     for database in databases_found:
         newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
         for session_id, changed, messages, ended in databases.sessions_of(
-            database, "sessions", f"id, {newest}, message_count, end_reason", _IDLE
+            database, "sessions", f"id, {newest}, message_count, end_reason", _OWN
         ):
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
@@ -99,6 +111,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     known = databases.columns_of(database, "sessions", _ABOUT)
     converter = _HermesConverter(database, writer)
     title = ""
+    forked = databases.rows_of(
+        database, "sessions", "parent_session_id", f"id = ? AND {_FORKED}", Missed(), source.item
+    )
+    writer.facts.begun_as = next((str(parent) for (parent,) in forked), "")
     for session_id in _chain(database, source.item):
         about: Object = databases.row_by_id(database, "sessions", known, session_id)
         settings = from_json(about.get("model_config"))

@@ -110,18 +110,18 @@ class _PiConverter(AgentConverter):
         elif kind == "session_info":
             writer.title(text(record, "name"))
         elif kind == "usage":
-            self._count(obj(record, "usage"))
+            self._count(record, obj(record, "usage"))
         elif kind == "compaction":
             about: Object = {"tokensBefore": number(record, "tokensBefore")}
             call_id = f"compacted-{text(record, 'id') or text(record, 'timestamp')}"
             writer.compaction(call_id, text(record, "summary"), {"rawOutput": about})
-            self._count(obj(record, "usage"))
+            self._count(record, obj(record, "usage"))
         elif kind == "branch_summary":
             shown: Object = {"title": "Summary of another branch", "kind": "think"}
             shown["content"] = [content(text(record, "summary"))]
             call_id = f"branch-{text(record, 'id')}"
             writer.call(call_id, shown | {"status": "completed"})
-            self._count(obj(record, "usage"))
+            self._count(record, obj(record, "usage"))
         elif kind == "custom_message":
             self._by_extension(record)
         elif kind not in _PASSED:
@@ -141,7 +141,7 @@ class _PiConverter(AgentConverter):
             blocks = prompt_blocks(self._blocks(parts_of(message.get("content")), "messages"))
             writer.prompt(blocks, turn=text(record, "id"))
         elif role == "assistant":
-            self._agent_said(message, text(record, "id") or text(record, "timestamp"))
+            self._agent_said(record, message)
         elif role == "toolResult":
             shown = [*map(block_content, self._blocks(objects(message, "content"), "messages"))]
             failed = message.get("isError") is True
@@ -154,7 +154,7 @@ class _PiConverter(AgentConverter):
                 produced=shown if is_shown else (),
                 rawOutput=raw,
             )
-            self._count(obj(message, "usage"))
+            self._count(record, obj(message, "usage"))
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
@@ -182,12 +182,12 @@ class _PiConverter(AgentConverter):
             fields["content"] = edit_diffs(path, arguments)
         self._writer.call(text(part, "id"), fields)
 
-    def _agent_said(self, message: Object, message_id: str) -> None:
-        writer = self._writer
+    def _agent_said(self, record: Object, message: Object) -> None:
+        writer, message_id = self._writer, text(record, "id") or text(record, "timestamp")
         self._failure = ""
         self._answer(objects(message, "content"), message_id)
         writer.model(text(message, "responseModel") or text(message, "model"))
-        self._count(obj(message, "usage"))
+        self._count(record, obj(message, "usage"))
         reason = text(message, "stopReason")
         if reason == "stop":
             writer.finish_answer()
@@ -202,8 +202,9 @@ class _PiConverter(AgentConverter):
             for block in self._blocks(parts_of(said.get("content")), "messages"):
                 self._writer.show(block)
 
-    def _count(self, usage: Object) -> None:
-        self._writer.tokens(**token_counts(usage, "input", "output", "cacheRead", "cacheWrite"))
+    def _count(self, record: Object, usage: Object) -> None:
+        names = ("input", "output", "cacheRead", "cacheWrite")
+        self._writer.tokens(text(record, "id"), **token_counts(usage, *names))
         self._writer.spend(look_up(usage, "cost", "total"))
 
 

@@ -77,13 +77,17 @@ _PASSED: Final = frozenset(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the sessions of today's format, and those of 0.1."""
+    """Yield the sessions of today's format, also the archived ones, and those of 0.1."""
     folder = home.folder(".qwen", "QWEN_HOME")
     runtime = home.folder(folder, "QWEN_RUNTIME_DIR")
-    for path in files_below(runtime, "projects/*/chats/*.jsonl"):
-        subagents = files_below(path.parent.parent / "subagents" / path.stem, "agent-*.jsonl")
-        if source := source_of(NAME, path.stem, [path, *subagents]):
-            yield source
+    for archive in ("", "archive/"):
+        for path in files_below(runtime, f"projects/*/chats/{archive}*.jsonl"):
+            if path.stem.endswith(".ledger"):  # of the program's own prompts
+                continue
+            project = path.parents[2 if archive else 1]
+            subagents = files_below(project / "subagents" / path.stem, "agent-*.jsonl")
+            if source := source_of(NAME, path.stem, [path, *subagents]):
+                yield source
     yield from session_sources(NAME, folder)
 
 
@@ -141,6 +145,8 @@ class _QwenConverter(AgentConverter):
         self._writer.clock(milliseconds(record.get("timestamp")))
         if not self._writer.caller:
             facts.cwd = facts.cwd or text(record, "cwd")
+        if fork := text(record, "forkedFrom", "sessionId"):
+            facts.begun_as = facts.begun_as or fork
         if kind == "user":
             if _is_typed(record) and not self._writer.caller:
                 self.tell_stopped()
