@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from acphold.conversation.history.timeline import ToolCall
+from acphold.conversation.presentation.visible_text import visible
+from acphold.faces.screen import layout
 from acphold.faces.screen.layout import lines_in_colour
 
 
@@ -37,3 +42,44 @@ def test_no_colour_hides_words(codes: str) -> None:
 def test_a_sequence_that_is_cut_or_made_up_colours_nothing(codes: str) -> None:
     [line] = lines_in_colour(f"\x1b[{codes}mseen\x1b[0m")
     assert line.plain == "seen"
+
+
+LONG = {
+    "lines": "one line of it, \x1b[31mred\x1b[0m\n" * 100_000,
+    "no line end": "x" * 3_000_000,
+    "fenced": f"```\n{'y y y' * 4}\n{'z' * 20}\n" + "y\n" * 500_000 + "```\n",
+}
+
+
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_of_long_output_only_what_is_shown_is_looked_at_letter_by_letter(
+    text: str, brief: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def counting(part: str) -> str:
+        looked.append(len(part))
+        return visible(part)
+
+    monkeypatch.setattr(layout, "visible", counting)
+    content = json.dumps([{"type": "content", "content": {"type": "text", "text": text}}])
+    call = ToolCall("t", {"kind": b'"execute"', "content": content.encode()})
+    shown = layout.passage(call, more="; more", brief=brief)
+    assert sum(looked) <= layout.OUTPUT_CHARACTERS
+    assert len(shown.lines) <= layout.OUTPUT_LINES + 2
+
+
+def test_the_lines_above_and_below_what_is_shown_are_counted() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 31))
+    content = json.dumps([{"type": "content", "content": {"type": "text", "text": text}}])
+    call = ToolCall("t", {"kind": b'"execute"', "content": content.encode()})
+    whole = [line.plain for line in layout.passage(call, more="; more").lines]
+    assert whole[1:3] + whole[-2:] == [
+        "  line 1",
+        "  line 2",
+        "  line 20",
+        "  … 10 more lines; more",
+    ]
+    brief = [line.plain for line in layout.passage(call, more="; more", brief=True).lines]
+    assert brief[1:] == ["  … 25 lines above; more", *(f"  line {it}" for it in range(26, 31))]

@@ -288,13 +288,18 @@ def describe_block(block: schema.ContentBlock) -> str:
             assert_never(block)
 
 
-_FENCED = re.compile(r"\s*(`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*\n(.*?)\n?\1\s*", re.DOTALL)
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*\n")
 
 
 def without_fence(text: str) -> str:
     """Return a tool's output without the fence that agents' adapters put around it."""
-    fenced = _FENCED.fullmatch(text)
-    return text if fenced is None or fenced[1] in fenced[2] else fenced[2]
+    if (opening := _FENCE.match(text)) is None:
+        return text
+    whole, fence = text.rstrip(), opening[1]
+    inside = whole[opening.end() : -len(fence)].removesuffix("\n")
+    if not whole.endswith(fence) or len(whole) < opening.end() + len(fence) or fence in inside:
+        return text
+    return inside
 
 
 def resource_text(block: schema.ContentBlock) -> str | None:

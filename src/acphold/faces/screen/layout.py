@@ -43,6 +43,9 @@ from acphold.faces.screen.markdown import Prose, without_margins
 OUTPUT_LINES = 20
 """Lines shown of one tool's output unless all are asked for."""
 
+OUTPUT_CHARACTERS = 20_000
+"""Most characters of them: a program may print megabytes without a line end."""
+
 LABELS = {"user": "you", "agent": "agent", "thought": "thought"}
 """Labels of the speakers, in the gutter; also the names of their styles."""
 
@@ -157,12 +160,13 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
     if call.kind in QUIET and call.status != "failed":
         return
     for item in call.produced:
-        lines = list(_output(item, whole=False))
         if isinstance(item, schema.Diff):
-            yield from _inside(lines, full=False, more=more)
+            yield from _produced(item, full=False, more=more)
             continue
-        above = len(lines) - COMMAND_LINES
-        if above > 0:
+        text = _words(item)
+        start = _start_of_end(text)
+        lines = lines_in_colour(text[start:])
+        if above := text.count("\n", 0, start) + max(0, len(lines) - COMMAND_LINES):
             yield Text(f"  … {quantity(above, 'line')} above{more}", "faint")
         yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
 
@@ -178,7 +182,7 @@ def call_head(call: ToolCall, title: str) -> Text:
 def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Text]:
     yield call_head(call, on_one_line(call.title or call.tool_call_id))
     for item in call.produced:
-        yield from _inside(list(_output(item, whole=full)), full=full, more=more)
+        yield from _produced(item, full=full, more=more)
     raw = call.raw_output
     if (
         full and raw and not call.produced and raw not in (b"null", b"{}")
@@ -189,13 +193,41 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Tex
         )
 
 
-def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
+def _produced(item: schema.ToolCallContent, *, full: bool, more: str) -> Iterator[Text]:
+    if isinstance(item, schema.Diff):
+        lines = list(block_lines([diff_block(item, whole=full)]))
+        yield from _inside(lines, full=full, more=more)
+        return
+    # Cut before it is laid out: only what is shown is looked at letter by letter.
+    text = _words(item)
+    end = len(text) if full else _end_of_beginning(text)
+    left = text.count("\n", end) + (end < len(text) and not text.endswith("\n"))
+    yield from _inside(lines_in_colour(text[:end]), full=full, more=more, left=left)
+
+
+def _end_of_beginning(text: str) -> int:
+    """Return the place behind the lines of output that are shown."""
+    end = 0
+    for _ in range(OUTPUT_LINES):
+        end = text.find("\n", end) + 1 or len(text)
+    return min(end, OUTPUT_CHARACTERS)
+
+
+def _start_of_end(text: str) -> int:
+    """Return the place of the last lines of a command's output."""
+    start = len(text) - text.endswith("\n")
+    for _ in range(COMMAND_LINES):
+        start = text.rfind("\n", 0, max(0, start))
+    return max(start + 1, len(text) - OUTPUT_CHARACTERS)
+
+
+def _inside(lines: Sequence[Text], *, full: bool, more: str, left: int = 0) -> Iterator[Text]:
+    """Yield the lines, or the first; `left` more are not among them."""
     shown = lines if full else lines[:OUTPUT_LINES]
     for line in shown:
         yield Text("  ").append_text(line)
-    if len(lines) > len(shown):
-        left = quantity(len(lines) - len(shown), "more line")
-        yield Text(f"  … {left}{more}", "faint")
+    if left := left + len(lines) - len(shown):
+        yield Text(f"  … {quantity(left, 'more line')}{more}", "faint")
 
 
 def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
@@ -218,16 +250,16 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
     yield from _inside(lines, full=full, more=more)
 
 
-def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterator[Text]:
+def _words(
+    item: schema.Content | schema.Terminal | schema.UnknownToolContent,
+) -> str:
     match item:
         case schema.Content(content=block):
-            yield from lines_in_colour(without_fence(describe_block(block)))
-        case schema.Diff():
-            yield from block_lines([diff_block(item, whole=whole)])
+            return without_fence(describe_block(block))
         case schema.Terminal(terminal_id=terminal):
-            yield from _lines(f"[terminal {terminal}]", "faint")
+            return f"[terminal {terminal}]"
         case schema.UnknownToolContent(kind=kind):
-            yield from _lines(f"[{kind}]", "faint")
+            return f"[{kind}]"
         case _:
             assert_never(item)
 
