@@ -62,8 +62,10 @@ def own_server(**settings: str) -> Iterator[Server]:
 def ended(server: Server) -> Iterator[None]:
     """It has ended for the block, as in a restart or a failover."""
     server.stop()
-    yield
-    server.start()
+    try:
+        yield
+    finally:
+        server.start()
 
 
 @contextmanager
@@ -163,6 +165,9 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
 
             one.answers[PERMISSION] = answer
             waiting.append(one.begin_prompt(where, {"ask": [PERMISSION, ASK]}))
+        late, lately = await editor()
+        late.answers[PERMISSION] = allow
+        asks = late.begin_prompt(lately, {"until": str(go)}, {"ask": [PERMISSION, ASK]})
         resting, at_rest = await editor()
         await resting.prompt(at_rest, {"say": "one"})
         await streaming.until_text("#20 ")
@@ -179,6 +184,7 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         found["silent, ends meanwhile"] = await outcome(still)
         found["question, answered meanwhile"] = await outcome(waiting[0])
         found["question, answered afterwards"] = await outcome(waiting[1])
+        found["question, asked meanwhile"] = await outcome(asks)
         found["at rest, prompted meanwhile"] = await outcome(in_between)
         found["at rest, prompted afterwards"] = await outcome(
             resting.begin_prompt(at_rest, {"say": "three"})

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from acphold.live.hub.pauses import AWAY, BACK
+from tests.conftest import Defaults
 from tests.editor import SCRIPTED, Editor, Refused, wrapped
 from tests.failures.outage import KINDS, PACE, away, live_through, numbers
 from tests.watched_processes import lives, until
@@ -81,7 +82,10 @@ async def test_an_agent_is_stopped_with_all_that_it_has_started_and_goes_on(
         await until(lambda: file.stat().st_size > size)
 
 
-async def test_an_agent_whose_daemon_is_killed_while_it_is_stopped_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_an_agent_whose_daemon_ends_while_it_is_stopped_ends(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     file = tmp_path / "written"
     async with away("ended") as there, wrapped(there.url, steps=[writing(file)]) as editor:
         session = await editor.new()
@@ -90,9 +94,31 @@ async def test_an_agent_whose_daemon_is_killed_while_it_is_stopped_ends(tmp_path
         with there.outage():
             await until(lambda: are_stopped(*pids[:2]), STOPS)
             size = file.stat().st_size
-            os.kill(pids[2], signal.SIGKILL)
+            os.kill(pids[2], number)
             await until(lambda: not any(map(lives, pids)))
             assert file.stat().st_size == size
+
+
+async def test_a_turn_whose_database_does_not_come_back_in_time_ends_with_its_agent(
+    tmp_path: Path, defaults: Defaults
+) -> None:
+    defaults(max_outage=25.0)
+    file = tmp_path / "written"
+    async with away("ended") as there, wrapped(there.url, steps=[writing(file)]) as editor:
+        session = await editor.new()
+        await editor.prompt(session, "begin")
+        turn = editor.begin_prompt(session, {"paced": [300, PACE]})
+        await editor.until_text("#9 ")
+        pids = await pids_behind(file)
+        with there.outage():
+            with pytest.raises(Refused, match="max_outage"):
+                await turn
+            await until(lambda: not any(map(lives, pids[:2])))
+            with pytest.raises(Refused):  # no prompt waits for ever
+                await editor.prompt(session, "too early")
+        assert await editor.prompt(session, {"say": "again"}) == {"stopReason": "end_turn"}
+        said = numbers(editor.text())
+        assert said == [*range(len(said))]
 
 
 async def test_an_agent_whose_session_was_taken_meanwhile_writes_nothing_afterwards(

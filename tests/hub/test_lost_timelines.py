@@ -136,6 +136,24 @@ async def test_an_owner_writes_again_what_a_standby_lacks_that_takes_over(
 
 
 @pytest.mark.postgresql
+async def test_a_takeover_that_a_standby_lacks_is_written_again(standby: Database) -> None:
+    async with shared(standby.url) as first, asyncio.timeout(DEADLINE):
+        client, session = await first.opened(**POSITIONS)
+        await first.turn(client, session, "first", "kept")
+        await client.call("session/close", {"sessionId": session})
+        async with shared(standby.url) as second:
+            await standby.remember()
+            heir = await second.loaded(session, **POSITIONS)
+            await second.turn(heir, session, "second", "taken", own="s0")
+            await asyncio.to_thread(standby.go_back)
+            await second.turn(heir, session, "third", "new", own="s0")
+            other = await second.loaded(session, **POSITIONS)
+            assert other.text() == "kepttakennew"
+            found = await seqs(second, session)
+            assert found == [*range(1, len(found) + 1)]
+
+
+@pytest.mark.postgresql
 async def test_what_a_standby_lacks_is_written_again_also_while_nothing_happens(
     standby: Database,
 ) -> None:

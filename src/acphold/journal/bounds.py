@@ -297,6 +297,9 @@ REMEMBERED_BYTES: Final = 16 << 20
 """Bytes of recent appends remembered over all sessions, the newest; a standby lags by less, or its
 administrator knows."""
 
+TAKEOVERS: Final = 10_000
+"""Newest takeovers of this process that are remembered, to write again."""
+
 DELETED_SESSIONS: Final = 50
 """Sessions deleted in one transaction: anybody who opens one of them waits for it."""
 

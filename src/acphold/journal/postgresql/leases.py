@@ -147,6 +147,16 @@ def grant(
     return Lease(session_id, number, epoch, (last_seq or 0) + 1, lineage_of(era, number), mark)
 
 
+def take_again(tables: Tables, lease: Lease, seen: int | None, owner_id: str) -> None:
+    """Give the owner a lease again that it had, if the database has gone back to the one before,
+    whose epoch it had `seen`."""
+    tables.execute(
+        "UPDATE acphold.leases SET owner = %s, epoch = %s, yields = false"
+        " WHERE session_id = %s AND epoch = %s",
+        (owner_id, lease.epoch, lease.session_id, seen),
+    )
+
+
 HERE: Final = (
     "convert_to(concat(extract(epoch FROM pg_postmaster_start_time()), ' ',"
     " pg_relation_filenode('acphold.leases')), 'UTF8')"

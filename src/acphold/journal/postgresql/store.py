@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
+from acp_wire.newest import Newest
 from acphold import errors
 from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
@@ -61,6 +62,13 @@ class RecentAppends:
         self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
         self._bytes = 0
         self._server: bytes | None = None
+        self._taken: Newest[str, tuple[int, int, str]] = Newest(bounds.TAKEOVERS)
+
+    def note_taken(self, lease: Lease, seen: int | None, owner_id: str) -> None:
+        """Remember that the owner has just got this lease, in place of the one whose epoch was
+        `seen`."""
+        if seen is not None:
+            self._taken[lease.session_id] = seen, lease.epoch, owner_id
 
     def note(self, lease: Lease, made: Sequence[Segment], change: RowChange | None) -> None:
         """Remember segments that were just appended."""
@@ -85,6 +93,9 @@ class RecentAppends:
                 due.append((made, change))
                 through = made[-1].last_seq
         if through == end:
+            seen, epoch, owner_id = self._taken.get(lease.session_id, (None, None, ""))
+            if epoch == lease.epoch:  # unless somebody else has taken it since
+                leases.take_again(tables, lease, seen, owner_id)
             for made, change in due:
                 statement = session_rows.append_statement(lease, made, change)
                 # A renewal and an append may see the same, and one of them comes second.
@@ -96,12 +107,11 @@ class RecentAppends:
                     break
             else:
                 log.warning(
-                    "the journal has gone back: writing entries %d to %d of session %s again",
-                    lost.last_seq + 1,
-                    end,
+                    "the journal has gone back: wrote %d entries of session %s again",
+                    end - lost.last_seq,
                     lease.session_id,
                 )
-                return True
+                return all_lost(tables, [lease]) == []
         leases.renew_era(tables)
         return False
 
@@ -169,7 +179,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 session_tables.change_row(tables, session_id, RowChange(home=lease.journal))
             return lease
 
-        return await self._write(work)
+        lease = await self._write(work)
+        self._recent.note_taken(lease, seen, owner_id)
+        return lease
 
     async def owner(self, session_id: str) -> Whose:
         if (own_id := self._owner_id) is not None:

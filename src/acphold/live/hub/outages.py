@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from acp_wire.tasks import timeout
-from acphold.errors import JournalBusyError
+from acphold.errors import JournalBusyError, JournalUnavailableError
 from acphold.journal.journal import Journal
 from acphold.live.hub import bounds
 
@@ -52,14 +52,15 @@ class Outage:
         return asyncio.get_running_loop().time() - self._since
 
     async def wait(self, error: JournalBusyError, seconds: Callable[[], float]) -> None:
-        """Wait until the journal can be reached again; raises the error if it is no database, or
-        has been away for so many seconds."""
+        """Wait until the journal can be reached again; raises the error if it is no database, and
+        JournalUnavailableError once it has been away for so many seconds."""
         if self._journal.file is not None:
             raise error
         self.begin()
         while self.begun.is_set():
             if (left := seconds() - self.lasted) <= 0:
-                raise error
+                why = f"the journal has been out of reach for {self.lasted:.0f} s (max_outage)"
+                raise JournalUnavailableError(f"{why}: {error}")
             with suppress(TimeoutError):
                 async with timeout(left):
                     await self._news.wait()
