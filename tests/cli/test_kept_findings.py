@@ -147,7 +147,7 @@ def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_fals
         beside.submit(when_kept)
         done = acphold.run("ask", json.dumps([{"until": str(go)}, {"say": "Done."}]), *words)
     assert done.code == 0, done.err
-    assert done.err == "acphold ask: Files are kept with each turn. acphold help files\n"
+    assert done.err == "acphold ask: Files are kept with each turn. `acphold help files`\n"
     assert done.out == "Done.\n"
     assert json.loads(acphold.run("list", "--json").out)["files"]["state"] == "whole"
     settings.write_text("[defaults]\nsnapshots = false\n")

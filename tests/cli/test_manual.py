@@ -101,6 +101,6 @@ def test_some_commands_are_found_by_the_names_that_people_type_out_of_habit(
 def test_pages_that_messages_name_are_there() -> None:
     for path in Path(package.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        for topic in re.findall(r"[`\"]acphold help ([a-z][a-z ]*)[`\"]", text):
+        for topic in re.findall(r"`acphold help ([a-z][a-z ]*)`", text):
             assert topic_text(topic), f"{path.name} names {topic!r}"
     assert pages()

@@ -56,7 +56,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 KEPT = "Files are kept with each turn"
-KEPT_HOW = "acphold help files"
+KEPT_HOW = "`acphold help files`"
 
 NOT_KEPT = "Files are not kept with the conversation"
 NOT_KEPT_HOW = (

@@ -4,7 +4,7 @@ import { HOW, inClient } from "../model/decisions.js";
 import { CUT } from "../model/tables.js";
 import { line, sentence } from "../model/text.js";
 import { device } from "../wire/device.js";
-import { coded } from "./coded.js";
+import { coded, command } from "./coded.js";
 import { html } from "./html.js";
 import { UndoRule } from "./rule.js";
 
@@ -12,13 +12,14 @@ import { UndoRule } from "./rule.js";
 export function DecisionView({ item, isBelow = false }) {
   const { answer, params } = item;
   const asked = isBelow ? "" : line(params.toolCall?.title ?? params.message ?? "", CUT.title);
-  if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
+  const shown = asked && params.toolCall?.kind === "execute" && !asked.includes("`") ? command(asked) : coded(asked);
+  if (!answer) return html`<p class="decision open"><b>Asks</b> ${asked ? shown : "for permission"}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isStopped = answer.outcome === "cancelled";
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${sentence(how)}${isStopped && asked ? ":" : ""}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)}${isStopped && " (stopped)"} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${sentence(how)}${isStopped && asked ? ":" : ""}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${shown}${isStopped && " (stopped)"} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
 }
 
 /** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: Received}} props */
