@@ -319,6 +319,19 @@ READERS = {
 }  # fmt: skip
 
 
+def goose_lines(home: Path, turns: Sequence[Said]) -> None:
+    told: list[Json] = [{"working_dir": CWD, "description": "T"}]
+    for turn in turns:
+        for role, words in (("user", turn.words), ("assistant", turn.answer)):
+            part = {"type": "text", "text": words}
+            message = {"id": f"{role}{turn.number}", "role": role, "created": turn.at // 1000}
+            told += [message | {"content": [part]}] if words else []
+    write_lines(home / ".local/share/goose/sessions/20260102_1.jsonl", *told)
+
+
+OLDER_FORMS = {"goose before 1.10": goose_lines}
+
+
 COPIED = {
     "acpx": (test_acpx.RECORD, "of-another-record"),
     "claude": ("-home-ada-project", "-home-ada-copy"),
@@ -344,7 +357,7 @@ def write(name: str, home: Path, turns: Sequence[Said], *, copied: bool = False)
     """Put a conversation in the place of what is there, or a copy of it."""
     home.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=home) as made:
-        READERS[name](Path(made), turns)
+        (READERS | OLDER_FORMS)[name](Path(made), turns)
         paths = {path: str(path.relative_to(made)) for path in Path(made).rglob("*")}
         if copied and name in COPIED:
             moved = {path: below.replace(*COPIED[name]) for path, below in paths.items()}
@@ -359,4 +372,4 @@ def write(name: str, home: Path, turns: Sequence[Said], *, copied: bool = False)
 
 def found(name: str, home: Path) -> Iterator[Source]:
     """The sources of a reader in a home folder."""
-    return reader(name).find(Home(home))
+    return reader(name.partition(" ")[0]).find(Home(home))

@@ -23,7 +23,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
-from acphold.imports.records import list_in, readable, records
+from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.tools import edit_diffs, tool_of
@@ -74,7 +74,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
     missed = writer.missed
     path = source.path
     if path.suffix == ".jsonl":
-        for line in records(path, missed, ROWS):
+        for writer.offset, line in placed_records(path, missed, ROWS, source.begin):
             if "role" in line:
                 at = milliseconds(line.get("created"))
                 parts = objects(line, "content")
