@@ -130,6 +130,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "unseen": False,
         "unread": False,
         "archived": False,
+        "tags": [],
         "origins": [],
         "movedTo": None,
         "queued": 0,
@@ -138,6 +139,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "ruled": 0,
         "files": None,
         "live": None,
+        "pinned": False,
     }
 
 

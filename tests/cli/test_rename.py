@@ -29,6 +29,24 @@ def listed(acphold: CommandLine, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("three")
+def test_tags_find_sessions_and_pins_mark_them(acphold: CommandLine) -> None:
+    done = acphold.run("session", "tag", "aa", "#Later", "v2")
+    assert (done.code, done.out) == (0, "Title aa-1\n  #later #v2\n")
+    assert list(listed(acphold, "#later")) == ["aa-1"]
+    assert acphold.run("session", "tag", "aa", "--remove", "later").out.endswith("  #v2\n")
+    assert listed(acphold)["aa-1"]["tags"] == ["v2"]
+    refused = acphold.run("session", "tag", "aa", "two words")
+    assert (refused.code, "no tag" in refused.err) == (2, True)
+    assert acphold.run("session", "pin", "aa", "bb").out == "Pinned 2 sessions.\n"
+    assert {name for name, it in listed(acphold).items() if it["pinned"]} == {"aa-1", "bb-2"}
+    shown = acphold.on_terminal("list", columns=80).plain
+    assert "★ Title aa-1" in shown
+    assert "  #v2 Done." in shown
+    acphold.run("session", "pin", "aa", "--undo")
+    assert {name for name, it in listed(acphold).items() if it["pinned"]} == {"bb-2"}
+
+
+@pytest.mark.usefixtures("three")
 def test_a_session_has_the_title_that_it_was_given_and_stands_where_it_stood(
     acphold: CommandLine,
 ) -> None:

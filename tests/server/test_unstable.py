@@ -222,6 +222,39 @@ async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title
         assert {key: info["title"] for key, info in found.items()} == {"theirs": "Mine"}
 
 
+# -- tags and pins: not of a draft, but ours --
+
+
+async def test_tags_and_pins_are_in_the_list_of_every_client(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await house.turn(client, session, "one", "ONE")
+        asked = {"sessionId": session, "tags": ["#Later", "v1.2", "later"], "pinned": True}
+        answer = await client.call("_acphold/mark", asked)
+        assert answer == {"tags": ["later", "v1.2"], "pinned": True}
+        meta = (await listed(await house.client()))[session]["_meta"]
+        assert (meta["acphold/tags"], meta["acphold/pinned"]) == (["later", "v1.2"], True)
+        answer = await client.call("_acphold/mark", {"sessionId": session, "pinned": False})
+        assert answer == {"tags": ["later", "v1.2"], "pinned": False}
+        assert "acphold/pinned" not in (await listed(client))[session]["_meta"]
+
+
+@pytest.mark.parametrize(
+    "tags", [["two words"], ["-x"], ["x" * 33], [""], 7, [7], [*"abcdefghijklmnopq"]]
+)
+async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(
+    journal: Path, tags: Any
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        await house.turn(client, session, "one", "ONE")
+        error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
+        assert error.code == -32602
+        assert "acphold/tags" not in (await listed(client))[session]["_meta"]
+
+
 # -- archive ---------------------------------------------------------------------------------------
 
 

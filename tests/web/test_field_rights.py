@@ -72,6 +72,19 @@ def stop(served: Served) -> None:
     served.process.wait()
 
 
+async def test_a_pin_needs_no_more_than_watch_and_a_tag_what_a_title_needs(served: Served) -> None:
+    session = await begin(served)
+    async with client_of(served, token=served.token("--scopes", "watch")) as (reader, _):
+        told = await reader.ask("_acphold/mark", sessionId=session, pinned=True)
+        assert told == {"tags": [], "pinned": True}
+        for tags in ([], ["x"]):
+            with pytest.raises(RemoteError, match="scope 'manage'"):
+                await reader.ask("_acphold/mark", sessionId=session, tags=tags)
+    async with client_of(served, token=served.token("--session", session)) as (guest, _):
+        with pytest.raises(RemoteError, match="only somebody with a list can pin"):
+            await guest.ask("_acphold/mark", sessionId=session, pinned=True)
+
+
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_a_token_that_may_only_watch_starts_no_program(
     served: Served, log: Path, method: str

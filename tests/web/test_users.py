@@ -158,6 +158,23 @@ async def test_a_token_for_one_session_is_for_none_that_is_not_there_for_its_use
         assert await watcher.next() == ("snapshot", {"sessions": []})
 
 
+async def test_a_pin_is_a_persons_own_and_tags_are_the_sessions(web: Site) -> None:
+    rita, alice = await token_of(web, "rita"), await token_of(web, "alice")
+
+    def pinned(rows: list[dict[str, Any]]) -> set[str]:
+        return {row["sessionId"] for row in rows if row["pinned"]}
+
+    async with watching(web, rita) as reads, watching(web, alice) as owns:
+        await reads.next()
+        await owns.next()
+        await web.journal.change("shared", RowChange(pins=("rita",), tags=("later",)))
+        assert (await reads.until("shared", pinned=True))["tags"] == ["later"]
+        assert (await owns.until("shared", tags=["later"]))["pinned"] is False
+    for user, theirs in {None: set[str](), "alice": set(), "rita": {"shared"}}.items():
+        rows = (await web.get("/sessions?q=%23later", await token_of(web, user))).json["sessions"]
+        assert ({row["sessionId"] for row in rows}, pinned(rows)) == ({"shared"}, theirs)
+
+
 async def test_the_feed_tells_each_user_of_what_becomes_theirs_and_is_theirs_no_longer(
     web: Site,
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -71,6 +72,8 @@ class RowChange(Struct, frozen=True):
     ruled: int | UnsetType = UNSET
     home: str | UnsetType = UNSET
     meta: bytes | UnsetType = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    pins: tuple[str, ...] | UnsetType = UNSET
 
 
 NO_CHANGE: Final = RowChange()
@@ -122,7 +125,8 @@ class SessionRow(Struct, frozen=True):
     another machine's: see `journal.moves`. `ruled` counts the questions that its person's
     rules have answered. `home` is the identity of the journal in which its history was made:
     under another one nothing in it makes anything happen (`journal.intentions`). `meta` is the
-    `_meta` that the agent gave it in updates, a JSON object, b"" for none.
+    `_meta` that the agent gave it in updates, a JSON object, b"" for none. `tags` are words that
+    people gave it (see `as_tags`), and `pins` the tenants that have it pinned.
     """
 
     session_id: str
@@ -153,6 +157,8 @@ class SessionRow(Struct, frozen=True):
     ruled: int = 0
     home: str = ""
     meta: bytes = b""
+    tags: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""
@@ -160,15 +166,25 @@ class SessionRow(Struct, frozen=True):
 
     def seen_by(self, tenant: str | None, *, as_guest: bool = False) -> SessionRow:
         """Return it as a tenant sees it, or a guest of this session: others than its owner are not
-        told of what sessions it was made."""
+        told of what sessions it was made, and nobody of the pins of others."""
         is_owners = tenant in (None, self.tenant) and not as_guest
-        return self if is_owners or not self.origins else replace(self, origins=())
+        person = tenant or ""
+        pins = (person,) if person in self.pins and not as_guest else ()
+        origins = self.origins if is_owners else ()
+        if (pins, origins) == (self.pins, self.origins):
+            return self
+        return replace(self, origins=origins, pins=pins)
 
     @property
     def tail_of(self) -> str:
         """The session that the person left these turns in, going back; "" if it is no such."""
         names = (origin.session_id for origin in reversed(self.origins))
         return next((name for name in names if self.session_id.startswith(f"{name}~")), "")
+
+    @property
+    def hashtags(self) -> str:
+        """Its tags, each with `#`, as a person types and sees them."""
+        return " ".join(f"#{tag}" for tag in self.tags)
 
     @property
     def is_unread(self) -> bool:
@@ -179,6 +195,27 @@ class SessionRow(Struct, frozen=True):
     def key(self) -> ListKey:
         """The position of this session in the list."""
         return ListKey(self.updated_at, self.session_id)
+
+
+MOST_TAGS: Final = 16
+"""Tags of a session."""
+
+_TAG: Final = re.compile(r"#?(\w[\w./+-]{0,31})")
+
+
+def as_tags(words: Iterable[str]) -> tuple[str, ...]:
+    """Return words as tags, each once, in order, without `#`; ValueError for one that is none, and
+    for more than MOST_TAGS."""
+    tags: set[str] = set()
+    for word in words:
+        if (found := _TAG.fullmatch(word)) is None:
+            raise ValueError(
+                f"{word[:40]!r} is no tag: letters, digits, and - _ . / + within, at most 32"
+            )
+        tags.add(found[1].casefold())
+    if len(tags) > MOST_TAGS:
+        raise ValueError(f"a session has at most {MOST_TAGS} tags")
+    return tuple(sorted(tags))
 
 
 Archived = Literal["exclude", "include", "only"]

@@ -62,7 +62,11 @@ class FeedRow(NamedTuple):
     def json_for(self, principal: Principal) -> str:
         """Return its JSON for a client that may see it."""
         is_owners = principal.session_id is None and principal.owns(self.row.tenant)
-        return self.json if is_owners else self.for_others
+        told = self.json if is_owners else self.for_others
+        if (person := principal.tenant or "") == "":
+            return told
+        is_pinned = "true" if person in self.row.pins else "false"
+        return f'{told.rpartition(",")[0]},"pinned":{is_pinned}}}'
 
 
 class FeedChange(NamedTuple):

@@ -255,6 +255,12 @@ _REPLIES: Final = (
     )""",
 )
 
+_TAGS: Final = (
+    # Words that people gave a session, and the tenants that have it pinned.
+    "ALTER TABLE acphold.sessions ADD COLUMN tags text NOT NULL DEFAULT '[]'",
+    "ALTER TABLE acphold.sessions ADD COLUMN pins text NOT NULL DEFAULT '[]'",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -264,4 +270,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _META,
     _USAGE,
     _REPLIES,
+    _TAGS,
 )

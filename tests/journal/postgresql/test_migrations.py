@@ -31,7 +31,7 @@ pytestmark = pytest.mark.postgresql
 
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
-MADE = (13, "dfc17241a98e1207")
+MADE = (14, "b1f7e2e5f6cf07d1")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 

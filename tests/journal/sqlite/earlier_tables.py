@@ -284,6 +284,17 @@ _REPLIES: Final = (
     ) WITHOUT ROWID""",
 )
 
+_TAGS: Final = (
+    # Words that people gave a session, and the tenants that have it pinned.
+    "ALTER TABLE sessions ADD COLUMN tags TEXT NOT NULL DEFAULT '[]'",
+    "ALTER TABLE sessions ADD COLUMN pins TEXT NOT NULL DEFAULT '[]'",
+    "DROP TRIGGER row_changed",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
+    " meta, tags, pins"
+    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -293,4 +304,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _META,
     _USAGE,
     _REPLIES,
+    _TAGS,
 )

@@ -95,8 +95,9 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
 
 
 def text_to_match(row: SessionRow) -> str:
-    """Return the text that words of a list are matched with: title, agent and folder as shown."""
-    return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}"
+    """Return the text that words of a list are matched with: title, agent, folder and tags
+    as shown."""
+    return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}\0{row.hashtags}"
 
 
 @asynccontextmanager

@@ -110,7 +110,9 @@ def tells_how_to_begin(
 async def list_sessions(
     *,
     words: list[str] = options.argument(
-        "WORDS", "only sessions with all of these words in title, agent and folder", nargs="*"
+        "WORDS",
+        "only sessions with all of these words in title, agent, folder or tags",
+        nargs="*",
     ),
     cwd: str | None = options.CWD,
     agent: str | None = options.value("NAME", "only sessions of this agent"),
@@ -129,9 +131,9 @@ async def list_sessions(
 ) -> int:
     """List sessions, newest first.
 
-    Words select the sessions that have all of them in their title, agent and folder; use `acphold
+    Words select the sessions that have all of them in title, agent, folder or tags; use `acphold
     search` to search what was said. On a terminal sessions are grouped by day, each above its last
-    words.
+    words; ★ marks those that you pinned.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
@@ -197,6 +199,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     places: list[tuple[str, str]] = []
     said: dict[str, str] = {}
     titles: list[str | None] = []
+    tags: list[str] = []
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
@@ -208,6 +211,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
             table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
             places.append((it.row.session_id, it.row.tail_of))
             said[it.row.session_id] = it.said or ""
+            tags.append(it.row.hashtags)
             titles.append(it.row.title)
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
@@ -217,7 +221,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     if on_terminal:  # of nothing else: that takes as long as the rest of a row
         said |= await reader.endings([session_id for session_id, _ in places])
     order = under_origins(places)
-    below = [words_below(said[places[n][0]], titles[n]) for n, _ in order]
+    below = [f"{tags[n]} {words_below(said[places[n][0]], titles[n])}".strip() for n, _ in order]
     table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
     shown_days: list[str] = []
     for n, is_below in order if days else ():
@@ -351,7 +355,9 @@ def cells(
             what = f"{'waits' if row.queued == 1 else 'wait'} until {moment(row.held_until)}"
         state = f"{state}, {row.queued} {what}".removeprefix(", ")
     return [
-        ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
+        ("★ " if listed.pinned else "")
+        + ("(archived) " if row.archived else "")
+        + on_one_line(row.title or "(no title)"),
         on_one_line(short),
         state,
         short_age(row.updated_at, now),

@@ -78,6 +78,8 @@ COMMANDS = {
         "diff": ("diff", "Show what changed in files during a session, as a patch."),
         "why": ("why", "Show which prompt a line or a commit came from."),
         "session rename": ("session_commands", "Rename a session."),
+        "session tag": ("session_commands", "Tag a session."),
+        "session pin": ("session_commands", "Keep sessions on top of your lists."),
         "session archive": ("session_commands", "Hide sessions from the list."),
         "session delete": ("session_commands", "Delete sessions permanently."),
         "session forget": ("session_commands", "Take a turn out of a session for good."),

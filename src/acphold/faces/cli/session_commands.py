@@ -1,4 +1,4 @@
-"""`acphold session`: rename, archive, delete and prune sessions."""
+"""`acphold session`: rename, tag, pin, archive, delete and prune sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, tails_of
 from acphold.journal.owners import other_owner
-from acphold.journal.rows import ListFilter, RowChange, SessionRow
+from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
@@ -58,6 +58,48 @@ async def _tell(found: Journal, session_id: str, *, archived: bool | None = None
     whose = await found.owner(session_id)
     otherwise = [unix_address(daemon)] if daemon else []
     await tell_owner(whose, session_id, otherwise, archived=archived)
+
+
+@command("session tag", "[OPTIONS] ID TAG...", options.JOURNAL)
+async def tag(
+    *,
+    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
+    words: list[str] = options.argument("TAG", "words, with or without #", nargs="+"),
+    remove: bool = options.flag("take these tags away"),
+) -> int:
+    """Tag a session.
+
+    `acphold list '#TAG'` and the searches of the picker and the page find it. Editors see tags in
+    the list of sessions.
+    """
+    async with existing_journal() as found:
+        row = await find_session(LocalReader(found), session_id, "tags it")
+        try:
+            given = {*as_tags(words)}
+            tags = as_tags({*row.tags} - given if remove else {*row.tags} | given)
+        except ValueError as exc:
+            raise UsageError(str(exc)) from None
+        await found.change(row.session_id, RowChange(tags=tags))
+    shown = " ".join(f"#{it}" for it in tags)
+    print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+    return Exit.OK
+
+
+@command("session pin", "[OPTIONS] ID...", options.JOURNAL)
+async def pin(
+    *,
+    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    undo: bool = options.flag("take them down again"),
+) -> int:
+    """Keep sessions on top of your lists: of the picker and of the page."""
+    async with existing_journal() as kept:
+        does = "takes it down" if undo else "pins it"
+        rows = [await find_session(LocalReader(kept), it, does) for it in session_ids]
+        for row in rows:
+            others = tuple(it for it in row.pins if it)
+            await kept.change(row.session_id, RowChange(pins=others if undo else (*others, "")))
+    print(f"{'Took down' if undo else 'Pinned'} {quantity(len(rows), 'session')}.")
+    return Exit.OK
 
 
 @command("session archive", "[OPTIONS] ID...", options.JOURNAL)

@@ -27,6 +27,7 @@ from acphold.faces.screen.picker import (
     FOUND,
     HERE,
     LIVE,
+    PINNED,
     WAITS,
     Picked,
     Picker,
@@ -108,6 +109,7 @@ class _LineMaker:
         live: LiveSession | None = None,
         *,
         said: str | None = "",
+        pinned: bool = False,
     ) -> PickerLine:
         """Return the line of a session, last active `at` (ms since the epoch), with its last words,
         None if they are to be read."""
@@ -116,6 +118,8 @@ class _LineMaker:
             group, excerpt, seq = FOUND, it.excerpt, it.seq
         elif live is not None:
             group = WAITS if live.waiting else LIVE
+        elif pinned:
+            group = PINNED
         else:
             group = HERE if is_here else ELSEWHERE
         return PickerLine(
@@ -131,6 +135,7 @@ class _LineMaker:
             seq,
             said and on_one_line(said),
             is_here,
+            it.hashtags if isinstance(it, SessionRow) else "",
         )
 
 
@@ -169,7 +174,9 @@ class _ReadSessions:
         for number, is_below in under_origins(places):
             it = listed[number]
             row, said = it.row, it.said
-            made = self._lines.of(row, row.agent, row.updated_at, it.live, said=said)
+            made = self._lines.of(
+                row, row.agent, row.updated_at, it.live, said=said, pinned=it.pinned
+            )
             if is_below:
                 made = made._replace(title=f"{BELOW}{made.title}", group=group)
             group = made.group

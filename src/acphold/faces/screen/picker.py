@@ -88,6 +88,7 @@ class PickerLine(NamedTuple):
 
     `excerpt` is the found text and `seq` its place, if that is why it is shown. `said` are its last
     words, None if they are still to be read; `is_here` says that its folder is this one.
+    `tags` are its tags, each with `#`.
     """
 
     session_id: str
@@ -102,11 +103,12 @@ class PickerLine(NamedTuple):
     seq: int = 0
     said: str | None = ""
     is_here: bool = False
+    tags: str = ""
 
     @property
     def search_text(self) -> str:
         """The text that words are searched in."""
-        return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
+        return f"{self.title}\0{self.agent}\0{self.folder}\0{self.tags}".casefold()
 
 
 def end_of(path: str, width: int) -> str:
@@ -141,11 +143,12 @@ def highlight(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples
 GROUPS: Final = (
     "waiting for you",
     "running or idle",
+    "pinned",
     "this folder",
     "other folders",
     "found in the text",
 )
-WAITS, LIVE, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
+WAITS, LIVE, PINNED, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
 
 
 class Picked(NamedTuple):
@@ -488,7 +491,8 @@ class Picker:
         said = line.said if line.said is not None else self._said.get(line.session_id, " ")
         place = end_of(line.folder, width // 4) if not line.is_here else ""
         room = max(8, width - 4 - cell_len(place) - 2)
-        if not (words := line.excerpt or words_below(said, line.title)) and not place:
+        words = line.excerpt or f"{line.tags} {words_below(said, line.title)}".strip()
+        if not words and not place:
             return []
         text = set_cell_size(shorten(words, room), room)
         sought = self._sought if line.excerpt else ()

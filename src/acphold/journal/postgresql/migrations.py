@@ -130,7 +130,7 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 13
+VERSION: Final = 14
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(

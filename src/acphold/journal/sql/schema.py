@@ -64,6 +64,9 @@ _SESSION_COLUMNS: Final = (
     "home {text} NOT NULL DEFAULT ''",
     # The `_meta` that agents give sessions in updates.
     "meta {blob} NOT NULL DEFAULT {no_blob}",
+    # Words that people gave it, and the tenants that have it pinned.
+    "tags {text} NOT NULL DEFAULT '[]'",
+    "pins {text} NOT NULL DEFAULT '[]'",
 )
 
 _TABLES: Final = (

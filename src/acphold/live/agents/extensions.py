@@ -24,6 +24,18 @@ FORK_METHOD: Final = "_acphold/fork"
 """See docs/protocol.md."""
 
 
+MARK_METHOD: Final = "_acphold/mark"
+"""See docs/protocol.md."""
+
+
+class MarkRequest(Struct, frozen=True, rename="camel"):
+    """The params: the tags of a session, and whether this person has it pinned; null leaves it."""
+
+    session_id: str
+    tags: list[str] | None = None
+    pinned: bool | None = None
+
+
 class CopyRequest(Struct, frozen=True, rename="camel"):
     """The params: copy the turns up to the one with entry `at`, or those `before` it, or all.
 

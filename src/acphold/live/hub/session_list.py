@@ -43,7 +43,7 @@ from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
 from acphold.journal.copies import TITLE
 from acphold.journal.journal import Journal, Sessions, row_of, session_of
-from acphold.journal.rows import ListFilter, RowChange, SessionRow
+from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
@@ -66,6 +66,10 @@ MESSAGE_COUNT = "acphold/messageCount"
 
 UNREAD = "acphold/unread"
 """The `_meta` key of a session that an import has only listed: it is read when it is opened."""
+
+TAGS = "acphold/tags"
+PINNED = "acphold/pinned"
+"""The `_meta` keys of its tags, and of one that this person has pinned."""
 
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
@@ -235,6 +239,8 @@ def _line(row: SessionRow, meta: dict[str, object], updated_at: int) -> ListLine
             MESSAGE_COUNT: row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),
             **({UNREAD: True} if row.is_unread else {}),
+            **({TAGS: row.tags} if row.tags else {}),
+            **({PINNED: True} if row.pins else {}),
         },
     )
     return ListLine(row.key, info, encode(info), row.archived)
@@ -300,6 +306,25 @@ class ListedSessions(Struct, eq=False):
         await self._journal.change(session_id, RowChange(given=kept))
         await self._look_at(session_id)
         return kept
+
+    async def mark(
+        self, session_id: str, person: str, tags: Sequence[str] | None, *, pinned: bool | None
+    ) -> SessionRow:
+        """Give it these tags, and pin it for a person, or not; None leaves them. Return its row.
+        InvalidParamsError for a word that is no tag."""
+        await self._keep(session_id)
+        row = await self._journal.session(session_id)
+        change = RowChange()
+        if tags is not None:
+            try:
+                change = replace(change, tags=as_tags(tags))
+            except ValueError as exc:
+                raise InvalidParamsError(f"tags: {exc}", "tags") from None
+        if pinned is not None:
+            others = tuple(it for it in row.pins if it != person)
+            change = replace(change, pins=(*others, person) if pinned else others)
+        await self._journal.change(session_id, change)
+        return await self._journal.session(session_id)
 
     async def archive(
         self, session_id: str, client: Client, tell: Callable[[], Awaitable[None]]

@@ -55,6 +55,7 @@ def session_json(session: ListedSession) -> str:
         "unseen": row.unseen,
         "unread": row.is_unread,
         "archived": row.archived,
+        "tags": row.tags,
         "origins": row.origins,
         "movedTo": destination(row) or None,
         "queued": row.queued,
@@ -73,7 +74,8 @@ def session_json(session: ListedSession) -> str:
     }
     if session.questions:
         facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
-    return facts_json(facts)
+    # Last, where the feed of the list sets it for each person.
+    return facts_json({**facts, "pinned": session.pinned})
 
 
 def entry_json(entry: Entry) -> str:

@@ -146,7 +146,11 @@ class LocalReader:
         files = {
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
-        listed = [as_listed(row, live, outcomes, files) for row in rows]
+        person = self._tenant or ""
+        listed = [
+            replace(it, pinned=True) if person in it.row.pins else it
+            for it in (as_listed(row, live, outcomes, files) for row in rows)
+        ]
         if said:
             words = await self.endings([row.session_id for row in rows])
             listed = [replace(it, said=words.get(it.row.session_id, "")) for it in listed]

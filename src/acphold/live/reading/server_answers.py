@@ -76,6 +76,8 @@ class RemoteRow(Struct, rename="camel"):
     open_questions: list[RemoteQuestion] = []
     files: FilesOfSession | None = None
     said: str | None = None
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
 
 
 class RemoteHit(Struct, rename="camel"):
@@ -187,7 +189,9 @@ class RemoteRules(Struct):
 def to_listed(row: RemoteRow) -> ListedSession:
     """Return a session of the list."""
     if (live := row.live) is None:
-        return ListedSession(session_row(row), row.outcome, files=row.files, said=row.said)
+        return ListedSession(
+            session_row(row), row.outcome, files=row.files, said=row.said, pinned=row.pinned
+        )
     session = LiveSession(
         row.session_id,
         live.clients,
@@ -205,6 +209,7 @@ def to_listed(row: RemoteRow) -> ListedSession:
         questions,
         row.files,
         row.said,
+        row.pinned,
     )
 
 
@@ -229,6 +234,7 @@ def session_row(row: RemoteRow) -> SessionRow:
         ruled=row.ruled,
         held=row.held or "",
         held_until=None if row.held_until is None else milliseconds(row.held_until),
+        tags=row.tags,
         moved=mark_text(MoveMark(to=row.moved_to)) if row.moved_to else "",
     )
 

@@ -41,7 +41,8 @@ class ListedSession(Struct, frozen=True):
     """A session of the list; `live` is set while a process has it in memory, which is `pid`.
 
     `outcome` is that of its last turn; None if there is none, or if it may still end. `questions`
-    are the open ones, told with changes only (see `SessionReader.changes`). `files` is None if none
+    are the open ones, told with changes only (see `SessionReader.changes`). It is `pinned` by the
+    person who reads. `files` is None if none
     were ever kept with it. `said` are its last words (`history.titles`),
     None if they were not read.
     """
@@ -54,6 +55,7 @@ class ListedSession(Struct, frozen=True):
     questions: Sequence[InboxQuestion] = ()
     files: FilesOfSession | None = None
     said: str | None = None
+    pinned: bool = False
 
     @property
     def state(self) -> str:
@@ -69,7 +71,7 @@ class ListedSession(Struct, frozen=True):
 
 def searchable_text(row: SessionRow) -> str:
     """Return the text in which words of a list are looked for."""
-    return f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}"
+    return f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}\0{row.hashtags}"
 
 
 Described = Callable[["SessionRow"], str]

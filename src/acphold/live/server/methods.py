@@ -152,6 +152,14 @@ _KNOWN: Final = (
         params=extensions.CopyRequest,
         special=("files", ("files",)),
     ),
+    # A pin is a person's own; tags are the session's, as its title is.
+    MethodRow(
+        extensions.MARK_METHOD,
+        ("watch",),
+        by="journal",
+        params=extensions.MarkRequest,
+        special=("tags", ("manage",)),
+    ),
     MethodRow(air.SET_TITLE, by="journal", params=air.RenameRequest),
     MethodRow(air.RENAME, by="journal", params=air.RenameRequest),
     MethodRow(ARCHIVE_SESSION.name, by="journal"),

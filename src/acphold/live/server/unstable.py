@@ -29,7 +29,7 @@ from acphold.journal.journal import row_of
 from acphold.journal.owners import other_owner
 from acphold.journal.rows import Archived
 from acphold.live.agents import air, extensions
-from acphold.live.agents.extensions import CopiedFiles, CopyRequest, SessionCopy
+from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest, SessionCopy
 from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
@@ -97,6 +97,8 @@ class UnstableMethods:
                 return await self._status(request)
             case extensions.FORK_METHOD:
                 return await self._copy(request)
+            case extensions.MARK_METHOD:
+                return await self._mark(request)
             case methods.FORK_SESSION.name:
                 await self._opener.until_sign_out(request, self._fork)
                 return None
@@ -115,6 +117,17 @@ class UnstableMethods:
                 await self._tell(desk, session_id, title, archived=False)
                 answer = encode({"title": title})
         return b"{}" if request.method == air.RENAME else answer
+
+    async def _mark(self, request: Request) -> bytes:
+        """Give a session tags, or pin it for the person who asks; a guest is none."""
+        asked = decode_params(request.params, MarkRequest)
+        person = self._entrance.principal.person
+        if person is None:
+            raise InvalidParamsError("pinned: only somebody with a list can pin", "pinned")
+        scopes = self._client.scopes_in(asked.session_id)
+        async with self._directory.of(request, asked.session_id, scopes) as desk:
+            row = await desk.listed.mark(asked.session_id, person, asked.tags, pinned=asked.pinned)
+        return encode({"tags": row.tags, "pinned": person in row.pins})
 
     async def _answer_of_agent(
         self, desk: Desk, request: Request, *, archived: bool

@@ -37,6 +37,9 @@ const OLD = 3;
 /** @param {Row} row */
 const rank = (row) => Math.min(OLD, ORDER.indexOf(standing(row)[0].split(" ")[0]));
 
+/** Stands for the folder of what somebody has pinned, which comes first. */
+const PINNED = "Pinned";
+
 /** @typedef {{cwd: string, name: string, places: Place[]}} Project */
 
 /**
@@ -50,7 +53,7 @@ export function grouping() {
   /** @type {Map<string, {its: Row[], best: number, project: Project}>} */
   let kept = new Map();
   return (rows) => {
-    const groups = groupBy(rows, (row) => row.cwd);
+    const groups = groupBy(rows, (row) => (row.pinned ? PINNED : row.cwd));
     const names = groupBy([...groups.keys()], baseName);
     const before = kept;
     kept = new Map();
@@ -58,7 +61,7 @@ export function grouping() {
       const was = before.get(cwd);
       const name = (names.get(baseName(cwd)) ?? []).length > 1 ? shortPath(cwd) : baseName(cwd);
       const isSame = was?.project.name === name && was.its.length === its.length && was.its.every((row, at) => row === its[at]);
-      kept.set(cwd, isSame ? was : { its, best: Math.min(...its.map(rank)), project: { cwd, name, places: inOrder(its) } });
+      kept.set(cwd, isSame ? was : { its, best: cwd === PINNED ? -1 : Math.min(...its.map(rank)), project: { cwd, name, places: inOrder(its) } });
     }
     return [...kept.values()].sort((a, b) => a.best - b.best).map(({ project }) => project);
   };

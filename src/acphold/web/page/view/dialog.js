@@ -4,7 +4,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 
-/** @typedef {{title: string, text?: string, action: string, isBad?: boolean, label?: string, value?: string}} Words  with a `label` there is a field, which has `value` at first */
+/** @typedef {{title: string, text?: string, action: string, isBad?: boolean, label?: string, value?: string, mayBeEmpty?: boolean}} Words  with a `label` there is a field, which has `value` at first */
 
 /**
  * Ask, and wait for the answer: what stands in the field, "" where there is none; null if the person does not want it.
@@ -31,7 +31,7 @@ export function inFront(View, props) {
 }
 
 /** @param {Words & {done: (answer: string | null) => void}} props */
-function Dialog({ title, text, action, isBad, label, value = "", done }) {
+function Dialog({ title, text, action, isBad, label, value = "", mayBeEmpty = false, done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [words, setWords] = useState(value);
   useEffect(() => {
@@ -43,9 +43,9 @@ function Dialog({ title, text, action, isBad, label, value = "", done }) {
     <form onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), done(words.trim()))}>
       <h2 id="dialog-title">${title}</h2>
       ${text && html`<p id="dialog-text">${text}</p>`}
-      ${label && html`<label>${label}<input value=${words} required maxlength="200" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></label>`}
+      ${label && html`<label>${label}<input value=${words} required=${!mayBeEmpty} maxlength="200" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></label>`}
       <div class="choice"><button type="button" autofocus=${!label} onClick=${() => done(null)}>Cancel</button>
-        <button type="submit" class=${isBad ? "danger" : "main"} disabled=${label && !words.trim()}>${action}</button></div>
+        <button type="submit" class=${isBad ? "danger" : "main"} disabled=${label && !mayBeEmpty && !words.trim()}>${action}</button></div>
     </form>
   </dialog>`;
 }

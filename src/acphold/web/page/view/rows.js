@@ -1,6 +1,7 @@
 // Sessions as rows of a list.
 import { lastWords, standing, waits } from "../model/rows.js";
-import { agentName, called } from "../model/text.js";
+import { CUT } from "../model/tables.js";
+import { agentName, called, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
 import { memo } from "./memo.js";
@@ -19,7 +20,7 @@ export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boole
   const [kind, words] = standing(row);
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}><a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${depth > 0 && html`<span class="words">fork</span>`}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${depth > 0 && html`<span class="words">fork</span>`}${row.tags?.length ? html`<span class="tags">${row.tags.map((each) => `#${line(each, CUT.short)}`).join(" ")}</span>` : ""}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>
   </a></li>`;
 });

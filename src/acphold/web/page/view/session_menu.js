@@ -34,6 +34,11 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     const name = await asked({ title: "Rename this session", label: "Name", value: title, action: "Rename" });
     if (name) return desk.server.call("session/set_title", { sessionId: id, title: name });
   };
+  const pin = async () => desk.server.call("_acphold/mark", { sessionId: id, pinned: !row?.pinned });
+  const tag = async () => {
+    const words = await asked({ title: "Tag this session", label: "Tags, with spaces between them", value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
+    if (words !== null) return desk.server.call("_acphold/mark", { sessionId: id, tags: words.split(/[\s,]+/).filter(Boolean) });
+  };
   const putAway = async () => {
     await archive(desk, id, title, row?.archived);
     if (!row?.archived) toList(id);
@@ -52,7 +57,8 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     <div id="session-menu" popover="auto" ref=${menu}>
       <button type="button" onClick=${act(find)}>Find</button>
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
-      ${isOurs && html`<button type="button" onClick=${act(rename)}>Rename</button>`}
+      <button type="button" onClick=${act(pin)}>${row?.pinned ? "Unpin" : "Pin"}</button>
+      ${isOurs && html`<button type="button" onClick=${act(tag)}>Tags…</button><button type="button" onClick=${act(rename)}>Rename</button>`}
       <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
       ${isOurs && html`<button type="button" onClick=${act(() => continueInCopy({ desk, session, files: { after: hasFiles } }))}>Continue in a copy…</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>

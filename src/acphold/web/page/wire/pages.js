@@ -44,6 +44,8 @@ function told({ status, told }) {
  * @property {string | null} outcome
  * @property {boolean} unseen
  * @property {boolean} archived
+ * @property {string[]} [tags]
+ * @property {boolean} [pinned]  by whoever looks
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
  * @property {string | null} [movedTo]  the machine on which it continues
  * @property {number} queued  queued prompts in it
