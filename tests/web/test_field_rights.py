@@ -74,13 +74,16 @@ def stop(served: Served) -> None:
 
 async def test_a_pin_needs_no_more_than_watch_and_a_tag_what_a_title_needs(served: Served) -> None:
     session = await begin(served)
-    async with client_of(served, token=served.token("--scopes", "watch")) as (reader, _):
+    async with client_of(served, token=served.token("--scope", "watch")) as (reader, _):
         told = await reader.ask("_acphold/mark", sessionId=session, pinned=True)
         assert told == {"tags": [], "pinned": True}
         for tags in ([], ["x"]):
             with pytest.raises(RemoteError, match="scope 'manage'"):
                 await reader.ask("_acphold/mark", sessionId=session, tags=tags)
-    async with client_of(served, token=served.token("--session", session)) as (guest, _):
+    async with client_of(served, token=served.token("--session", session, "--scope", "watch")) as (
+        guest,
+        _,
+    ):
         with pytest.raises(RemoteError, match="only somebody with a list can pin"):
             await guest.ask("_acphold/mark", sessionId=session, pinned=True)
 
