@@ -27,7 +27,7 @@ rise; one that fell is lowered here, so that it stays so."""
 
 STEPS = {
     "prompt": (134, 156),
-    PAUSE: (378, 400),
+    PAUSE: (382, 404),
     "prompt with ten updates": (185, 200),
     "prompt with ten updates apart": (644, 666),
     "load of 1,000": (768, 768),
