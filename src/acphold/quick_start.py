@@ -3,9 +3,7 @@
 An editor waits for `acphold wrap`, and most of a start is imports. So
 
 - public names are imported from their modules when they are first used (`load_name`);
-- `TYPE_CHECKING = False` stands in the first modules, where `typing` would take longer than they;
-- `_signal`, `_socket` and `_struct` stand in for `signal`, `socket` and `struct` there: two
-  milliseconds of enums, and what only servers need;
+- the first modules do without `typing`, `signal`, `socket` and `struct`: see `acp_wire`;
 - asyncio comes without OpenSSL (`acp_wire/transports/late_tls.py`);
 - nobody looks for garbage in what is imported and stays.
 

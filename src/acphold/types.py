@@ -9,7 +9,7 @@ Each is imported when it is first used, as in `acphold`.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
+TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     from acp_wire.transports.known_servers import Token as Token
     from acp_wire.transports.messages import (

@@ -44,9 +44,8 @@ def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended
         done = run(words, env=env, capture_output=True, text=True)
         return done.stdout or f"{done.returncode} {done.stderr}"
 
-    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    with serving(tmp_path / "one", variables=state) as one:
-        with serving(tmp_path / "two", variables=state) as two:
+    with serving(tmp_path / "one") as one:
+        with serving(tmp_path / "two") as two:
             assert json.loads(pairing(one.env))["url"] == one.url
             assert json.loads(pairing(two.env))["url"] == two.url
             two.process.kill()
@@ -54,7 +53,7 @@ def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended
             assert pairing(two.env).startswith(f"{int(Exit.USAGE)} ")
             two.start_again()
         assert "no `acphold serve`" in pairing(two.env)
-    assert os.listdir(tmp_path / "state" / "acphold" / "serving") == []
+    assert os.listdir(f"{two.env['ACPHOLD_JOURNAL']}-state/serving") == []
 
 
 async def test_who_is_paired_by_a_token_that_ends_is_let_in_no_longer_than_that(

@@ -1,7 +1,8 @@
-"""This user's servers that run on this machine, so that a command finds the one it means.
+"""The servers of a journal that run on this machine, so that a command finds the one it means.
 
-Each has a file in the state folder, which it keeps locked: the kernel releases the lock when the
-process ends, so a locked file belongs to a running server, and nobody else has its address.
+Each has a file among what belongs to the journal, which it keeps locked: the kernel releases the
+lock when the process ends, so a locked file belongs to a running server, and nobody else has its
+address.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Final
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
-from acp_wire.transports.runtime_folder import state_folder
-from acphold.journal.stores import journal_name
+from acphold.journal_location import belongings, default_location
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,10 @@ class Running(Struct, frozen=True):
 @contextmanager
 def noted(server: Running) -> Iterator[None]:
     """Record the server as running for the block."""
+    folder = _folder(server.journal)
     try:
-        os.makedirs(_folder(), 0o700, exist_ok=True)
-        new = os.path.join(_folder(), f"{os.getpid()}-{os.urandom(4).hex()}")
+        os.makedirs(folder, 0o700, exist_ok=True)
+        new = os.path.join(folder, f"{os.getpid()}-{os.urandom(4).hex()}")
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             # Lock it before it gets its final name: a file that is not locked counts as left over.
@@ -68,11 +69,11 @@ def noted(server: Running) -> Iterator[None]:
 def running(journal: str | os.PathLike[str] | None = None) -> list[Running]:
     """Return the servers of this journal, or of the default one, the newest last; remove files left
     over from others."""
-    place = _place(journal_name(journal))
+    folder = _folder(os.fspath(journal or default_location()))
     found: list[tuple[float, Running]] = []
     with suppress(FileNotFoundError):
-        for name in os.listdir(_folder()):
-            path = os.path.join(_folder(), name)
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
             if not name.endswith(FILE):
                 continue
             with suppress(OSError, MsgspecError), open(path, "rb") as file:
@@ -80,16 +81,11 @@ def running(journal: str | os.PathLike[str] | None = None) -> list[Running]:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     server = decode(file.read(bounds.SERVER_FILE_BYTES), type=Running)
-                    if _place(server.journal) == place:
-                        found.append((os.fstat(file.fileno()).st_mtime, server))
+                    found.append((os.fstat(file.fileno()).st_mtime, server))
                 else:
                     os.unlink(path)
     return [server for _, server in sorted(found, key=lambda it: it[0])]
 
 
-def _place(journal: str) -> str:
-    return journal if "://" in journal else os.path.realpath(journal)
-
-
-def _folder() -> str:
-    return os.path.join(state_folder(), "serving")
+def _folder(journal: str) -> str:
+    return os.path.join(belongings(journal), "serving")

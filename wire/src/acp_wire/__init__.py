@@ -2,10 +2,12 @@
 
 Public are the names in `__all__`, and the other types and methods of the protocol in
 `acp_wire.schema`. Each is imported when it is first used: programs that start for an editor name
-the modules themselves.
+the modules themselves. In the modules with which they begin, `TYPE_CHECKING = False` stands where
+`typing` would take longer than the rest, and `_signal`, `_socket` and `_struct` stand in for
+modules with enums, or with what only servers need.
 """
 
-TYPE_CHECKING = False  # as typing has it
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_wire.errors import (
         AcpError as AcpError,

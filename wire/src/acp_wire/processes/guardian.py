@@ -23,11 +23,11 @@ from _thread import allocate_lock
 
 from acp_wire.surroundings import RLIMIT_LOCKS
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # without its enums, which take two milliseconds
+    import _signal as signal
 
 VARIABLE = "ACPHOLD_GUARD"
 """Environment variable with the marks of the guards above a process, outermost first."""

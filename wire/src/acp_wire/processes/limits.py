@@ -12,7 +12,7 @@ import os
 from acp_wire.processes.descriptors import allow_all
 from acp_wire.surroundings import OOM_FILE, Limits, limits_here, resource_kinds
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 

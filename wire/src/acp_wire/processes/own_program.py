@@ -15,13 +15,13 @@ import sys
 
 from acp_wire.processes.descriptors import close_others_on_exec
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     import signal
     from asyncio.subprocess import Process
     from collections.abc import Mapping, Sequence
 else:
-    import _signal as signal  # without its enums, which take two milliseconds
+    import _signal as signal
 
 STREAMS_SECONDS = 1.0
 """Seconds after the end of a program beside us in which its output may still come."""

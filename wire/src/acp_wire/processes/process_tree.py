@@ -6,12 +6,12 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Sequence
 else:
-    import _signal as signal  # without its enums, which take two milliseconds
+    import _signal as signal
 
 KILL_SECONDS = 3.0
 """Seconds for SIGKILL to work: enough unless the system is busy, or a disk holds a process."""

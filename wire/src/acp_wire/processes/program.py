@@ -17,13 +17,13 @@ from acp_wire.processes.guardian import Guard, Marking
 from acp_wire.processes.limits import limiting
 from acp_wire.surroundings import NO_LIMITS, Surroundings
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     import signal
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 else:
-    import _signal as signal  # without its enums, which take two milliseconds
+    import _signal as signal
 
 GRACE_SECONDS = 0.7
 """Seconds for a program to end by itself: at EOF, and after SIGTERM.

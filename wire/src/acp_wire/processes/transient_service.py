@@ -14,15 +14,15 @@ import time
 from acp_wire.processes.place import place_of
 from acp_wire.processes.program import on_path
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     import signal
     import socket
     import struct
     from collections.abc import Mapping, Sequence
 else:
-    import _signal as signal  # without its enums
-    import _socket as socket  # without what only servers need
+    import _signal as signal
+    import _socket as socket
     import _struct as struct
 
 SERVICE = "service"

@@ -15,7 +15,7 @@ import os
 
 from acp_wire.surroundings import Surroundings
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

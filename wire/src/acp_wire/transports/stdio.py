@@ -12,7 +12,7 @@ import sys
 
 from acp_wire.processes.descriptors import keep_stdio_open
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
+TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     from acp_wire.transports.pipes import PipeTransport
 
