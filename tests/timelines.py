@@ -82,7 +82,15 @@ class Database:
         self._standby.stop("fast")
 
     def go_back(self) -> None:
+        self.crash()
+        self.promote()
+
+    def crash(self) -> None:
+        """End the one that takes writes."""
         self._first.stop()
+
+    def promote(self) -> None:
+        """Have the other one take its place."""
         self._standby.start()
         self._standby.run("pg_ctl", "-D", "data", "-w", "promote")
 

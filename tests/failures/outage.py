@@ -21,6 +21,7 @@ import psutil
 
 from tests.editor import Editor, Refused, allow, wrapped
 from tests.postgresql import Server, pooled
+from tests.timelines import Database, database
 from tests.web.network import Network, network, own_port
 
 PIECES = 100
@@ -37,12 +38,18 @@ ASK: Any = {
 }
 
 
-class Away(NamedTuple):
-    """A server, the URL by which editors reach it, and how it comes to be away for a block."""
+async def nothing() -> None:
+    pass
 
-    server: Server
+
+class Away(NamedTuple):
+    """A server, the URL by which editors reach it, and how it comes to be away for a block; it may
+    have forgotten what came behind `remember`."""
+
     url: str
     outage: Callable[[], Any]
+    remember: Callable[[], Awaitable[None]] = nothing
+    direct: str = ""
 
 
 @contextmanager
@@ -83,6 +90,16 @@ def frozen(server: Server) -> Iterator[None]:
 
 
 @contextmanager
+def failed_over(lagging: Database) -> Iterator[None]:
+    """It crashes, and behind the block a standby takes its place that lacks the last writes."""
+    lagging.crash()
+    try:
+        yield
+    finally:
+        lagging.promote()
+
+
+@contextmanager
 def cut(net: Network, fail: Callable[[], None]) -> Iterator[None]:
     """The way to it carries nothing for the block."""
     fail()
@@ -96,6 +113,10 @@ def cut(net: Network, fail: Callable[[], None]) -> Iterator[None]:
 async def away(kind: str) -> AsyncIterator[Away]:
     """A server that can be away in this way."""
     async with AsyncExitStack() as stack:
+        if kind == "failed over":
+            lagging = stack.enter_context(database())
+            yield Away(lagging.url, lambda: failed_over(lagging), lagging.remember)
+            return
         is_far = kind in ("severed", "stalled")
         settings = {"listen_addresses": "127.0.0.1", "port": str(own_port())} if is_far else {}
         server = stack.enter_context(own_server(**settings))
@@ -108,12 +129,12 @@ async def away(kind: str) -> AsyncIterator[Away]:
             net.to = int(server.port)
             url = f"postgresql://owner@127.0.0.1:{net.port}/postgres"
             fail = net.go_down if kind == "severed" else net.stall
-            yield Away(server, url, lambda: cut(net, fail))
+            yield Away(url, lambda: cut(net, fail), direct=server.url())
             return
-        yield Away(server, url, lambda: {"ended": ended, "frozen": frozen}[way](server))
+        yield Away(url, lambda: {"ended": ended, "frozen": frozen}[way](server))
 
 
-KINDS = ("ended", "frozen", "severed", "stalled", "pooled ended", "pooled frozen")
+KINDS = ("failed over", "ended", "frozen", "severed", "stalled", "pooled ended", "pooled frozen")
 
 
 def numbers(text: str) -> list[int]:
@@ -170,6 +191,8 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         asks = late.begin_prompt(lately, {"until": str(go)}, {"ask": [PERMISSION, ASK]})
         resting, at_rest = await editor()
         await resting.prompt(at_rest, {"say": "one"})
+        await streaming.until_text("#5 ")
+        await there.remember()
         await streaming.until_text("#20 ")
         for one, _ in asking:
             await one.until(partial(was_asked, one))

@@ -131,10 +131,10 @@ async def test_an_agent_whose_session_was_taken_meanwhile_writes_nothing_afterwa
         turn = cut.begin_prompt(session, {"paced": [1000, PACE]})
         await cut.until_text("#9 ")
         pids = await pids_behind(file)
-        async with wrapped(there.server.url()) as other:
+        async with wrapped(there.direct) as other:
             with there.outage():
                 # As on another machine: its socket is nowhere here.
-                with psycopg.connect(there.server.url(), autocommit=True) as line:
+                with psycopg.connect(there.direct, autocommit=True) as line:
                     line.execute("UPDATE acphold.owners SET addresses = '[]'")
                     await taken(other, session)
                 size = file.stat().st_size
