@@ -262,6 +262,17 @@ async def test_a_question_of_a_stopped_turn_was_not_answered_and_the_list_and_co
     await expect(told).to_have_text("Not answered: Edit hello.py (stopped)")
 
 
+async def test_the_command_of_a_question_that_no_call_shows_is_code(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="make it", kind="execute")))
+    await opened(page, session.id)
+    await page.locator(".asking").get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await expect(page.locator(".decision code, .tool .title code").first).to_have_text("make it")
+
+
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ import { HOW, inClient } from "../model/decisions.js";
 import { CUT } from "../model/tables.js";
 import { line, sentence } from "../model/text.js";
 import { device } from "../wire/device.js";
-import { coded, command } from "./coded.js";
+import { coded, words } from "./coded.js";
 import { html } from "./html.js";
 import { UndoRule } from "./rule.js";
 
@@ -12,7 +12,7 @@ import { UndoRule } from "./rule.js";
 export function DecisionView({ item, isBelow = false }) {
   const { answer, params } = item;
   const asked = isBelow ? "" : line(params.toolCall?.title ?? params.message ?? "", CUT.title);
-  const shown = asked && params.toolCall?.kind === "execute" && !asked.includes("`") ? command(asked) : coded(asked);
+  const shown = asked && params.toolCall?.kind === "execute" && !asked.includes("`") ? html`<code>${words(asked)}</code>` : coded(asked);
   if (!answer) return html`<p class="decision open"><b>Asks</b> ${asked ? shown : "for permission"}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);
