@@ -4,7 +4,7 @@ import * as preact from "preact";
 import * as hooks from "preact/hooks";
 import { Prose } from "../model/prose.js";
 import { standing } from "../model/rows.js";
-import { coded, words } from "./coded.js";
+import { coded, command, words } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
@@ -18,7 +18,7 @@ import { Output } from "./terminal.js";
   preact,
   "@preact/signals": { signal },
   "preact/hooks": hooks,
-  "./coded.js": { coded, words },
+  "./coded.js": { coded, command, words },
   "./guard.js": { Guard },
   "./html.js": { html },
   "./places.js": { codeIn, go, here, place, sessionPlace, whole },
