@@ -49,11 +49,9 @@ T = TypeVar("T")
 class RecordTree:
     """The lines of a file by number, in file order; compact enough for millions."""
 
-    def __init__(self, form: RowForm = NO_FORM, *, begin: int | None = None) -> None:
-        """With `begin`, the tree is that of the lines from this byte on, where a prompt stands;
-        None if its reader needs the beginning."""
-        self._form, self._begin = form, begin or 0
-        self._tells_places = begin is not None
+    def __init__(self, form: RowForm = NO_FORM, *, begin: int = 0) -> None:
+        """The tree of the lines from the byte `begin` on, where a prompt stands."""
+        self._form, self._begin = form, begin
         self._is_damaged = False
         self._numbers: dict[int, int] = {}
         self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
@@ -269,8 +267,7 @@ class RecordTree:
             told = lines(path, missed, begin=self._begin)
         for line in self.select(told, end):
             if (record := readable(line.raw, missed)) is not None:
-                if self._tells_places:
-                    writer.offset = line.offset
+                writer.offset = line.offset
                 take(record)
                 yield
         if not source.item:
