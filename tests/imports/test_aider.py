@@ -195,3 +195,12 @@ async def test_a_project_that_was_moved_or_renamed_has_the_same_chats(
     assert await take("2", "\n#### Two.  \n\nSecond.\n\n") == [(its_id, "4")]
     await opened.delete(its_id)
     assert await take("2") == []
+
+
+def test_zeros_that_a_crash_left_are_no_words(tmp_path: Path) -> None:
+    said = "#### continue  \n\nDone.\n" + "\0" * 300 + "\n\n#### Again.  \n\nDone.\n\n"
+    project(tmp_path, BEGUN, said + "\0" * 4096)
+    (source,) = sources(READER, tmp_path)
+    told = Story(READER, source)
+    assert [words for _, words in told.said()] == ["continue", "Done.", "Again.", "Done."]
+    assert told.facts.missed_bytes["zeros in the place of records"] == 4396

@@ -9,7 +9,7 @@ import pytest
 
 from acphold.imports.copilot import READER, workspace
 from acphold.imports.values import ABANDONED
-from tests.imports.told import Story, write_lines
+from tests.imports.told import Story, sources, write_lines
 
 Json = Any
 SESSION = "f6274b9f-cbce-4d4b-b478-c79a421de505"
@@ -226,3 +226,6 @@ def test_events_that_the_person_went_back_from_are_left_once_there_is_a_newer_pr
     told = story(events, tmp_path)
     assert [words for who, words in told.said() if who == "user"] == ["One.", "Instead."]
     assert told.facts.missed == {ABANDONED: 2}
+    assert READER.branches is not None
+    (left,) = READER.branches(sources(READER, tmp_path)[0])
+    assert "Two." in [words for _, words in Story(READER, left).said()]

@@ -21,8 +21,8 @@ CWD = "/home/ada/my project"
 class Editor:
     """The databases of an editor in a home folder."""
 
-    def __init__(self, home: Path) -> None:
-        self.user = home / ".config/Cursor/User"
+    def __init__(self, home: Path, channel: str = "Cursor") -> None:
+        self.user = home / f".config/{channel}/User"
         self.db = self._database("globalStorage")
         self._headers: dict[str, list[Json]] = {}
         self._abouts: dict[str, Json] = {}
@@ -494,3 +494,16 @@ def test_a_link_that_leads_out_of_cursor_s_folders_is_not_followed(tmp_path: Pat
     folder.mkdir(parents=True)
     (folder / "s1").symlink_to(outside.folder)
     assert list(READER.find(Home(tmp_path / "home"))) == []
+
+
+def test_the_conversations_of_another_channel_are_found_beside(tmp_path: Path) -> None:
+    for channel in ("Cursor", "Cursor Nightly"):
+        editor = Editor(tmp_path, channel)
+        editor.put("composerData:" + channel, {"composerId": channel, "conversation": [
+            {"type": 1, "text": "Hello.", "bubbleId": "b1"},
+            {"type": 2, "text": "Hi.", "bubbleId": "b2"},
+        ]})  # fmt: skip
+    assert [source.session_id for source in sources(READER, tmp_path)] == [
+        "Cursor",
+        "Cursor Nightly",
+    ]

@@ -102,10 +102,12 @@ def test_plans_searches_modes_and_summaries_are_told(tmp_path: Path) -> None:
 def test_where_a_task_was_held_is_beside_it_or_in_what_the_model_was_told(tmp_path: Path) -> None:
     beside = task(tmp_path / "1", say("text", "Hi."), history_item={"workspace": "/elsewhere"})
     assert beside.facts.cwd == "/elsewhere"
-    words = "# Current Workspace Directory (/home/ada/project) Files\na.py"
-    said = [{"role": "user", "content": [{"type": "text", "text": words}]}]
-    told = task(tmp_path / "2", say("text", "Hi."), api_conversation_history=said)
-    assert told.facts.cwd == "/home/ada/project"
+    for place, cwd in enumerate(("/home/ada/project", "c:/Users/me/project", "D:\\my work")):
+        words = f"# Current Workspace Directory ({cwd}) Files\na.py"
+        said = [{"role": "user", "content": [{"type": "text", "text": words}]}]
+        home = tmp_path / f"2-{place}"
+        told = task(home, say("text", "Hi."), api_conversation_history=said)
+        assert told.facts.cwd == cwd
 
 
 @pytest.mark.parametrize(

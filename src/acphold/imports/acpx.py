@@ -25,7 +25,6 @@ from acphold.conversation.history.raw_update import (
     without_marks,
 )
 from acphold.conversation.history.timeline import end_entry
-from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, record_lines, records
@@ -42,6 +41,7 @@ from acphold.imports.values import (
     objects,
     text,
 )
+from acphold.imports.zed import ZedConverter
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
@@ -129,9 +129,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         for line in record_lines(path, writer.missed, ROWS):
             converter.line(line.raw)
             yield
-    if not segments:
+    if not segments:  # the messages are in the form of Zed's
+        messages = _RecordConverter(writer)
         for message in objects(record, "messages"):
-            _tell(message, writer)
+            messages.message(message)
+            if "Agent" in message:
+                writer.finish_answer()
             yield
     writer.clock(milliseconds(record.get("last_used_at")))
     writer.title(text(record, "title"))
@@ -205,31 +208,13 @@ class _AcpxWire:
             self._writer.missed.add("lines that cannot be read", raw)
 
 
-def _tell(message: Object, writer: EntryWriter) -> None:
-    """Write a message of the record."""
-    for name in message.keys() - {"User", "Agent"}:
-        writer.missed.kind("messages", name, message)
-    for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):
-        for part in objects(message, speaker, "content"):
-            if not part.keys() & known:
-                writer.missed.kind("parts of messages", next(iter(part), ""), part)
-    said = objects(message, "User", "content")
-    writer.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
-    agent = obj(message, "Agent")
-    for part in objects(agent, "content"):
-        writer.say(text(part, "Text"))
-        writer.think(text(part, "Thinking", "text"))
-        if use := obj(part, "ToolUse"):
-            call_id = text(use, "id")
-            writer.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
-            if result := obj(agent, "tool_results", call_id):
-                status = "failed" if result.get("is_error") is True else "completed"
-                fields: Object = {"status": status, "rawOutput": result.get("output")}
-                if words := text(result, "content", "Text"):
-                    fields["content"] = [content(words)]
-                writer.update(call_id, fields)
-    if agent:
-        writer.finish_answer()
+class _RecordConverter(ZedConverter):
+    """Converts the messages of a record, in which a call is named by its title."""
+
+    def _call(self, part: Object) -> None:
+        title, arguments = text(part, "name"), obj(part, "input")
+        fields: Object = {"title": title, "rawInput": part.get("input")}
+        self._begin_call(text(part, "id"), title, arguments, fields)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -27,7 +27,7 @@ from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blo
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, lines
-from acphold.imports.salvage import RecordLine
+from acphold.imports.salvage import ZEROS, RecordLine
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, milliseconds, squeeze
 
@@ -180,7 +180,10 @@ class _AiderConverter(AgentConverter):
 
     def line(self, line: RecordLine) -> None:
         """Take the next line: lines of one kind belong together."""
-        words = line.raw.decode(errors="replace").rstrip("\r\n")
+        raw = line.raw.replace(b"\0", b"")
+        if zeros := len(line.raw) - len(raw):
+            self._missed.add(ZEROS, zeros)
+        words = raw.decode(errors="replace").rstrip("\r\n")
         kind = ""
         for mark in (_PROMPT, _SAID):
             # A heading or a quote in an answer begins the same way.

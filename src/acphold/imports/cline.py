@@ -92,6 +92,7 @@ def find(home: Home) -> Iterator[Source]:
         if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
             yield source
     yield from task_sources(NAME, home.path, CLINE, own=folder.parent)
+    yield from task_sources(NAME, home.path, NIGHTLY)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -211,7 +212,8 @@ class _ClineConverter(AgentConverter):
 SCREEN: Final = "ui_messages.json"
 
 CLINE: Final = "saoudrizwan.claude-dev"
-"""The name of the extension."""
+NIGHTLY: Final = "saoudrizwan.cline-nightly"
+"""The names of the extension, and of its nightly version."""
 
 EDITORS: Final = (
     ".config/*/User/globalStorage",
@@ -227,7 +229,9 @@ _MARKS: Final = EditMarks(
     place=re.compile(r":(?:start|end)_line: ?\d+|-{3,}"),
 )
 
-_FOLDER: Final = re.compile(rb"Current (?:Working|Workspace) Directory:? \(?(/[^\n\"\\)]+)\)?")
+_FOLDER: Final = re.compile(
+    rb"Current (?:Working|Workspace) Directory:? \(?((?:/|[A-Za-z]:)(?:[^\n\"\\)]|\\\\)+)\)?"
+)
 _ASKED_AT_THE_END: Final = " REQ_APP"
 """Follows a command that a person had to allow."""
 
@@ -299,7 +303,8 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
             descriptor = regular_files.open_fd(path.with_name(cline_history.NAME))
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
-                    writer.facts.cwd = found[1].decode(errors="replace")
+                    cwd = found[1].decode(errors="replace").replace("\\\\", "\\")
+                    writer.facts.cwd = cwd
     converter = _ClineTasksConverter(writer, source.session_id)
     for message in messages:
         converter.take(message)

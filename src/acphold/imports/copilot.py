@@ -21,6 +21,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import mentions, placed_records, records, small_text
+from acphold.imports.rewound_log import RewoundLog
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.tools import call_fields, edit_diffs, tool_of
@@ -67,39 +68,36 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
-    left = _left_behind(source)
+    out = _rewound(source).untold(source, writer.missed)
     for offset, event in placed_records(source.path, writer.missed, ROWS, source.begin):
         writer.offset = offset
-        if text(event, "id") not in left:
+        if text(event, "id") not in out:
             converter.take(event)
-        else:
-            writer.missed.count_abandoned(text(event, "type") == "user.message")
         yield
     writer.title(about.get("name", ""))
 
 
-def _left_behind(source: Source) -> set[str]:
-    """Return the events that the person went back from, to prompt anew.
+def branches(source: Source) -> Iterator[Source]:
+    """Yield the session as it was before each time that the person went back."""
+    yield from _rewound(source).branches(source)
 
-    The program takes them out of the file; where it did not, an event names the first one.
+
+def _rewound(source: Source) -> RewoundLog:
+    """Return the log of a session's events.
+
+    The program takes those out of the file that the person went back from; where it did not, an
+    event names the first one.
     """
-    kept: dict[str, None] = {}
-    left: set[str] = set()
-    rewound: list[str] = []
+    log = RewoundLog()
     is_rewound = mentions(source.path, _REWOUND, source.begin)
     if source.begin and is_rewound:
         raise NotStraightError
     for event in records(source.path, Missed(), ROWS) if is_rewound else ():
-        kind, names = text(event, "type"), [*kept]
+        kind = text(event, "type")
         if kind == "session.snapshot_rewind":
-            if (first := text(event, "data", "upToEventId")) in kept:
-                rewound += names[names.index(first) :]
-        elif kind == "user.message" and rewound:
-            left.update(rewound)
-            kept = dict.fromkeys(name for name in names if name not in left)
-            rewound = []
-        kept[text(event, "id")] = None
-    return left
+            log.go_back(text(event, "data", "upToEventId"))
+        log.add(text(event, "id"), is_prompt=kind == "user.message")
+    return log
 
 
 def workspace(path: Path) -> dict[str, str]:
@@ -239,4 +237,4 @@ def _changes(name: str, arguments: Object) -> list[Object]:
     return edit_diffs(text(arguments, "path"), arguments) if is_edit else []
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader(NAME, KEY, find, read, branches)

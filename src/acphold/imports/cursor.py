@@ -55,7 +55,8 @@ NAME: Final = "cursor"
 KEY: Final = "cursor-agent"
 """Cursor gives no name in `initialize`; so it is identified by its command."""
 
-EDITORS: Final = (".config/Cursor/User", "Library/Application Support/Cursor/User")
+EDITORS: Final = (".config/Cursor*/User", "Library/Application Support/Cursor*/User")
+"""Of each channel, such as `Cursor Nightly`."""
 
 _STATE: Final = "state.vscdb"
 _COMPOSERS: Final = "composer.composerData"
@@ -90,7 +91,7 @@ def find(home: Home) -> Iterator[Source]:
             beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
             if source := source_of(NAME, path.parent.name, [path, *beside]):
                 yield source
-    for user in (home.path / editor for editor in EDITORS):
+    for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
         seen: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
             columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"

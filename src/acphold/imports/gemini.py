@@ -40,6 +40,7 @@ from acphold.imports.records import (
     records,
     small_text,
 )
+from acphold.imports.rewound_log import RewoundLog
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tools import PATHS, tool_of
@@ -87,7 +88,7 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
         if path.suffix not in (".json", ".jsonl"):
             continue
         with suppress(OSError), open(regular_files.open_fd(path), "rb") as file:
-            if named := _SESSION_ID.search(file.read(HEAD_BYTES)):
+            if named := _SESSION_ID.search(file.read(HEAD_BYTES).replace(b"\0", b"")):
                 by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():
         subagents = files_below(chats / session_id, "*.jsonl")
@@ -122,8 +123,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the session as it was before each time that the person went back."""
-    for left in _left_behind(_own_files(source)):
-        yield source.tail(left.prompts[0], item=left.prompts[0])
+    yield from _rewound(_own_files(source)).branches(source)
 
 
 def _own_files(source: Source) -> list[Path]:
@@ -139,15 +139,7 @@ def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator
     subagents = [path for path in map(Path, source.paths) if path not in own]
     if source.begin and len(source.paths) > 1:
         raise NotStraightError
-    left = _left_behind(own, source.begin)
-    out: set[str] = set()
-    for one in left:
-        if source.item in one.prompts:
-            out.update(one.behind)
-            break
-        out.update(one.messages)
-    if not source.item:
-        writer.missed.count_abandoned(sum(len(one.prompts) for one in left))
+    out = _rewound(own, source.begin).untold(source, writer.missed)
     converter = _GeminiConverter(writer, speaker, subagents, out)
     for path in own:
         yield from converter.file(path, source.begin)
@@ -155,46 +147,21 @@ def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator
     writer.facts.cwd = writer.facts.cwd or converter.folder_by_hash(chats.parent.name)
 
 
-class _LeftBehind(NamedTuple):
-    """The ids of messages that the person went back from, in order, those of their prompts, and
-    the ids of messages after that."""
-
-    messages: list[str]
-    prompts: list[str]
-    behind: list[str]
-
-
-def _left_behind(paths: Iterable[Path], begin: int = 0) -> list[_LeftBehind]:
-    """Return what a newer prompt of the person was put in the place of, oldest first.
-
-    Going back alone takes nothing away.
-    """
+def _rewound(paths: Iterable[Path], begin: int = 0) -> RewoundLog:
+    """Return the log of a session's messages."""
     logs = [path for path in paths if path.suffix == ".jsonl"]
     if not any(mentions(path, _REWOUND, begin) for path in logs):
-        return []
+        return RewoundLog()
     if begin:
         raise NotStraightError
-    kept: dict[str, bool] = {}  # the messages so far, each with True for a prompt
-    rewound: dict[str, bool] = {}
-    left: list[_LeftBehind] = []
+    log = RewoundLog()
     for path in logs:
         for record in records(path, Missed(), ROWS):
-            if (back := text(record, "$rewindTo")) in kept:
-                names = [*kept]
-                rewound = {it: kept.pop(it) for it in names[names.index(back) :]} | rewound
-            messages = objects(record, "$set", "messages") or [record]
-            for message in messages:
-                name = text(message, "id")
-                if not name or name in kept or name in rewound or "type" not in message:
-                    continue
-                kept[name] = _is_prompt(message)
-                for one in left:
-                    one.behind.append(name)
-                if kept[name] and rewound:
-                    if prompts := [it for it, is_prompt in rewound.items() if is_prompt]:
-                        left.append(_LeftBehind([*rewound], prompts, [name]))
-                    rewound = {}
-    return left
+            log.go_back(text(record, "$rewindTo"))
+            for message in objects(record, "$set", "messages") or [record]:
+                if "type" in message:
+                    log.add(text(message, "id"), is_prompt=_is_prompt(message))
+    return log
 
 
 class _GeminiConverter(AgentConverter):

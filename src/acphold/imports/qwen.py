@@ -43,23 +43,12 @@ NAME: Final = "qwen"
 KEY: Final = "qwen-code"
 
 _DISPLAY: Final = {
-    "agent": "Agent",
-    "edit": "Edit",
-    "exit_plan_mode": "ExitPlanMode",
-    "glob": "Glob",
     "grep_search": "Grep",
     "list_directory": "ListFiles",
-    "read_file": "ReadFile",
     "run_shell_command": "Shell",
-    "save_memory": "SaveMemory",
-    "skill": "Skill",
-    "task": "Task",
-    "tool_search": "ToolSearch",
-    "web_fetch": "WebFetch",
-    "web_search": "WebSearch",
-    "write_file": "WriteFile",
 }
-"""Names of the tools on the program's screen."""
+_OWN: Final = ("exit_plan_mode", "skill", "tool_search")
+"""Names on the program's screen; its other tools, as `read_file`, are shown as `ReadFile`."""
 
 ROWS: Final = RowForm(
     frozenset({"parentUuid", "sessionId", "timestamp", "type", "uuid"}), "sessionId"
@@ -217,7 +206,9 @@ class _QwenConverter(AgentConverter):
             self._calls[call_id] = name, arguments
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
-        cwd, title = self._writer.facts.cwd, _DISPLAY.get(name, name)
+        cwd, title = self._writer.facts.cwd, name
+        if name in _OWN or kind_of(name) != "other" or name == "agent":
+            title = _DISPLAY.get(name) or name.title().replace("_", "")
         detail = first_text(arguments, ("query", "pattern", "url"))
         if path := text(arguments, "file_path") or text(arguments, "path"):
             detail = path.removeprefix(f"{cwd}/") if cwd else path

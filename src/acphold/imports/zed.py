@@ -9,7 +9,7 @@ stored, nor ends of turns. Agents that Zed runs over ACP store their own message
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +81,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(milliseconds(about.get("created_at")))
-    converter = _ZedConverter(database, names, thread, writer, source.item)
+    converter = ZedConverter(writer, thread, database, names, source.item)
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
@@ -98,7 +98,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 def _thread(
-    database: Path, names: list[str], thread_id: str, missed: Missed
+    database: Path, names: Sequence[str], thread_id: str, missed: Missed
 ) -> tuple[Object, Object]:
     """Return a thread and its columns; empty if it is missing."""
     columns = ", ".join(("data_type", "data", *names))
@@ -150,17 +150,17 @@ def _messages(thread: Object) -> Iterator[Object]:
             yield {"Agent": {"content": said, "tool_results": results}}
 
 
-class _ZedConverter(AgentConverter):
+class ZedConverter(AgentConverter):
     """Converts one thread, or with a SubagentWriter that subagent's."""
 
     subagent_tools = frozenset({"spawn_agent", "subagent"})
 
     def __init__(
         self,
-        database: Path,
-        names: list[str],
-        thread: Object,
         writer: EntryWriter,
+        thread: Object | None = None,
+        database: Path = Path(),
+        names: Sequence[str] = (),
         thread_id: str = "",
     ) -> None:
         super().__init__(writer)
@@ -224,7 +224,7 @@ class _ZedConverter(AgentConverter):
     def _tell(self, child: str, call_id: str) -> None:
         thread, _ = _thread(self._database, self._names, child, self._missed)
         writer = SubagentWriter(self._writer, call_id)
-        converter = _ZedConverter(self._database, self._names, thread, writer)
+        converter = ZedConverter(writer, thread, self._database, self._names)
         for message in _messages(thread):
             converter.message(message)
 
