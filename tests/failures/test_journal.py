@@ -14,10 +14,11 @@ import pytest
 
 from acphold.errors import JOURNAL_FAILED
 from acphold.journal.sqlite.migrations import VERSION
+from acphold.live.hub.pauses import BACK, LOCKED
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.permissions import heed_permissions
-from tests.watched_processes import folder_contents, methods
+from tests.watched_processes import folder_contents, methods, until
 
 COMMAND = lone_command(scripted_agent())
 FRONT = wrap_command(scripted_agent())
@@ -238,34 +239,45 @@ async def test_a_locked_journal_is_reported_and_can_be_used_once_it_is_free(
     assert await shown(journal, again) == "hello"
 
 
-async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_it_is_gone(
+@pytest.mark.slow
+async def test_a_turn_waits_for_a_lock_of_another_program_and_goes_on_when_it_is_gone(
+    journal: Path, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    async with introduced(COMMAND, journal=journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": str(flag)}, {"say": "b"})
+        await client.until_text("a")
+        other = sqlite3.connect(journal, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        flag.touch()
+        await client.until_text(LOCKED)
+        assert not turn.done()
+        other.execute("ROLLBACK")
+        assert await turn == {"stopReason": "end_turn"}
+        await client.until_text(BACK)
+        assert spoken(client.updates()) == "ab"
+    assert await shown(journal, session) == "ab"
+
+
+@pytest.mark.slow
+async def test_a_cancel_reaches_the_agent_while_another_program_locks_the_journal(
     journal: Path, tmp_path: Path
 ) -> None:
     flag, log = tmp_path / "flag", tmp_path / "log"
     command = lone_command(scripted_agent(log=str(log)))
-    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "status": "pending"}
     async with introduced(command, journal=journal) as client:
         session = await client.new()
-        turn = client.begin_prompt(
-            session, {"say": "a"}, {"update": tool}, {"until": str(flag)}, {"say": "b"}
-        )
-        await client.until(lambda: "toolCallId" in str(client.updates()))
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": str(flag)}, {"say": "b"})
+        await client.until_text("a")
         other = sqlite3.connect(journal, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        flag.touch()
-        with pytest.raises(Refused, match="another program holds it"):
-            await turn
-        assert client.text() == "a"
+        await client.until_text(LOCKED)
+        client.tell("session/cancel", {"sessionId": session})
+        await until(lambda: "session/cancel" in methods(log))
         other.execute("ROLLBACK")
-        other.close()
+        assert await turn == {"stopReason": "cancelled"}
         assert await client.prompt(session, {"say": "c"}) == {"stopReason": "end_turn"}
-        assert "session/cancel" in methods(log)
-        live = client.text()
-        place = len(client.updates())
-        await client.load(session)
-        replayed = client.updates()[place:]
-        assert client.text()[len(live) :] == live == "ac"
-        assert [u["status"] for u in replayed if "toolCallId" in u][-1] == "failed"
 
 
 # -- a newer release ----------------------------------------------------------------------------

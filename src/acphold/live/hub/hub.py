@@ -95,7 +95,8 @@ class Hub:
         self.release = CommonRelease(journal, self.tasks)
         self.activity = Activity()
         outage = Outage(journal)
-        self.ownership = Ownership(self.live, journal, outage, Pause(self.live, outage))
+        pause = Pause(self.live, outage, is_shared=journal.file is None)
+        self.ownership = Ownership(self.live, journal, outage, pause)
         self.undoing = TaskSet()
         """Work at agents that undoes something, for seconds after their desks."""
         self._closing = TaskSet()

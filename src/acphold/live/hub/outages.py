@@ -1,7 +1,5 @@
-"""A journal in a database may be out of reach for a while: work on its sessions waits until it is
-back. What else is done meanwhile is in `hub.pauses`.
-
-A journal in a file is never away in this sense.
+"""A journal may be out of reach for a while: its database is away, or another program locks its
+file. Work on its sessions waits until it is back; what else is done meanwhile is in `hub.pauses`.
 """
 
 # See docs/decisions.md, 17.
@@ -25,7 +23,6 @@ class Outage:
     def __init__(self, journal: Journal) -> None:
         self.begun = asyncio.Event()
         self.is_paused = False
-        self._journal = journal
         self._news = asyncio.Event()
         self._since = self._ended = -bounds.AGAIN_SECONDS
         if journal.file is None:
@@ -52,10 +49,8 @@ class Outage:
         return asyncio.get_running_loop().time() - self._since
 
     async def wait(self, error: JournalBusyError, seconds: Callable[[], float]) -> None:
-        """Wait until the journal can be reached again; raises the error if it is no database, and
-        JournalUnavailableError once it has been away for so many seconds."""
-        if self._journal.file is not None:
-            raise error
+        """Wait until the journal can be reached again; raises JournalUnavailableError once it has
+        been away for so many seconds."""
         self.begin()
         while self.begun.is_set():
             if (left := seconds() - self.lasted) <= 0:

@@ -226,9 +226,10 @@ class Ownership(Struct, eq=False):
         return True
 
     async def _doubt(self, last_contact: float) -> None:
-        """Do what is due while a journal that machines share does not answer."""
-        if self._journal.file is None:
-            await self._pause.look(_clock() - last_contact)
+        """Do what is due while the journal does not answer. Whoever locks a file keeps all others
+        from our sessions, too: nothing has to be stopped for that."""
+        is_shared = self._journal.file is None
+        await self._pause.look(_clock() - last_contact if is_shared else 0.0)
 
     async def confirm(self, conversation: Conversation) -> None:
         """Verify that a session is still ours; if it is lost, it leaves and can be acquired

@@ -1,4 +1,4 @@
-"""What is done while the journal's database is out of reach, until all goes on where it was.
+"""What is done while the journal is out of reach, until all goes on where it was.
 
     after                        what happens
     ---------------------------  -----------------------------------------------------------
@@ -6,12 +6,12 @@
                                  says after it is not read (`hub.outages`)
     UNANSWERED_SECONDS           clients of running turns and open questions are told
     PAUSE_SECONDS since we were  every process of the agents is stopped: soon another place may
-    last heard there             take the sessions, and we could not know
+    last heard in a database     take the sessions, and we could not know
     TRUSTED_SECONDS, likewise    turns of agents that cannot be stopped end: of those that run in
                                  this process
     `max_outage`                 the turns end, and so do their agents
 
-When the database is back, the leases are renewed first. An agent with a session that another place
+When the journal is back, the leases are renewed first. An agent with a session that another place
 has taken meanwhile is killed while it is stopped; all others continue. Nothing is lost: what the
 agents said stands in their pipes.
 """
@@ -39,7 +39,8 @@ AWAY_HOW = (
     "This session waits for it, and goes on by itself. Nothing is lost. If it is not back within "
     "{:g} minutes, the turn ends."
 )
-BACK = "The database of the conversations can be reached again"
+LOCKED = "Another program locks the file of the conversations"
+BACK = "The conversations can be written again"
 
 NOT_OURS = "the journal has been out of reach for so long that another machine may own the session"
 TOO_LONG = "the journal has been out of reach for {:g} s (max_outage)"
@@ -48,8 +49,11 @@ TOO_LONG = "the journal has been out of reach for {:g} s (max_outage)"
 class Pause:
     """See the module. `_stopped` are the agents that are stopped, with their generation."""
 
-    def __init__(self, live: Mapping[str, Conversation], outage: Outage) -> None:
+    def __init__(
+        self, live: Mapping[str, Conversation], outage: Outage, *, is_shared: bool
+    ) -> None:
         self._live = live
+        self._away = AWAY if is_shared else LOCKED
         self._outage = outage
         self._told: set[Conversation] = set()
         self._stopped: dict[HubAgent, int] = {}
@@ -63,7 +67,7 @@ class Pause:
             if conversation.is_busy and conversation not in self._told:
                 self._told.add(conversation)
                 how = AWAY_HOW.format(due[conversation] / 60)
-                conversation.session.attachments.tell_aside(notice(AWAY, how, "warning"))
+                conversation.session.attachments.tell_aside(notice(self._away, how, "warning"))
         if unheard >= bounds.PAUSE_SECONDS:
             self._outage.is_paused = True
             await asyncio.gather(*map(self._stop, due))
