@@ -44,6 +44,7 @@ def figures(run: Run) -> Iterator[Figure]:
     yield from _starts(run, smallest)
     yield from _rates(run, agents)
     yield from _round_trips(run, agents)
+    yield from _processor(run, agents)
     yield from _memory(run, smallest)
     yield from _content(run)
 
@@ -115,6 +116,30 @@ def _round_trips(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
             for peer, goals in ((PYTHON, (Goal(0.6, ratio=True),)), (TYPESCRIPT, ())):
                 name = f"library agent: prompt round trip, {what}"
                 yield Figure(name, "us", taken[OURS], peer, taken[peer], goals)
+
+
+def _processor(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
+    """How long a prompt keeps the processor busy, which other programs change less than its time;
+    half of one without updates is what SQLite does."""
+    prompts = run.size(400, 100)
+    with ExitStack() as stack:
+        wires = {name: stack.enter_context(session_with(agent)) for name, agent in agents.items()}
+        for updates, bounds in ((0, (None, None)), (10, (0.6, 0.8))):
+            ways: dict[str, Callable[[], float]] = {
+                name: partial(_busy, wire, prompts, updates) for name, wire in wires.items()
+            }
+            taken = run.in_turns(ways)
+            for peer, bound in zip((PYTHON, TYPESCRIPT), bounds, strict=True):
+                goals = () if bound is None else (Goal(bound, ratio=True),)
+                name = f"library agent: a prompt with {updates} updates, CPU"
+                yield Figure(name, "us", taken[OURS], peer, taken[peer], goals)
+
+
+def _busy(wire: Wire, prompts: int, updates: int) -> float:
+    before = _cpu(wire)
+    for _ in range(prompts):
+        wire.prompt(f"flood {updates}")
+    return (_cpu(wire) - before) * 1e3 / prompts
 
 
 def _content(run: Run) -> Iterator[Figure]:

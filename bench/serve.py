@@ -104,29 +104,40 @@ def figures(run: Run) -> Iterator[Figure]:
             TYPESCRIPT: stack.enter_context(sdk_server(typescript_server())),
         }
         yield from _idle(servers)  # before anything else has taken memory, and given it back
-        piped = stack.enter_context(session_with(wrap(scripted_agent(), run.fresh("journal.db"))))
+        beside = run.fresh("journal.db")
+        piped = stack.enter_context(session_with(wrap(scripted_agent(), beside)))
+        daemon = holder(daemon_lock(os.path.realpath(beside)))
+        assert daemon is not None
         relay = bare_socket_relay(scripted_agent(), run.fresh("read.db"))
         relayed = stack.enter_context(sdk_server(relay))
         library = library_server(run.fresh("journal.db"), TOKEN)
         servers[LIBRARY] = stack.enter_context(sdk_server(library, TOKEN))
         for way, kind in WAYS.items():
             floor = {RELAY: relayed} if kind is FarSocket else {}
-            yield from _beside(run, way, kind, servers | floor, piped)
+            yield from _beside(run, way, kind, servers | floor, piped, daemon)
         yield from _watchers(run, ours)
         yield _missed(run, ours)
 
 
 def _beside(
-    run: Run, way: str, kind: type[FarWire], servers: dict[str, Server], piped: Wire
+    run: Run, way: str, kind: type[FarWire], servers: dict[str, Server], piped: Wire, daemon: int
 ) -> Iterator[Figure]:
-    """An update, and a prompt with its answer, over one transport and from each server."""
+    """An update, and a prompt with its answer, over one transport and from each server; and from
+    this daemon, which is on pipes."""
     clients = {name: server.client(kind) for name, server in servers.items()}
-    busy: dict[str, list[float]] = {name: [] for name in servers}
+    busy: dict[str, list[float]] = {name: [] for name in (*servers, STDIO)}
+    without = Server("", [daemon])
 
     def both_ways(name: str, number: int) -> float:
         before = servers[name].busy
         taken = _round_trip(clients[name], number)
         busy[name].append((servers[name].busy - before) / number)
+        return taken
+
+    def on_pipes(number: int) -> float:
+        before = without.busy
+        taken = round_trip(piped, number)
+        busy[STDIO].append((without.busy - before) / number)
         return taken
 
     number = run.size(400, 100)
@@ -139,17 +150,17 @@ def _beside(
     and_back = run.in_turns(
         {
             **{name: partial(both_ways, name, number) for name in clients},
-            STDIO: partial(round_trip, piped, number),
+            STDIO: partial(on_pipes, number),
         }
     )
     floors = [STDIO, *({RELAY} & servers.keys())]
-    for what, taken, floor in (
-        (f"an update, {way}", to_us, floors),
-        (f"a prompt and its answer, {way}", and_back, floors),
-        (f"its processor, {way}", busy, []),
+    for what, taken, floor, bound in (
+        (f"an update, {way}", to_us, floors, 1.0),
+        (f"a prompt and its answer, {way}", and_back, floors, 1.3),
+        (f"its processor, {way}", busy, [STDIO], 1.3),
     ):
         for peer in (PYTHON, TYPESCRIPT):
-            goal = Goal(1.0, ratio=True)
+            goal = Goal(bound, ratio=True)
             yield Figure(f"{what}: {LIBRARY}", "us", taken[LIBRARY], peer, taken[peer], (goal,))
         for peer in (*floor, PYTHON, TYPESCRIPT):
             yield Figure(f"{what}: {OURS}", "us", taken[OURS], peer, taken[peer])
