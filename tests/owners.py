@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sqlite3
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+
+import psycopg
 
 from acphold.journal.rows import NewSession
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
-from tests.editor import DEADLINE, wrapped
+from tests.editor import DEADLINE, Editor, wrapped
 
 LONE_HUB = str(Path(__file__).with_name("lone_hub.py"))
 
@@ -37,6 +42,33 @@ def die(journal: SqliteJournal) -> None:
     if (owner := journal._owner) is not None:
         os.close(owner._file._descriptor)
         journal._owner = None
+
+
+@contextmanager
+def silent(journal: Path | str, owner: Editor) -> Iterator[None]:
+    """Stop a process, and let it have reported so long ago that its sessions are free."""
+    os.kill(owner.process.pid, signal.SIGSTOP)
+    try:
+        make_silent(journal, owner.process.pid)
+        yield
+    finally:
+        os.kill(owner.process.pid, signal.SIGCONT)
+
+
+def make_silent(journal: Path | str, owner: int | str, seconds: float = 60) -> None:
+    """Let the owner in a process of this number, or with this id, have reported so long ago."""
+    column = "pid" if isinstance(owner, int) else "id"
+    if "://" in str(journal):
+        with psycopg.connect(str(journal), autocommit=True) as database:
+            database.execute(
+                "UPDATE acphold.owners SET renewed_at = now() - make_interval(secs => %s)"
+                f" WHERE {column} = %s",
+                (seconds, owner),
+            )
+        return
+    with closing(sqlite3.connect(journal, timeout=DEADLINE)) as file, file:
+        since = time.monotonic_ns() // 1_000_000 - round(seconds * 1000)
+        file.execute(f"UPDATE owners SET renewed_at = ? WHERE {column} = ?", (since, owner))
 
 
 OWNING = """

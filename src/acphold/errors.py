@@ -310,31 +310,13 @@ class TermsLostError(AcpError):
 
 
 class HeldElsewhereError(AcpError):
-    """Another process has the session live: described in words, by id, addresses and lease.
-
-    With `is_silent` it is running, but has not reported for long. Without an id, another process
-    was quicker, and the caller has to look up which one.
-    """
+    """Another process has the session live, described in words, under the lease with this epoch."""
 
     code = HELD_ELSEWHERE
 
-    def __init__(
-        self,
-        session_id: str,
-        where: str,
-        epoch: int,
-        owner_id: str = "",
-        addresses: tuple[str, ...] = (),
-        *,
-        is_silent: bool = False,
-    ) -> None:
+    def __init__(self, session_id: str, where: str, epoch: int) -> None:
         super().__init__(f"session {session_id!r} is open in another acphold process: {where}")
-        self.session_id = session_id
-        self.where = where
         self.epoch = epoch
-        self.owner_id = owner_id
-        self.addresses = addresses
-        self.is_silent = is_silent
 
 
 class SessionMovedError(AcpError):

@@ -21,9 +21,8 @@ from acphold.errors import (
     SessionMovedError,
 )
 from acphold.journal.intentions import change_queue
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import row_here
-from acphold.journal.owners import is_owned
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.hub import move_taker
@@ -78,7 +77,7 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
         assert (row.prompted, row.moved, row.start) == (True, "", None)
         assert not await here.owns("s-1")
         for machine in (here, there):  # nobody waits for a lease to run out
-            assert not is_owned(await machine.journal.owner("s-1"))
+            assert not await is_live(machine.journal, "s-1")
         lease = await here.journal.acquire("s-1")
         with pytest.raises(SessionMovedError, match="continues on there; `acphold continue"):
             await row_here(here.journal, lease)

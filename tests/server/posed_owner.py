@@ -19,7 +19,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.reading.neighbours import PRESENCE
 from tests.editor import DEADLINE, say
 from tests.journal.conversations import open_file
-from tests.owners import die
+from tests.owners import die, make_silent
 
 PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode", "session/close")
 
@@ -76,6 +76,11 @@ class PosedOwner:
         self.die()
         for writer in self._writers:
             await writer.wait_closed()
+
+    def has_reported(self, seconds: float) -> None:
+        """Have reported so long ago."""
+        assert self.journal._owner is not None
+        make_silent(Path(self.journal.path), self.journal._owner.id, seconds)
 
     async def listen(self, path: Path) -> None:
         self._server = await asyncio.start_unix_server(self._attend, path)

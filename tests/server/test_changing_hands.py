@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,18 +16,16 @@ from acphold.live.server import bounds
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
 from tests.editor import Editor, Refused, open_params, scripted_agent
-from tests.owners import program
+from tests.owners import program, silent
 from tests.served import Guest, guest, wrapped
 
 pytestmark = pytest.mark.slow
 
 
-@contextmanager
-def stopped(one: Editor) -> Iterator[None]:
-    """Its program takes no step meanwhile."""
-    os.kill(one.process.pid, signal.SIGSTOP)
-    yield
-    os.kill(one.process.pid, signal.SIGCONT)
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has become of an owner is found out at once."""
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
 
 
 async def find_out(one: Editor, session: str) -> None:
@@ -43,7 +39,7 @@ async def find_out(one: Editor, session: str) -> None:
 
 
 async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_the_new_one(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
@@ -51,8 +47,7 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
         async with program(journal) as one:
             session = await one.talk({"say": "hello "})
             await left.load(session)
-            with stopped(one), monkeypatch.context() as patch:
-                patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
+            with silent(journal, one):
                 await right.load(session)  # taken over
             await find_out(one, session)
             await left.load(session)
@@ -61,15 +56,14 @@ async def test_a_client_of_an_owner_that_lost_the_session_loads_it_and_prompts_t
 
 
 async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_took_its_session(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
     async with guest(scripted_agent(), journal) as other:
         await other.initialize()
         async with program(journal) as one:
             session = await one.new()
             await one.prompt(session, {"say": "hello "})
-            with stopped(one), monkeypatch.context() as patch:
-                patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
+            with silent(journal, one):
                 await other.load(session)
                 await other.prompt(session, {"say": "meanwhile "})
             await find_out(one, session)
@@ -80,7 +74,7 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
 
 
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
@@ -91,12 +85,10 @@ async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_
             for each in sessions:
                 await one.prompt(each, {"say": "hello "})
                 await left.load(each)
-            with stopped(one):
-                with monkeypatch.context() as patch:
-                    patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
-                    turn = left.begin_prompt(session, {"say": "from left "})
-                    await right.load(session)
-                    await right.prompt(session, {"say": "from right "})
+            with silent(journal, one):
+                turn = left.begin_prompt(session, {"say": "from left "})
+                await right.load(session)
+                await right.prompt(session, {"say": "from right "})
                 # It was never begun where it was sent to, and is run once.
                 assert await turn == {"stopReason": "end_turn"}
                 await left.until_text("from right ")
@@ -122,13 +114,12 @@ async def test_a_line_is_refused_a_session_that_another_process_has_and_leads_th
 
 
 async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
     async with wrapped(journal) as other, program(journal) as one:
         session = await one.talk({"say": "hello"})
         await other.load(session)
-        with stopped(one), monkeypatch.context() as patch:
-            patch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.5)
+        with silent(journal, one):
             await other.load(session)
             await other.prompt(session, {"say": "mine"})
 

@@ -154,7 +154,7 @@ async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_
 async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         owner = await stack.enter_async_context(posed_owner(journal, session))
         if silent == "while it is loaded":
@@ -168,6 +168,7 @@ async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_f
             owner = second
             loading = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
         owner.answers = False
+        owner.has_reported(60)
         await loading
         await other.prompt(session, {"say": "again"})
         assert other.text() == "hello again"

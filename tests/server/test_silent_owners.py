@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds, remote_sessions
+from acphold.live.server.remote_sessions import SessionLine
 from tests.editor import DEADLINE, Editor, Refused
-from tests.owners import program
+from tests.owners import program, silent
 from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
 from tests.server.test_owner_ends import kept, opened_at
@@ -29,17 +27,8 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m i
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent owner is found out at once."""
-    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.3)
-
-
-@contextmanager
-def stopped(owner: Editor) -> Iterator[None]:
-    os.kill(owner.process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(owner.process.pid, signal.SIGCONT)
 
 
 @asynccontextmanager
@@ -63,7 +52,7 @@ async def test_what_is_asked_of_a_stopped_owner_is_done_by_the_next(
     journal: Path, method: str, params: dict[str, Any]
 ) -> None:
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner):
+        with silent(journal, owner):
             assert await client.call(method, {"sessionId": session, **params}) == {}
         if method == "session/delete":
             assert await client.sessions() == []
@@ -78,7 +67,7 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
     async with sharing(journal) as (owner, client, session):
         turn = client.begin_prompt(session, {"say": "on it"}, {"until": str(tmp_path / "never")})
         await client.until_text("on it")
-        with stopped(owner):
+        with silent(journal, owner):
             client.tell("session/cancel", {"sessionId": session})
             assert await turn == {"stopReason": "cancelled"}
         await client.prompt(session, {"say": "again"})
@@ -87,9 +76,9 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
 async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_runs_at_the_next(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 2 * DEADLINE)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 2 * DEADLINE)
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner):
+        with silent(journal, owner):
             turn = client.begin_prompt(session, {"say": "you"})
             other = open_journal(journal)
             await other.release(await other.acquire(session))
@@ -100,38 +89,38 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
 
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner), pytest.raises(Refused, match="unknown if that was done"):
+        with silent(journal, owner), pytest.raises(Refused, match="unknown if that was done"):
             await client.call("_vendor/method", {"sessionId": session})
         await client.prompt(session, {"say": "again"})
 
 
 @pytest.mark.of_a_file
-async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_session(
+async def test_an_owner_that_takes_its_time_and_reports_that_it_is_there_keeps_the_session(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: asyncio.Queue[bool] = asyncio.Queue()
+    looks: asyncio.Queue[None] = asyncio.Queue()
+    check = SessionLine.check
 
-    async def noted(addresses: Sequence[str], seconds: float) -> bool:
-        looks.put_nowait(await is_answering(addresses, seconds))
-        return True
+    async def noted(line: SessionLine) -> None:
+        await check(line)
+        looks.put_nowait(None)
 
-    monkeypatch.setattr(remote_sessions, "is_answering", noted)
+    monkeypatch.setattr(SessionLine, "check", noted)
     async with kept(journal) as (client, session), posed_owner(journal, session) as owner:
         await opened_at(owner, client, session)
         late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
         asked = await owner.next("session/set_mode")
-        for _ in range(2):
-            assert await asyncio.wait_for(looks.get(), DEADLINE)
+        for _ in range(3):
+            await asyncio.wait_for(looks.get(), DEADLINE)
         owner.answer(asked, {"late": True})
         assert await late == {"late": True}
 
 
 async def test_who_waits_for_a_stopped_owner_is_told_so_and_when_it_goes_on(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path,
 ) -> None:
-    monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.3)
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner):
+        with silent(journal, owner):
             turn = client.begin_prompt(session, {"say": "at last"}, {"until": "cancel"})
             await client.until_text(remote_sessions.MUTE)
         await client.until_text(remote_sessions.RESPONDING)

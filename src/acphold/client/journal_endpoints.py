@@ -17,7 +17,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
-from acphold.journal.owners import other_owner
+from acphold.journal.journal import other_owner
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
@@ -117,10 +117,10 @@ class OwnerEndpoint(Endpoint):
         journal = open_journal(self._journal, create=False)
         try:
             self.cwd = (await journal.session(self._session_id)).cwd
-            ownership = await journal.owner(self._session_id)
+            owner = await other_owner(journal, self._session_id)
         finally:
             await journal.aclose()
-        if (owner := other_owner(ownership)) is None:
+        if owner is None:
             raise ConnectionLostError(
                 f"session {self._session_id!r} is not live in any process; connect with the "
                 "command of its agent, and load the session"

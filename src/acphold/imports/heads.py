@@ -25,8 +25,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
-from acphold.journal.journal import HasLinks, Owners, Sessions
-from acphold.journal.owners import Free, Whose
+from acphold.journal.journal import HasLinks, Owners, Sessions, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 
 HEAD_BYTES: Final = 128 << 10
@@ -71,11 +70,6 @@ class _Unread(Struct):
     redact: bool
 
 
-def is_held(whose: Whose) -> bool:
-    """Return True if a client has the session open; false for another import working on it."""
-    return not isinstance(whose, Free) and not whose.yields
-
-
 async def give_up_lost(journal: Unreading) -> None:
     """Give up sessions listed by an import that was killed, and deleted from the disk since."""
     unread = ListFilter(archived="include", unread=True)
@@ -94,10 +88,7 @@ async def give_up(journal: Unreading, session_id: str) -> None:
     Does nothing while somebody has it open.
     """
     with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
-        whose = await journal.owner(session_id)
-        if is_held(whose):
-            return
-        lease = await journal.acquire(session_id, whose.epoch, yields=True)
+        lease = await take_lease(journal, session_id, yields=True)
         if lease.next_seq > 1:
             await journal.change(lease, RowChange(unread=None))
             await journal.release(lease)

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
-from acphold.imports.heads import enlist, give_up, is_held, unread_in
+from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
@@ -50,7 +50,15 @@ from acphold.imports.sources import (
 )
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, Lease, is_forgotten, row_of, session_of, take_lease
+from acphold.journal.journal import (
+    Journal,
+    Lease,
+    is_forgotten,
+    is_live,
+    row_of,
+    session_of,
+    take_lease,
+)
 from acphold.journal.rows import NewSession, SessionRow
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -331,7 +339,7 @@ class Intake:
             if row.agent == agent and not _is_only_listed(row):
                 if await session_of(self._journal, agent, source.downstream_id) is not None:
                     raise _OvertakenError
-                is_begun = row.last_seq == 0 and not is_held(await self._journal.owner(session_id))
+                is_begun = row.last_seq == 0 and not await is_live(self._journal, session_id)
             else:
                 is_begun = row.agent == agent
             if not is_begun:
@@ -363,10 +371,9 @@ class Intake:
         self, source: Source, row: SessionRow, news: News, *, again: bool
     ) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
-        whose = await self._journal.owner(row.session_id)
-        if is_held(whose) or row.moved:
+        if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
-        if not again and (taken := await self._read_on(source, row, whose.epoch, news)):
+        if not again and (taken := await self._read_on(source, row, news)):
             return taken
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
@@ -394,7 +401,7 @@ class Intake:
                 is_strange = compared.verdict == "strange"
                 if is_strange and not (again or source.apart):
                     return await self._take_apart(source, row, news)
-                lease = await self._acquire(row, whose.epoch)
+                lease = await self._acquire(row)
                 if is_strange or compared.verdict == "differs":
                     differing = SessionWriter(self._journal, lease, source, None, row, before)
                     await differing.note_difference()
@@ -416,8 +423,8 @@ class Intake:
             await self._drop_tails(source, row)
         return TakenSource(outcome, facts)
 
-    async def _acquire(self, row: SessionRow, epoch: int) -> Lease:
-        lease = await self._journal.acquire(row.session_id, epoch, yields=True)
+    async def _acquire(self, row: SessionRow) -> Lease:
+        lease = await take_lease(self._journal, row.session_id, yields=True)
         if lease.next_seq != row.last_seq + 1:
             raise _OvertakenError
         return lease
@@ -439,9 +446,7 @@ class Intake:
         met = ((turns[n], identity) for n, identity in piece.met.items())
         writing.met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
-    async def _read_on(
-        self, source: Source, row: SessionRow, epoch: int, news: News
-    ) -> TakenSource | None:
+    async def _read_on(self, source: Source, row: SessionRow, news: News) -> TakenSource | None:
         """Take in what follows the last turn that was taken in, without reading what precedes it;
         None if it is not sure that nothing else has changed."""
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
@@ -462,7 +467,7 @@ class Intake:
             if writing is None:
                 if compared is None or compared.known != {0: 0} or compared.void:
                     return None
-                lease = await self._acquire(row, epoch)
+                lease = await self._acquire(row)
                 writing = SessionWriter(self._journal, lease, source, None, row, marker)
             piece.first_prompt = None  # of the last turn
             if await writing.take_in(piece):

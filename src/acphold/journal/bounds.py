@@ -13,7 +13,10 @@ LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
 """An owner that has not reported for this long is late."""
 
 SILENT_SECONDS: Final = 30.0
-"""An owner that has not reported for this long is silent."""
+"""An owner that has not reported for this long is silent: its sessions are free."""
+
+DESERTED_SECONDS: Final = 3.0
+"""An owner that seems to have ended has this long to accept a connection, if it has not."""
 
 FORGOTTEN_SECONDS: Final = 24 * 3600
 """The record of an owner that has not reported for this long is removed."""

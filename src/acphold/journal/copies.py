@@ -47,8 +47,15 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.raw_update import may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, Lease, history, row_of, state_of
-from acphold.journal.owners import At, Free, seems_gone
+from acphold.journal.journal import (
+    Journal,
+    Lease,
+    history,
+    is_live,
+    row_of,
+    state_of,
+    take_lease,
+)
 from acphold.journal.rows import (
     Listed,
     ListFilter,
@@ -234,8 +241,7 @@ async def _copy(source: Journal, target: Journal, session_id: str) -> Became | N
     try:
         row = await source.session(session_id)
         through, is_open = row.last_seq, False
-        owner = await source.owner(session_id)
-        if not (isinstance(owner, Free) or seems_gone(owner)):
+        if await is_live(source, session_id):
             # Somebody has it open: entries after the last turn may still be merged with others.
             ends = (await source.read_back(session_id, None, 1, kinds=[TURN_END])).entries
             through = ends[0].seq if ends else 0
@@ -279,11 +285,7 @@ async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: 
         return "differs"  # the copy was continued
     if row.is_unread or _as_copied(row, copy, through) == copy:
         return "same"
-    owner = await target.owner(session_id)
-    # A killed copy leaves a lease that yields, of an owner that is gone or soon will be.
-    if isinstance(owner, At) and not (owner.yields or seems_gone(owner)):
-        raise errors.HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
-    lease = await target.acquire(session_id, owner.epoch, yields=True)
+    lease = await take_lease(target, session_id, yields=True)
     try:
         end = copy.last_seq
         following = await source.read(session_id, end, 1) if end < through else []

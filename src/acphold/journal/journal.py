@@ -17,7 +17,7 @@ from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.errors import LeaseLostError, RewrittenError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access
-from acphold.journal.owners import is_free, refuse_held
+from acphold.journal.owners import At, Free, refuse_held
 from acphold.journal.rows import (
     Listed,
     ListFilter,
@@ -97,7 +97,8 @@ class Owners(Protocol):
 
         `seen` is the epoch that `owner` returned. If the epoch has changed since,
         HeldElsewhereError is raised, so that only one of two simultaneous attempts succeeds. With
-        `yields`, anybody who wants the session may take it: for background work such as an import.
+        `yields`, the session is free to anybody who wants it: for background work such as an
+        import.
         """
 
     async def owner(self, session_id: str) -> Whose:
@@ -425,9 +426,21 @@ async def take_lease(journal: Owners, session_id: str, *, yields: bool = False) 
     Raises HeldElsewhereError if a process has it, UnknownSessionError.
     """
     whose = await journal.owner(session_id)
-    if not is_free(whose):
-        refuse_held(session_id, whose)
+    refuse_held(session_id, whose)
     return await journal.acquire(session_id, whose.epoch, yields=yields)
+
+
+async def is_live(journal: Owners, session_id: str) -> bool:
+    """Return True if a process, this or another one, owns the session; raises
+    UnknownSessionError."""
+    return not isinstance(await journal.owner(session_id), Free)
+
+
+async def other_owner(journal: Owners, session_id: str) -> Owner | None:
+    """Return the other process that owns the session, None if nobody does, or this one; raises
+    UnknownSessionError."""
+    whose = await journal.owner(session_id)
+    return whose.owner if isinstance(whose, At) else None
 
 
 async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:

@@ -4,29 +4,26 @@ An owner is a process with a journal open, under an id that no other process eve
 journal knows whether an owner lives: no path, host name, process number or clock decides it. The
 host and process named here are for people to read.
 
-    Free      nobody owns it, or its owner has ended: it may be acquired
+    Free      it may be acquired: nobody owns it, its owner has ended, or is silent: it has not
+              reported for SILENT_SECONDS; or its owner yields it to whoever wants it, as an import
+              does, and a process that is about to end
     Here      this process owns it
-    At        another process owns it, and serves at its addresses. It seems
+    At        another process owns it, and serves at its addresses
 
-              alive     as far as is known
-              gone      the connection that shows that it lives has just ended; or it has no such
-                        connection, and its last report is late. Never so in a file
-              silent    it lives, but has not reported for long: stopped, or blocked
+On a database, an owner has ended when the connection that shows that it lives has, and nobody
+serves at its addresses any more. It may also have lost only that connection and come back with
+another one. So if that cannot be seen from here, it keeps its sessions until it is silent: before
+that time, the process itself ends its work there.
 
-A process that seems gone has usually ended. It may also have lost only its connection and come back
-with another one, or be a little late to report. So its sessions are taken at once if nobody serves
-at its addresses any more, and otherwise once it has been silent for long: before that time, the
-process itself ends its work there.
-
-A silent owner is replaced only for somebody who wants something from the session. It cannot write
-after that, because its epoch is old.
+Whoever takes a session that is free replaces an owner that is only silent. It cannot write after
+that, because its epoch is old.
 """
 
 # See docs/decisions.md, 15.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -52,7 +49,7 @@ class Owner(Struct, frozen=True):
 
 
 class Free(Struct, frozen=True):
-    """Nobody owns the session; `epoch` is that of the last lease."""
+    """The session may be acquired; `epoch` is that of the last lease."""
 
     epoch: int
 
@@ -61,29 +58,23 @@ class Here(Struct, frozen=True):
     """This process owns it."""
 
     epoch: int
-    yields: bool = False
 
 
 class At(Struct, frozen=True):
-    """Another process owns it, or did so until a moment ago. With `yields`, it may be taken over at
-    any time, as from an import."""
+    """Another process owns it."""
 
     owner: Owner
     epoch: int
-    yields: bool = False
-    seems: Literal["alive", "gone", "silent"] = "alive"
 
 
 Whose: TypeAlias = Free | Here | At
 """The owner of a session: see the module."""
 
 
-def seems(silent: float, *, is_proved: bool) -> Literal["alive", "gone", "silent"]:
-    """Judge an owner by the `silent` seconds since its last report; `is_proved` if something else
-    shows that it lives."""
-    if silent > bounds.SILENT_SECONDS:
-        return "silent"
-    return "gone" if silent > bounds.LATE_SECONDS and not is_proved else "alive"
+def owned_by(owner: Owner, epoch: int, silent: float) -> At | Free:
+    """Return the owner of a session that another process lives to own, and that last reported
+    `silent` seconds ago."""
+    return Free(epoch) if silent > bounds.SILENT_SECONDS else At(owner, epoch)
 
 
 def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:
@@ -91,44 +82,7 @@ def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:
     return Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
 
 
-def is_owned(whose: Whose) -> bool:
-    """Return True if a process, this or another one, owns the session."""
-    return not isinstance(whose, Free)
-
-
-def other_owner(whose: Whose) -> Owner | None:
-    """Return the other process that owns the session; None if nobody does, or this one."""
-    return whose.owner if isinstance(whose, At) else None
-
-
-def is_free(whose: Whose) -> bool:
-    """Return True if a session may be taken for a moment: nobody has it, or has ended."""
-    return isinstance(whose, Free) or whose.yields or seems_gone(whose)
-
-
-def seems_gone(whose: Whose) -> bool:
-    """Return True if another process owned the session, which has ended or lost its connection to
-    the journal."""
-    return isinstance(whose, At) and whose.seems == "gone"
-
-
-def seems_silent(whose: Whose) -> bool:
-    """Return True if another process owns the session, which has not reported for long."""
-    return isinstance(whose, At) and whose.seems == "silent"
-
-
-def refuse_held(session_id: str, whose: Whose, over: int | None = None) -> None:
-    """Raise HeldElsewhereError if another process has the session and does not yield it.
-
-    `over` is the epoch of an owner that may be replaced all the same.
-    """
-    if isinstance(whose, At) and not whose.yields and whose.epoch != over:
-        owner = whose.owner
-        raise HeldElsewhereError(
-            session_id,
-            str(owner),
-            whose.epoch,
-            owner.id,
-            owner.addresses,
-            is_silent=seems_silent(whose),
-        )
+def refuse_held(session_id: str, whose: Whose) -> None:
+    """Raise HeldElsewhereError if another process owns the session."""
+    if isinstance(whose, At):
+        raise HeldElsewhereError(session_id, str(whose.owner), whose.epoch)

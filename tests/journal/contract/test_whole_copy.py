@@ -20,8 +20,7 @@ from acphold.errors import JournalUnavailableError, NotAJournalError
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.copies import Became, copy_all
-from acphold.journal.journal import Journal, Lease, is_forgotten
-from acphold.journal.owners import is_free
+from acphold.journal.journal import Journal, Lease, is_forgotten, is_live
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange, SessionRow
 from acphold.journal.stores import open_journal
 from tests.conversations import chunk
@@ -241,7 +240,7 @@ async def test_of_a_session_whose_process_was_killed_all_is_copied(
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", DIED, location)
     assert await asyncio.wait_for(killed.wait(), 60) == -signal.SIGKILL
     async with asyncio.timeout(60):  # a database notices it a moment later, behind a pooler in 12 s
-        while not is_free(await journal.owner("s1")):  # noqa: ASYNC110 - another process
+        while await is_live(journal, "s1"):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
     assert await copied(journal, target) == {"s1": "new"}
     assert await all_of(target, "s1") == await all_of(journal, "s1")

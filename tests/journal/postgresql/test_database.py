@@ -26,7 +26,8 @@ from acphold.errors import (
 )
 from acphold.journal import bounds
 from acphold.journal.journal import Journal
-from acphold.journal.owners import At, seems_gone
+from acphold.journal.owners import At
+from acphold.journal.postgresql.leases import Gone
 from acphold.journal.postgresql.migrations import FIRST, Line
 from acphold.journal.stores import open_journal
 from acphold.safety.standing.decision import StandingRule
@@ -357,7 +358,7 @@ async def test_that_an_owner_was_killed_is_seen_at_once(location: str) -> None:
             owner.send_signal(signal.SIGKILL)
             await owner.wait()
             async with asyncio.timeout(10):
-                while not seems_gone(await journal.owner("s1")):
+                while not isinstance(await journal.owner("s1"), Gone):
                     pass
             await journal.acquire("s1", whose.epoch)
     finally:

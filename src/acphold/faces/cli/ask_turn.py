@@ -38,7 +38,6 @@ from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.wrap import options_of
-from acphold.journal.owners import other_owner
 from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
@@ -204,10 +203,8 @@ class AskingTurn:
             if (named := question.given.session) is not None:
                 async with existing_journal() as journal:
                     row = await find_session(LocalReader(journal), named, "continues it")
-                    if front is None and (
-                        owner := other_owner(await journal.owner(row.session_id))
-                    ):
-                        await require_answer(owner)
+                    if front is None:
+                        await require_answer(journal, row.session_id)
                 if question.agent.command:
                     cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from acp_wire.surroundings import is_same_folder
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
-from acphold.faces.cli.journals import existing_journal, is_live, journal_if_any
+from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location

@@ -13,8 +13,7 @@ from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, quantity, tell
 from acphold.journal import stores
-from acphold.journal.journal import Journal, Owners, Sessions
-from acphold.journal.owners import is_owned
+from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import InFile
 from acphold.journal.stores import open_journal
@@ -69,11 +68,6 @@ async def sessions(journal: Sessions, wanted: ListFilter) -> AsyncIterator[Sessi
         for row in rows:
             yield row
         after = rows[-1].key
-
-
-async def is_live(journal: Owners, session_id: str) -> bool:
-    """Return True if a living process has the session."""
-    return is_owned(await journal.owner(session_id))
 
 
 UNREAD = ListFilter(archived="include", unread=True)

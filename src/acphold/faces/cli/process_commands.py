@@ -28,8 +28,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
-from acphold.journal.journal import row_of
-from acphold.journal.owners import other_owner
+from acphold.journal.journal import other_owner, row_of
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -251,7 +250,7 @@ def _complain(words: str) -> Exit:
 async def _stop_session(found: Sequence[Process], wanted: str) -> int:
     async with existing_journal() as journal:
         short = await short_id(journal, wanted)
-        recorded = await journal.owner(wanted)
+        owner = await other_owner(journal, wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
             continue
@@ -270,7 +269,7 @@ async def _stop_session(found: Sequence[Process], wanted: str) -> int:
             )
         print(visible(f"Stopped the agent of session {short}."))
         return Exit.OK
-    if (owner := other_owner(recorded)) is not None:
+    if owner is not None:
         number = pid_at(owner.addresses)
         how = (
             f"`kill -9 {number}` ends it, and nothing that was shown is lost"

@@ -13,17 +13,16 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import existing_journal, is_live, sessions
+from acphold.faces.cli.journals import existing_journal, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
-from acphold.journal.journal import Journal, tails_of
-from acphold.journal.owners import other_owner
+from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import tell_owner
+from acphold.live.reading.neighbours import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 
 
@@ -55,9 +54,8 @@ async def _tell(found: Journal, session_id: str, *, archived: bool | None = None
     """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
     of its own."""
     daemon = daemon_address(daemon_lock(journal_of(())))
-    whose = await found.owner(session_id)
     otherwise = [unix_address(daemon)] if daemon else []
-    await tell_owner(whose, session_id, otherwise, archived=archived)
+    await tell_owner(found, session_id, otherwise, archived=archived)
 
 
 @command("session tag", "[OPTIONS] ID TAG...", options.JOURNAL)
@@ -156,7 +154,7 @@ def delete(
                 for given in session_ids
             }
             for row in rows.values():
-                owner = other_owner(await kept.owner(row.session_id))
+                owner = await other_owner(kept, row.session_id)
                 more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
                 short = await short_id(kept, row.session_id)
                 tell(f"{_about(row, short)}{more}")
@@ -172,9 +170,8 @@ def delete(
     async def delete_all() -> None:
         async with existing_journal() as kept:
             for session_id in found:
-                whose = await kept.owner(session_id)
-                await kept.delete(session_id, *await tails_of(kept, session_id))
-                await tell_owner(whose, session_id)  # and through it every client that has it open
+                async with deleting(kept, session_id):
+                    await kept.delete(session_id, *await tails_of(kept, session_id))
             await remove_from_disk(kept)
 
     asyncio.run(delete_all())

@@ -9,9 +9,10 @@ Epochs come from a sequence, so none is granted twice. Only `whose` decides who 
 An owner shows that it lives by its connection of *presence*, which holds a lock for as long as the
 process lives: the server releases the lock when the process ends, however it ends. Living owners
 lose connections, too, and open new ones when they next report. So an owner without one, but heard
-from recently, is *gone*, and may come back. Some owners cannot hold such a connection (behind a
-pooler), or lost it with all others because another server answers or this one was restarted. Such
-an owner lives as long as it reports, and is gone as soon as it is late. All times are by the clock
+from recently, is *gone*, and may come back: its sessions are free if nobody serves at its addresses
+any more. Some owners cannot hold such a connection (behind a pooler), or lost it with all others
+because another server answers or this one was restarted. Such an owner lives as long as it reports,
+and is gone as soon as it is late. All times are by the clock
 of the database.
 
 The functions run inside a transaction of the caller and may raise psycopg errors.
@@ -264,6 +265,10 @@ LIVE_OWNERS: Final = (
 """The processes that own sessions, by a lock or by what they told last."""
 
 
+class Gone(At, frozen=True):
+    """An owner that has lost the connection which shows that it lives, or has none and is late."""
+
+
 def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str] = ()) -> Whose:
     """The owner of a session, as seen by the owner `own_id` at the addresses `own`; raises
     UnknownSessionError."""
@@ -277,15 +282,17 @@ def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str
         raise UnknownSessionError(session_id)
     id_, epoch, yields, lives, host, pid, addresses, silent, is_present = row
     if id_ == own_id and id_ != NOBODY:
-        return Here(epoch, yields)
-    if not lives and (silent is None or silent > bounds.SILENT_SECONDS):
+        return (Free if yields else Here)(epoch)
+    if yields or silent is None:
         return Free(epoch)
     owner = owners.owner_of_row(id_, host, pid, addresses)
     if not (lives and is_present) and not {*own}.isdisjoint(owner.addresses):
         return Free(epoch)  # we have its place, which has one holder at a time
-    if not lives:
-        return At(owner, epoch, yields, "gone")
-    return At(owner, epoch, yields, owners.seems(silent, is_proved=is_present))
+    found = owners.owned_by(owner, epoch, silent)
+    is_late = silent > bounds.LATE_SECONDS and not is_present
+    if isinstance(found, At) and (is_late or not lives):
+        return Gone(found.owner, found.epoch)
+    return found
 
 
 OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AND owner = %s"

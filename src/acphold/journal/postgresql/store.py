@@ -31,7 +31,7 @@ from acphold import errors
 from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
-from acphold.journal.owners import Here, Whose
+from acphold.journal.owners import Free, Here, Whose
 from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line
@@ -188,9 +188,16 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
             if rows := await asked.wait():
                 epoch, yields = rows[0]  # in binary
-                return Here(int.from_bytes(epoch or b"", "big"), self._retired or yields == b"\1")
+                kind = Free if self._retired or yields == b"\1" else Here
+                return kind(int.from_bytes(epoch or b"", "big"))
         own_id, own = self._owner_id, self._addresses
-        return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
+        found = await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
+        if isinstance(found, leases.Gone):
+            from acp_wire.transports.addresses import are_deserted  # late, for a quick start
+
+            if await are_deserted(found.owner.addresses, bounds.DESERTED_SECONDS):
+                return Free(found.epoch)
+        return found
 
     async def _register(self, owner_id: str) -> None:
         addresses, retired = self._addresses, self._retired

@@ -38,7 +38,7 @@ from acphold.errors import HeldElsewhereError, JournalUnavailableError, UnknownS
 from acphold.journal import bounds, owners
 from acphold.journal.journal import Identity, Lease
 from acphold.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
-from acphold.journal.owners import At, Free, Here, Owner, Whose
+from acphold.journal.owners import Free, Here, Owner, Whose
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import READ_ONLY, Connection, connect
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
@@ -215,13 +215,12 @@ def whose(connection: Connection, session_id: str, own_id: str | None) -> Whose:
     if row is None:
         raise UnknownSessionError(session_id)
     id_, epoch, yields, host, pid, addresses, renewed_at = row
-    if host is None or (id_ != own_id and not lives(connection.path, id_)):
+    if host is None or yields or (id_ != own_id and not lives(connection.path, id_)):
         return Free(epoch)
     if id_ == own_id:
-        return Here(epoch, bool(yields))
+        return Here(epoch)
     owner = owners.owner_of_row(id_, host, pid, addresses)
-    silent = (_clock_ms() - renewed_at) / 1000
-    return At(owner, epoch, bool(yields), owners.seems(silent, is_proved=True))
+    return owners.owned_by(owner, epoch, (_clock_ms() - renewed_at) / 1000)
 
 
 def all_owners(connection: Connection) -> list[Owner]:

@@ -21,7 +21,7 @@ from acphold import errors
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.titles import title_of_words
 from acphold.journal.journal import Lease, is_forgotten, row_of, session_of
-from acphold.journal.owners import other_owner
+from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
@@ -178,7 +178,7 @@ class Adoption:
             whose = await self._hub.journal.owner(session_id)
             # Remains of our own are at rest: we adopt a session only once at a time.
             late = asyncio.get_running_loop().time() > deadline
-            if late or other_owner(whose) is None:
+            if late or not isinstance(whose, At):
                 return whose.epoch
             await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
         raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")

@@ -64,9 +64,6 @@ BOOKMARK_SECONDS: a lid closed on a long task is opened the next morning."""
 LONG_PROMPT_BYTES: Final = 1 << 20
 """A prompt of this size is sent in one step of the loop, and committed in another."""
 
-DESERTED_SECONDS: Final = 3.0
-"""A process that seems to have ended has this long to accept a connection, if it has not."""
-
 TRUSTED_SECONDS: Final = journal_bounds.SILENT_SECONDS - journal_bounds.RENEW_SECONDS
 """Seconds without contact to the journal for which an owner trusts that nobody took its
 sessions."""
@@ -111,10 +108,6 @@ ANNOUNCED_TERMINALS: Final = 4096
 OPENED_AT_ONCE: Final = 8
 """Clients let in, and sessions made live, in one pass of the event loop. Each takes half a
 millisecond; hundreds at once would stall those who have a session open."""
-
-GIVEN_UP_SECONDS: Final = 10.0
-"""Seconds in which a session may be taken from an owner that was found to hang: later it is asked
-again."""
 
 LOAD_SECONDS: Final = 25.0
 """Seconds that `session/load` waits, after the replay, for the agent to open the session too.

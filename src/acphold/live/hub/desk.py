@@ -27,6 +27,7 @@ from acp_wire.surroundings import Surroundings, is_same_folder
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
 from acphold.journal.journal import session_of, tails_of
+from acphold.journal.owners import refuse_held
 from acphold.journal.rows import NewSession
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
@@ -520,8 +521,7 @@ class Desk:
             await self.hub.ownership.confirm(conversation)
             conversation = self.hub.live.get(session_id)
         if conversation is None and self.only_joins:
-            owner = await self._journal.owner(session_id)
-            raise errors.HeldElsewhereError(session_id, "it is not live here", owner.epoch)
+            raise errors.HeldElsewhereError(session_id, "it is not live here", 0)
         moves = False
         if conversation is None or (starts and self._find_awake(session_id, client) is None):
             row = await self._journal.session(session_id)
@@ -531,7 +531,7 @@ class Desk:
             if setup.stays and row.agent != self.agent.key:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it
                 # there.
-                await self.hub.ownership.require_free(session_id)
+                refuse_held(session_id, await self._journal.owner(session_id))
                 raise errors.OtherAgentError(session_id, row.agent)
             moves = setup.moves or row.agent == self.agent.key
         else:

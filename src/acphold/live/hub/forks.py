@@ -18,8 +18,7 @@ from msgspec import Struct
 from acphold.conversation.history.entries import TurnSpan, span_at, turn_spans
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.journal.copies import copy
-from acphold.journal.journal import Journal, history, session_of
-from acphold.journal.owners import is_owned
+from acphold.journal.journal import Journal, history, is_live, session_of
 from acphold.journal.rows import NewSession, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent
 
@@ -55,7 +54,7 @@ async def fork(
     spans = await turn_spans(history(journal, row.session_id))
     wanted = turns_to_copy(row, spans, at, before=before)
     # An open turn runs only if its process does.
-    runs = wanted[-1].is_open and is_owned(await journal.owner(row.session_id))
+    runs = wanted[-1].is_open and await is_live(journal, row.session_id)
     taken = wanted[:-1] if runs else wanted
     if not taken:
         raise NothingSaidError(

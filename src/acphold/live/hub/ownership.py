@@ -1,8 +1,8 @@
 """The sessions that this process owns, and the journal's knowledge of any other.
 
-Only the owner may write to a session. Another process may take it if this one has ended, yields it,
-or is alive and does not answer (`journal.owners`). Then the session leaves this process's memory at
-once, and its clients follow it to the new owner.
+Only the owner may write to a session. Another process may take it if the journal says that it is
+free (`journal.owners`). Then the session leaves this process's memory at once, and its clients
+follow it to the new owner.
 
 If machines share the journal, one that is cut off from it cannot know that. So its agents are
 stopped before another process may take the sessions, by its own clock (`hub.pauses`): they must
@@ -28,9 +28,8 @@ from acphold.conversation.history.decisions import closed_question
 from acphold.conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.intentions import marks
-from acphold.journal.journal import Journal, Lease, Readable
+from acphold.journal.journal import Journal, Lease, Readable, take_lease
 from acphold.journal.moves import refuse_moved, row_here
-from acphold.journal.owners import At, Whose, refuse_held
 from acphold.journal.rows import SessionRow
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
@@ -99,38 +98,17 @@ class Ownership(Struct, eq=False):
     deleted: set[str] = set()
     _ending: TaskSet = field(default_factory=TaskSet)
     _seen: int | None = None
-    _given_up: dict[str, tuple[int, float]] = {}
-
-    def give_up(self, session_id: str, epoch: int) -> None:
-        """Note that the owner of a session does not respond, whose lease has this epoch: for
-        GIVEN_UP_SECONDS this process may take it."""
-        self._given_up[session_id] = epoch, time.monotonic()
 
     async def take(self, row: SessionRow, setup: Setup, shared: SharedParts) -> Conversation:
-        """Make a session live at a desk, if it is free: see `require_free`.
+        """Make a session live at a desk, if it is free.
 
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
-        whose = await self.require_free(row.session_id)
         # Before the lease, too: a move that is under way is not ended by a look.
         refuse_moved(row)
-        lease = await self._journal.acquire(row.session_id, seen=whose.epoch)
+        lease = await take_lease(self._journal, row.session_id)
         row = await row_here(self._journal, lease)
         return await self.enter(lease, row, setup, shared)
-
-    async def require_free(self, session_id: str) -> Whose:
-        """Return the last owner of a session that may be taken: it has ended, yields it, or was
-        given up on. Raises HeldElsewhereError."""
-        whose = await self._journal.owner(session_id)
-        if isinstance(whose, At) and whose.seems == "gone":
-            from acp_wire.transports.addresses import are_deserted  # late, for a quick start
-
-            if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
-                return whose
-        epoch, since = self._given_up.get(session_id, (None, 0.0))
-        is_over = time.monotonic() - since >= bounds.GIVEN_UP_SECONDS
-        refuse_held(session_id, whose, None if is_over else epoch)
-        return whose
 
     async def enter(
         self, lease: Lease, row: SessionRow, setup: Setup, shared: SharedParts
@@ -161,7 +139,6 @@ class Ownership(Struct, eq=False):
             await conversation.title.look()
         self._live[session.id] = conversation
         self.deleted.discard(session.id)
-        self._given_up.pop(session.id, None)
         return conversation
 
     async def keep(self) -> None:

@@ -147,9 +147,8 @@ class Pending(Struct, Generic[R], eq=False):
 
     `sent_id` is the id under which a prompt is known, `after` a position from before it, and `id`
     the number of the request on the present connection. A request that opens a session `begins`
-    there, if that is known. `due` is the time since when the answer has been due, and `on_answered`
-    is called then. `was_refused` is set on one that is sent again because its session was not open
-    there.
+    there, if that is known. `on_answered` is called once it is answered. `was_refused` is set on
+    one that is sent again because its session was not open there.
     """
 
     request: R
@@ -164,13 +163,7 @@ class Pending(Struct, Generic[R], eq=False):
     was_refused: bool = False
     opening: SessionOpening | None = None
     begins: OpenSession | None = None
-    due: float | None = None
     on_answered: Callable[[], object] = bool
-
-    def expect(self, now: float) -> None:
-        """Expect the answer from now on."""
-        if self.due is None:
-            self.due = now
 
 
 class ResumePlace(NamedTuple):
@@ -274,10 +267,11 @@ class LastingLine(Generic[R]):
             asked.is_cancelled = True
         return prompts
 
-    def is_overdue(self, now: float, seconds: float) -> bool:
-        """Return True if an answer has been due for so long. A turn takes as long as it takes,
-        until it is cancelled."""
-        return any(it.due is not None and now - it.due > seconds for it in self.pending)
+    @property
+    def is_due(self) -> bool:
+        """True while an answer is due at once. A turn takes as long as it takes, until it is
+        cancelled."""
+        return any(it.method != PROMPT.name or it.is_cancelled for it in self.pending)
 
     @property
     def introduces_itself(self) -> bool:

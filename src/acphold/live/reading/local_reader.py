@@ -15,8 +15,7 @@ from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
-from acphold.journal.journal import Journal, PageBack, Readable, history, rows_of
-from acphold.journal.owners import is_owned
+from acphold.journal.journal import Journal, PageBack, Readable, history, is_live, rows_of
 from acphold.journal.rows import ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
 from acphold.live.reading import bounds
@@ -175,7 +174,7 @@ class LocalReader:
         return await self.journal.session(row.session_id, counted=True)
 
     async def is_live(self, session_id: str) -> bool:
-        return is_owned(await self.journal.owner(session_id))
+        return await is_live(self.journal, session_id)
 
     async def live_state(self, session_id: str) -> str | None:
         if not await self.is_live(session_id):

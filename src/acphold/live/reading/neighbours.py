@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 from msgspec import Raw, Struct
@@ -29,8 +29,8 @@ from acp_wire.transports.unix import is_listening, pid_at
 from acphold import errors
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal.intentions import change_queue
-from acphold.journal.journal import Journal, Owners
-from acphold.journal.owners import Owner, Whose, is_free, other_owner
+from acphold.journal.journal import Journal, Owners, other_owner
+from acphold.journal.owners import Owner
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
@@ -181,12 +181,15 @@ async def live_anywhere(journal: Owners, silent: list[SilentProcess] | None = No
     return await (live_at(owners) if silent is None else live_at(owners, silent))
 
 
-async def require_answer(owner: Owner) -> None:
-    """Raise SilentDaemonError if the process of this owner listens here and does not answer."""
-    silent: list[SilentProcess] = []
-    await live_at([owner], silent)
-    for each in silent:
-        raise errors.SilentDaemonError(each.words)
+async def require_answer(journal: Owners, session_id: str) -> Owner | None:
+    """Return the other process that owns the session, if any. Raises SilentDaemonError if it
+    listens here and does not answer."""
+    if (owner := await other_owner(journal, session_id)) is not None:
+        silent: list[SilentProcess] = []
+        await live_at([owner], silent)
+        for each in silent:
+            raise errors.SilentDaemonError(each.words)
+    return owner
 
 
 async def live_at(owners: Sequence[Owner], silent: list[SilentProcess] | None = None) -> Live:
@@ -295,7 +298,7 @@ def ending_processes(held: str, daemon: str) -> list[SilentProcess]:
 
 
 async def tell_owner(
-    whose: Whose,
+    journal: Owners,
     session_id: str,
     otherwise: Sequence[str] = (),
     *,
@@ -303,7 +306,23 @@ async def tell_owner(
 ) -> bool:
     """Tell the other process that owns a session, or one at the addresses `otherwise`, if any;
     return True if it was told. `archived` is None if that has not changed."""
-    addresses = otherwise if (owner := other_owner(whose)) is None else owner.addresses
+    owner = await other_owner(journal, session_id)
+    return await _tell(session_id, otherwise if owner is None else owner.addresses, archived)
+
+
+@asynccontextmanager
+async def deleting(journal: Owners, session_id: str) -> AsyncIterator[None]:
+    """Delete a session in the block; then its owner is told, and tells every client that has it
+    open."""
+    owner = None
+    with suppress(errors.UnknownSessionError):  # one that only the agent has
+        owner = await other_owner(journal, session_id)
+    yield
+    if owner is not None:
+        await _tell(session_id, owner.addresses)
+
+
+async def _tell(session_id: str, addresses: Sequence[str], archived: bool | None = None) -> bool:
     state = {} if archived is None else {"archived": archived}
     params = encode({"sessionId": session_id, **state})
     told = addresses and await _answer_of(addresses, CHANGED, params, bounds.ANSWER_SECONDS)
@@ -353,7 +372,7 @@ async def _ask_as_client(addresses: Sequence[str], method: str, params: bytes) -
 async def let_go(journal: Owners, session_id: str) -> None:
     """Ask the process that holds a session to close it. It keeps the session while a client has it
     open, a turn runs or a question is open, or if it does not answer."""
-    if (owner := other_owner(await journal.owner(session_id))) is None:
+    if (owner := await other_owner(journal, session_id)) is None:
         return
     process = await _presence_at(owner.addresses)
     for live in [] if process is None else process.sessions:
@@ -417,11 +436,9 @@ async def ask_queue(
     Raises UnknownSessionError, InvalidParamsError if the change does not fit, ConnectionLostError
     and SilentDaemonError if the process that has the session cannot be reached, and JournalError.
     """
-    whose = await journal.owner(session_id)
-    if (owner := other_owner(whose)) is not None and not is_free(whose):
+    if (owner := await require_answer(journal, session_id)) is not None:
         asked = {"sessionId": session_id, "change": change}
         params = encode({name: value for name, value in asked.items() if value})
-        await require_answer(owner)
         raw = await _ask_as_client(owner.addresses, QUEUE_METHOD, params)
         return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:

@@ -86,12 +86,15 @@ silent."""
 # -- owners of sessions in other processes --------------------------------------------------
 
 OWNER_ANSWER_SECONDS = 10.0
-"""Seconds an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
-sessions; long enough for a machine under heavy load."""
+"""Seconds an owner has to answer, which it does at once; long enough for a machine under heavy
+load. Then it is asked again, until it is silent (`journal.owners`)."""
 
-OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
-"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
-and an attempt may take some seconds."""
+OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS
+"""Seconds that a request waits for an owner that cannot be reached: by then its sessions are free,
+or it has reported and lives."""
+
+OWNER_CHECK_SECONDS = 5.0
+"""Seconds between looks if the owners of sessions respond, and still own them."""
 
 UNSEEN_OWNER_SECONDS = 2.5
 """Seconds to look for an owner without an address that can be tried from here, as in another

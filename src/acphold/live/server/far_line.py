@@ -99,7 +99,7 @@ class FarLine:
         self._introduction = introduction
         self._line = LastingLine[Request]()
         self._given_up = asyncio.Event()
-        self._restoring_since: float | None = None
+        self._is_restoring = False
         self._is_closed = False
         self._follows_owner = follows_owner
 
@@ -147,7 +147,7 @@ class FarLine:
         except errors.ConnectionLostError as exc:
             log.info("%s", exc)
         finally:
-            self._server = self._restoring_since = None
+            self._server, self._is_restoring = None, False
         self._answer_cancelled()
         self._connection.on_loss()
 
@@ -159,7 +159,7 @@ class FarLine:
         if self._introduction is None or self._line.introduces_itself:
             return
         try:
-            self._restoring_since = _now()
+            self._is_restoring = True
             introduced = await server.call_raw(
                 schema.INITIALIZE.name,
                 asking_for_positions(self._introduction),
@@ -175,7 +175,7 @@ class FarLine:
 
     def _go_on(self, server: Peer) -> None:
         """Go on over a new connection, where the sessions are open: send what is pending."""
-        self._restoring_since = None
+        self._is_restoring = False
         self._connection.on_return()
         self._server = server
         _, refused, repeated = self._line.on_reconnect()
@@ -271,7 +271,6 @@ class FarLine:
         asked.is_cancelled = asked.method == schema.PROMPT.name
         if self._server is not None and asked.id is not None:  # which ends it, and answers
             self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
-            asked.expect(_now())
         elif not (asked.is_sent and asked.is_cancelled):  # by its id, over the next connection
             self._line.forget(asked)
 
@@ -304,8 +303,6 @@ class FarLine:
         if method == schema.CANCEL.name:
             sent = find_sent(params)
             prompts = self._line.cancel(session_id_in(params), None if sent is None else sent.id)
-            for asked in prompts:
-                asked.expect(_now())
         if self._server is not None:
             self._server.tell(method, params)
         elif not prompts:
@@ -344,13 +341,12 @@ class FarLine:
     @property
     def is_waiting(self) -> bool:
         """True while a request over the present connection is not answered."""
-        is_restoring = self._restoring_since is not None
-        return is_restoring or (self.is_connected and bool(self._line.pending))
+        return self._is_restoring or (self.is_connected and bool(self._line.pending))
 
-    def is_overdue(self, seconds: float) -> bool:
-        """Return True if an answer has been due for so long."""
-        now, since = _now(), self._restoring_since
-        return self._line.is_overdue(now, seconds) or (since is not None and now - since > seconds)
+    @property
+    def is_due(self) -> bool:
+        """True while an answer over the present connection is due at once."""
+        return self._is_restoring or (self.is_connected and self._line.is_due)
 
     def give_up(self) -> None:
         """Replace the connection: the process at the other end hangs, or has lost the session."""
@@ -384,7 +380,6 @@ class FarLine:
             return  # it is sent when there is a connection
         method, params = asked.method, asked.params
         place = self._line.send(asked)
-        asked.due = None if method == schema.PROMPT.name else _now()
         if method == schema.INITIALIZE.name:
             params = asking_for_positions(params)
         elif method == schema.PROMPT.name:
@@ -489,7 +484,3 @@ class FarLine:
 
     def _send_update(self, session_id: str, update: bytes) -> None:
         self._client.send(Frames(session_id, self._client.offer).aside(update))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -23,10 +23,10 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import END_SECONDS, TaskSet, end
-from acp_wire.transports.addresses import are_here, connect
+from acp_wire.transports.addresses import are_here, can_be_tried, connect
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
-from acphold.journal.owners import seems_silent
+from acphold.journal.owners import At
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.reading.neighbours import is_answering
@@ -70,40 +70,43 @@ class RemoteSessions:
         """Return True if the client has a session open over a line, or is opening it there."""
         return session_id in self._lines
 
-    async def reach(self, held: errors.HeldElsewhereError) -> None:
-        """Make a line to the owner of a session, over which nothing is open yet; none if the owner
-        has ended or hangs, and may be replaced from now on. Raises as `connect_to`."""
-        connection = await self.connect_to(held)
-        if connection is not None and held.session_id in self._lines:
-            await connection.aclose()  # it was made meanwhile
-        elif connection is not None:
-            self._begin(held.session_id, held, connection)
+    async def reach(self, session_id: str, deadline: float) -> bool:
+        """Make a line to the owner of a session, over which nothing is open yet; return False if
+        the session is free, which one that hangs, or is cut off, leaves it before the `deadline`.
 
-    async def connect_to(
-        self, held: errors.HeldElsewhereError, *, is_doubted: bool = False
-    ) -> Transport | None:
-        """Return a connection to the owner of a session; None if it may be replaced, as in `reach`.
-
-        The owner is asked first if it is on this machine, or `is_doubted`. Raises
-        ConnectionLostError if it cannot be reached at present, and UnreachableOwnerError if it
-        never can from here.
+        Raises UnreachableOwnerError if the owner lives, and cannot be reached from here.
         """
+        now, pause = asyncio.get_running_loop().time, 0.01
+        unseen = now() + bounds.UNSEEN_OWNER_SECONDS
+        while isinstance(whose := await self._hub.journal.owner(session_id), At):
+            try:
+                connection = await self.connect_to(session_id, whose)
+            except errors.ConnectionLostError as problem:
+                if now() > (deadline if can_be_tried(whose.owner.addresses) else unseen):
+                    raise _unreachable(session_id, whose, problem) from problem
+            else:
+                if session_id in self._lines:  # it was made meanwhile
+                    await connection.aclose()
+                else:
+                    self._begin(session_id, whose, connection)
+                return True
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.5)
+        return False
+
+    async def connect_to(self, session_id: str, whose: At) -> Transport:
+        """Return a connection to the owner of a session. Raises ConnectionLostError if it cannot be
+        reached at present, and UnreachableOwnerError if it never can from here."""
+        addresses, seconds = whose.owner.addresses, bounds.OWNER_ANSWER_SECONDS
         try:
-            is_asked = is_doubted or are_here(held.addresses)
-            if is_asked and not await is_answering(held.addresses, bounds.OWNER_ANSWER_SECONDS):
+            # A connection to a process that was stopped can be made, too.
+            if are_here(addresses) and not await is_answering(addresses, seconds):
                 raise errors.SilentPeerError("it does not answer")
-            return await connect(held.addresses, bounds.OWNER_ANSWER_SECONDS, self._limit)
+            return await connect(addresses, seconds, self._limit)
         except errors.ConnectionLostError as problem:
-            # On another machine the network may be the cause, so the journal decides.
-            hangs = isinstance(problem, errors.SilentPeerError) and are_here(held.addresses)
-            if hangs or isinstance(problem, errors.EndedPeerError) or held.is_silent:
-                log.info("session %s may be taken over: %s", held.session_id, problem)
-                self._hub.ownership.give_up(held.session_id, held.epoch)
-                return None
-            why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
-            if held.owner_id and not held.addresses:
-                raise errors.UnreachableOwnerError(held.session_id, why) from problem
-            raise errors.ConnectionLostError(why) from problem
+            if not addresses:
+                raise _unreachable(session_id, whose, problem) from problem
+            raise
 
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
@@ -118,12 +121,12 @@ class RemoteSessions:
     def _begin(
         self,
         session_id: str,
-        held: errors.HeldElsewhereError | None = None,
+        whose: At | None = None,
         connection: Transport | None = None,
     ) -> SessionLine:
         from acphold.live.server.far_line import FarLine
 
-        line = SessionLine(session_id, self, self._hub, self._attend_here, held)
+        line = SessionLine(session_id, self, self._hub, self._attend_here, whose)
         line.far = FarLine(
             self._client,
             line.dial,
@@ -183,7 +186,7 @@ class RemoteSessions:
     async def _watch(self) -> None:
         """Check regularly if the owners respond, and still own their sessions."""
         while self._lines:
-            await asyncio.sleep(bounds.OWNER_ANSWER_SECONDS / 2)
+            await asyncio.sleep(bounds.OWNER_CHECK_SECONDS)
             for line in tuple(self._lines.values()):
                 if line.far.is_idle:  # it could not be opened again
                     self._end(line)
@@ -210,8 +213,15 @@ class RemoteSessions:
         await self.leave()
 
 
+def _unreachable(
+    session_id: str, whose: At, problem: errors.ConnectionLostError
+) -> errors.UnreachableOwnerError:
+    why = f"it is open in {whose.owner}, which cannot be reached from here: {problem}"
+    return errors.UnreachableOwnerError(session_id, why)
+
+
 class SessionLine:
-    """The line of one session, to the owner that `held` names; None if it leads to this process."""
+    """The line of one session, to the owner `whose`; None if it leads to this process."""
 
     far: FarLine
     running: asyncio.Task[None]
@@ -222,55 +232,51 @@ class SessionLine:
         remote: RemoteSessions,
         hub: Hub,
         attend_here: AttendHere,
-        held: errors.HeldElsewhereError | None,
+        whose: At | None,
     ) -> None:
         self.session_id = session_id
         self._remote = remote
         self._hub = hub
         self._attend_here = attend_here
-        self._held = held
+        self._whose = whose
         self._is_mute = False
         self._attending = TaskSet()
 
     async def dial(self) -> Transport:
         """Connect to the process that has the session: see `reconnection.OpenTransport`."""
         try:
-            await self._hub.ownership.require_free(self.session_id)
-        except errors.HeldElsewhereError as held:
-            is_doubted = self._held is not None and self._held.epoch == held.epoch
-            transport = await self._remote.connect_to(held, is_doubted=is_doubted)
-            if transport is not None:
-                self._held, self._is_mute = held, False
-                return transport
+            whose = await self._hub.journal.owner(self.session_id)
         except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
-        self._held = None
+        self._whose, self._is_mute = None, False
+        if isinstance(whose, At):
+            transport = await self._remote.connect_to(self.session_id, whose)
+            self._whose = whose
+            return transport
         near, far = memory_pair()
         self._attending.start(self._attend_here(far), "attend line")
         return near
 
     async def check(self) -> None:
-        """Replace the connection if the owner has lost the session, or has owed an answer for too
-        long; tell the client if the owner does not respond to it."""
-        if (held := self._held) is None:
+        """Replace the connection if the owner has lost the session, or is silent and owes an
+        answer; tell the client if the owner does not respond to it."""
+        if (known := self._whose) is None:
             return
         try:
             whose = await self._hub.journal.owner(self.session_id)
         except errors.UnknownSessionError:  # it was deleted: nobody can say so but a new owner
             self.far.give_up()
             return
-        if whose.epoch != held.epoch:
+        lives = isinstance(whose, At)
+        if whose.epoch != known.epoch or (self.far.is_due and not lives):
             self.far.give_up()
             return
         if not self.far.is_waiting:
             return
         try:
-            responds = await is_answering(held.addresses, bounds.UNTOLD_SECONDS)
+            responds = await is_answering(known.owner.addresses, bounds.UNTOLD_SECONDS)
         except errors.ConnectionLostError:  # it listens nowhere just now
-            responds = not seems_silent(whose)
-        if not responds and self.far.is_overdue(bounds.OWNER_ANSWER_SECONDS):
-            self.far.give_up()
-            return
+            responds = lives
         if self._is_mute == responds:
             self._is_mute = not responds
             if responds:

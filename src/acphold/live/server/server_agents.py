@@ -38,8 +38,8 @@ from acphold.errors import (
 )
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.access import Scope
-from acphold.journal.journal import row_of
-from acphold.journal.owners import Here, is_free, other_owner, seems_silent
+from acphold.journal.journal import other_owner, row_of
+from acphold.journal.owners import At, Free
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.live.agents import capabilities
 from acphold.live.agents.capabilities import ClientOffer
@@ -233,10 +233,9 @@ class ServerAgents(Pooled, eq=False):
                                 "session %s: its prompts stay queued: this server does not run %s",
                                 *(id_, row.agent),
                             )
-                        elif not isinstance(owner := await self.hub.journal.owner(id_), Here):
-                            is_asleep = self.hub.is_asleep(id_)
-                            if not (is_free(owner) or seems_silent(owner) or is_asleep):
-                                continue
+                        elif isinstance(owner := await self.hub.journal.owner(id_), At):
+                            continue
+                        elif isinstance(owner, Free):
                             opening.create_task(
                                 self._resume_queue(row, name, slots), name=f"open {id_}"
                             )
@@ -327,7 +326,7 @@ class ServerDirectory(Directory):
         is_ending = its is None or its.is_closing
         if live is not None and not (live.is_asleep or is_ending):  # it keeps its agent
             return FoundSession(self._served.at_work_in(live), name=name)
-        if name is not None or other_owner(await self.hub.journal.owner(session_id)) is not None:
+        if name is not None or await other_owner(self.hub.journal, session_id) is not None:
             return FoundSession(name, chosen, name=name)
         refusal = OtherAgentError(session_id, row.agent, tuple(self._served.agents))
         return FoundSession(None, chosen, refusal, row.agent)

@@ -34,11 +34,9 @@ from acp_wire.schema import (
 from acp_wire.schema.splice import with_meta
 from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
-from acp_wire.transports.addresses import can_be_tried
 from acphold import errors
 from acphold.conversation.history.entries import milliseconds
 from acphold.journal.lineage import identity
-from acphold.journal.owners import other_owner
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.agents.interface import HubAgent
@@ -332,42 +330,29 @@ class SessionOpener(Struct, eq=False):
                 raise
 
     async def _open(self, wanted: WantedSession) -> None:
-        """Open a session, here or at its owner."""
-        session_id, loop = wanted.session_id, asyncio.get_running_loop()
-        began, pause = loop.time(), 0.0
-        while True:
-            why, limit = "its owner keeps changing", bounds.OWNER_SEARCH_SECONDS
-            held: errors.HeldElsewhereError | None = None
+        """Open a session: here if it is free, otherwise at its owner."""
+        session_id, is_line = wanted.session_id, self._client.offer.is_line
+        deadline = asyncio.get_running_loop().time() + bounds.OWNER_SEARCH_SECONDS
+        while not self.remote.has(session_id):
             try:
-                if not self.remote.has(session_id):
-                    await self._open_here(wanted)
-                    return
+                await self._open_here(wanted)
+                return
             except errors.LeaseLostError as exc:
                 # Lost while it was being opened; the client has seen nothing of it.
                 if exc.deleted:
                     raise
-                why = str(exc)
-            except errors.HeldElsewhereError as exc:
-                if self._client.offer.is_line:
+            except errors.HeldElsewhereError:
+                if is_line:
                     raise
-                held = exc
             except errors.StoppedError:
-                if not self._client.offer.is_line:
+                if not is_line:
                     raise
                 wanted.request.abandon()  # the line sends it to the next owner
                 return
-            try:
-                if await self._open_at_owner(wanted, held):
-                    return
-            except errors.ConnectionLostError as exc:
-                why = str(exc)
-                if held is not None and not can_be_tried(held.addresses):
-                    limit = bounds.UNSEEN_OWNER_SECONDS
-            if loop.time() - began > limit:
-                raise errors.UnreachableOwnerError(session_id, why)
-            log.info("session %s: %s", session_id, why)
-            await asyncio.sleep(pause)
-            pause = min(0.5, pause * 2 or 0.01)
+            is_free = not await self.remote.reach(session_id, deadline)
+            if is_free and self._directory.only_joins:
+                raise errors.UnreachableOwnerError(session_id, "it is not live in any process")
+        await self._open_at_owner(wanted)
 
     async def _open_here(self, wanted: WantedSession) -> None:
         """Open a session in this process. Raises HeldElsewhereError, and LeaseLostError if the
@@ -406,30 +391,19 @@ class SessionOpener(Struct, eq=False):
         if air.REPLAY_END in (self._client.offer.air or ()):
             self._client.send(frames.aside(air.REPLAY_ENDED))
 
-    async def _open_at_owner(
-        self, wanted: WantedSession, held: errors.HeldElsewhereError | None
-    ) -> bool:
-        """Open a session over the client's line for it, which is made if it is `held` elsewhere.
-
-        Return False if there is none: it may be opened here. Raises ConnectionLostError if its
-        owner cannot be reached at present.
-        """
+    async def _open_at_owner(self, wanted: WantedSession) -> None:
+        """Open a session over the client's line for it."""
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
             after = (await self._directory.hub.journal.session(session_id)).last_seq
         from acphold.live.lines.line import OpenSession  # late: an editor waits for the start
 
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
-        if held is not None:
-            await self.remote.reach(held)
-        if not self.remote.has(session_id):
-            return False
         await self.remote.open(wanted.request, session_id, opening)
         agent = (await self._directory.hub.journal.session(session_id)).agent
         self.openings.elsewhere[session_id] = agent
         if "mcpServers" in wanted.asked.left_out and self.remote.has(session_id):
             self._tell_of_servers(session_id)
-        return True
 
     async def setup(self, desk: Desk, kind: type[OpenRequest], asked: OpenParams) -> Setup:
         """Return the setup in the params of a request that opens a session; raises
@@ -504,16 +478,9 @@ class SessionOpener(Struct, eq=False):
         self._tell_of_terms(conversation)
 
     async def _follow(self, session_id: str, opened: OpenSession) -> None:
-        """Have the client follow a session that another process has taken, if that can be reached:
-        otherwise the two would take it from each other for ever."""
+        """Have the client follow a session that another process has taken."""
         await self.openings.wait(session_id)
-        try:
-            owner = other_owner(await self._directory.hub.journal.owner(session_id))
-        except errors.AcpError as exc:
-            log.warning("cannot find the owner of session %s: %s", session_id, exc)
-            return
-        followable = owner is None or bool(owner.addresses)
-        if followable and not self.is_open(session_id):
+        if not self.is_open(session_id):
             self.remote.follow(session_id, opened)
 
     def is_open(self, session_id: str) -> bool:

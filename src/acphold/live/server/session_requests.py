@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct, field
@@ -22,7 +21,6 @@ from acp_wire.schema.methods import LEAVING
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.conversation.history.timeline import answer_in
-from acphold.journal.owners import Free, Whose
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
@@ -30,7 +28,7 @@ from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
-from acphold.live.reading.neighbours import tell_owner
+from acphold.live.reading.neighbours import deleting
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of
@@ -241,12 +239,11 @@ class SessionRequests(Struct, eq=False):
                 await self._directory.hub.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
-                owner: Whose = Free(0)
-                with suppress(errors.UnknownSessionError):  # one that only the agent has
-                    owner = await self._directory.hub.journal.owner(session_id)
-                async with self._directory.of(request, session_id, client.scopes_in("")) as desk:
+                async with (
+                    deleting(self._directory.hub.journal, session_id),
+                    self._directory.of(request, session_id, client.scopes_in("")) as desk,
+                ):
                     await desk.delete(session_id, client)
-                await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name | schema.SET_SESSION_CONFIG_OPTION.name as method:
                 conversation = self._directory.conversation(session_id, request)

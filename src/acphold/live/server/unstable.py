@@ -25,8 +25,7 @@ from acphold.errors import (
     NothingSaidError,
     UnknownSessionError,
 )
-from acphold.journal.journal import row_of
-from acphold.journal.owners import other_owner
+from acphold.journal.journal import is_live, row_of
 from acphold.journal.rows import Archived
 from acphold.live.agents import air, extensions
 from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest, SessionCopy
@@ -153,8 +152,8 @@ class UnstableMethods:
     ) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        owner, changed = await self._directory.hub.journal.owner(session_id), title is None
-        await tell_owner(owner, session_id, archived=archived if changed else None)
+        changed = archived if title is None else None
+        await tell_owner(self._directory.hub.journal, session_id, archived=changed)
         await desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
@@ -183,9 +182,7 @@ class UnstableMethods:
         is_open = self._directory.hub.holds(session_id)
         if not is_open:
             try:
-                is_open = (
-                    other_owner(await self._directory.hub.journal.owner(session_id)) is not None
-                )
+                is_open = await is_live(self._directory.hub.journal, session_id)
             except UnknownSessionError:
                 scopes = self._client.scopes_in(session_id)
                 async with self._directory.of(request, session_id, scopes) as desk:
