@@ -28,7 +28,7 @@ from acphold.faces.cli.session_setup import AS_IT_IS
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.journal_location import VARIABLE
-from acphold.live.reading import neighbours
+from acphold.live.reading import processes
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.conftest import Defaults
@@ -445,7 +445,7 @@ def test_a_session_that_is_live_elsewhere_needs_no_command(acphold: CommandLine)
 def test_the_question_of_another_client_is_left_to_it(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch, agent: tuple[str, ...]
 ) -> None:
-    looked, look = threading.Event(), neighbours.has_other_clients
+    looked, look = threading.Event(), processes.has_other_clients
 
     async def looks(session_id: str) -> bool:
         found = await look(session_id)
@@ -455,7 +455,7 @@ def test_the_question_of_another_client_is_left_to_it(
     async def decide(_: object) -> bool:
         return await asyncio.to_thread(looked.wait, SECONDS)
 
-    monkeypatch.setattr(neighbours, "has_other_clients", looks)
+    monkeypatch.setattr(processes, "has_other_clients", looks)
     command = scripted_agent()
     with connect(*command, durable=True, journal=acphold.journal, on_permission=decide) as owner:
         session = owner.new_session()

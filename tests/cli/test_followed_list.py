@@ -19,7 +19,7 @@ from acphold.faces.cli.list import AsJson, AsWords, follow_list
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, as_listed
-from acphold.live.reading.neighbours import Live, LiveSession, Process
+from acphold.live.reading.processes import Live, LiveSession, Process
 from acphold.live.reading.session_reader import ListedSession, News, SessionPage, Wanted
 from tests.cli.conversation import remember
 from tests.raw_entries import ended, prompt

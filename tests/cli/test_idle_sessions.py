@@ -24,7 +24,7 @@ from acphold.faces.cli.journals import reading
 from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.journal_location import VARIABLE, short_mark
-from acphold.live.reading.neighbours import Process, silent_processes
+from acphold.live.reading.processes import Process, silent_processes
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.owners import OWNING

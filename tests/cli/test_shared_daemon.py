@@ -27,7 +27,7 @@ from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.journal.stores import journal_name
 from acphold.journal_location import short_mark
-from acphold.live.reading.neighbours import Process
+from acphold.live.reading.processes import Process
 from tests.conftest import Defaults
 from tests.editor import (
     DEADLINE,

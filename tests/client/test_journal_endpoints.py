@@ -15,7 +15,7 @@ from acp_wire.schema.updates import UserMessageChunk
 from acphold.conversation.history.timeline import Message
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.live.agents.capabilities import WATCHES
-from acphold.live.reading.neighbours import has_other_clients
+from acphold.live.reading.processes import has_other_clients
 from tests.editor import scripted_agent, wrap_command
 
 DEADLINE = 30.0

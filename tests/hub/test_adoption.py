@@ -12,9 +12,9 @@ import pytest
 from acp_wire.transports.runtime_folder import is_running
 from acphold.errors import RemoteError
 from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Lease, Owners
 from acphold.journal.rows import NewSession
-from acphold.live.hub import bounds
-from acphold.live.hub.adoption import Adoption
+from acphold.live.hub import adoption, bounds
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
 from tests.owners import left_by_killed
@@ -87,7 +87,6 @@ async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
 async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = Adoption._until_nobody_is_at_it
     async with shared(journal) as first, shared(journal) as second:
         await first.give_way()
         await second.give_way()
@@ -99,16 +98,16 @@ async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
         await left_by_killed(journal, NewSession("theirs", first.agent.key, "/"))
         loads: list[asyncio.Future[Any]] = []
 
-        async def slow(self: Adoption, session_id: str) -> int:
-            seen = await look(self, session_id)
+        async def slow(journal: Owners, session_id: str) -> Lease:
+            seen = (await journal.owner(session_id)).epoch
             if not loads:  # the other one is quicker, and is at it now
                 loads.append(two.begin("session/load", open_params("theirs", "/")))
                 await second.agent.replayed.wait()
                 second.agent.may_answer.set()
                 first.agent.may_answer.set()
-            return seen
+            return await journal.acquire(session_id, seen)
 
-        monkeypatch.setattr(Adoption, "_until_nobody_is_at_it", slow)
+        monkeypatch.setattr(adoption, "take_lease", slow)
         async with asyncio.timeout(DEADLINE):
             await one.load("theirs")
             await loads[0]
@@ -172,8 +171,6 @@ async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_fi
 ) -> None:
     elsewhere = shared(journal)
     async with shared(journal) as first, elsewhere as second:
-        await first.give_way()
-        await second.give_way()
         for house in (first, second):
             holding(house)
         one, two = await first.client(), await second.client()
@@ -186,9 +183,9 @@ async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_fi
         first.agent.may_answer.set()
         await loading
         await first.turn(one, "theirs", "And now?")
-        await waiting
-        assert two.text() == "It is that."
-        await two.call("session/close", {"sessionId": "theirs"})
+        with pytest.raises(Refused, match="is open in process"):  # which shares nothing
+            await waiting
+        await first.give_way()
         await two.load("theirs")
         assert two.text("user_message_chunk").endswith("And now?")
 
@@ -335,8 +332,6 @@ async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
 ) -> None:
     elsewhere = shared(journal)
     async with shared(journal) as first, elsewhere as second:
-        await first.give_way()
-        await second.give_way()
         for house in (first, second):
             holding(house)
         one, two, three = await first.client(), await second.client(), await second.client()
@@ -352,7 +347,12 @@ async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
             await client.sessions()
         first.agent.may_answer.set()
         await loading
-        await asyncio.gather(*waiting)
+        for each in waiting:
+            with pytest.raises(Refused, match="is open in process"):  # which shares nothing
+                await each
+        await first.give_way()
+        await two.load("theirs")
+        await three.load("theirs")
         assert two.text() == three.text() == "It is that."
 
 

@@ -12,7 +12,7 @@ import pytest
 from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.followed_list import follow_list
-from acphold.live.reading.neighbours import LiveSession, Process
+from acphold.live.reading.processes import LiveSession, Process
 from tests.conversations import chunk
 from tests.journal.promises.promise import append, begun, turn
 from tests.timelines import database
@@ -46,28 +46,23 @@ async def test_the_list_is_told_anew_when_its_database_has_gone_back() -> None:
 async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_answer = asyncio.Event()
-    may_answer.set()
     idle = {"s1": (LiveSession("s1", clients=1), Process(1, "agent", []))}
 
     async def live_at(_: object) -> Mapping[str, tuple[LiveSession, Process]]:
-        await may_answer.wait()
         return idle
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     journal = open_journal(tmp_path / "journal.db")
     lease = await begun(journal)
     prompt, *rest = turn("One", chunk("agent_message", "two"))
     try:
         async with asyncio.timeout(DEADLINE), aclosing(follow_list(journal, 10)) as found:
             await anext(found)
-            may_answer.clear()  # the process is slow: it is asked, and answers when it is over
             await append(journal, lease, [prompt])
             await journal.change(lease, RowChange(prompted=True))
             told = await anext(found)
             assert (told.rows[0].message_count, told.outcomes) == (1, {"s1": None})
             await append(journal, lease, rest)
-            may_answer.set()
             told = await anext(found)
             assert told.rows[0].message_count == 2
             assert told.outcomes["s1"] is not None

@@ -15,7 +15,7 @@ from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
 from acphold.live.reading.json_facts import question_json
-from acphold.live.reading.neighbours import live_anywhere
+from acphold.live.reading.processes import live_anywhere
 from tests.editor import DEADLINE
 from tests.served import wrapped
 

@@ -18,7 +18,7 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Field
 from acphold.faces.screen.turns import ChatHost
-from acphold.live.reading.neighbours import PRESENCE
+from acphold.live.reading.one_question import PRESENCE
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 

@@ -10,7 +10,7 @@ import pytest
 
 from acphold.journal.access import Scope
 from acphold.live.agents import air
-from acphold.live.reading.neighbours import PRESENCE, SIGNED_IN
+from acphold.live.reading.one_question import PRESENCE, SIGNED_IN
 from acphold.live.server.methods import METHODS
 from acphold.live.server.principals import THIS_USER, Principal, Visitor
 from tests.editor import DEADLINE, open_params

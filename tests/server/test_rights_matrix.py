@@ -39,7 +39,7 @@ from acphold.live.agents.extensions import (
     SET_PROVIDER,
     STEERING,
 )
-from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
+from acphold.live.reading.one_question import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, restrict, restrict_answer
 from acphold.live.server.methods import METHODS as TABLE, Asked, method_of
 from acphold.live.server.positions import Sent, with_sent

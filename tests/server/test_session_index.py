@@ -20,7 +20,7 @@ from acphold.live.agents.capabilities import introduction_for_agent
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.session_list import SessionList
-from acphold.live.reading.neighbours import CHANGED
+from acphold.live.reading.one_question import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
 from acphold.safety.snapshots.checkouts import in_other_work_trees

@@ -11,7 +11,7 @@ from acphold.conversation.history.decisions import AskedQuestion, answer_entry, 
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Share, new_token
 from acphold.journal.rows import NewSession, RowChange
-from acphold.live.reading.neighbours import Live, LiveSession, Process
+from acphold.live.reading.processes import Live, LiveSession, Process
 from tests.journal.conversations import Pieces, append, turn
 from tests.web.in_process import site
 
@@ -35,7 +35,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[LiveSession, Proces
     async def live_at(_: object) -> Live:
         return found
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     return found
 
 

@@ -15,7 +15,7 @@ from msgspec import Raw
 from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.intentions import change_queue
 from acphold.journal.rows import NewSession, RowChange
-from acphold.live.reading.neighbours import Live
+from acphold.live.reading.processes import Live
 from tests.cli.command_line import CommandLine
 from tests.conversations import chunk, encode
 from tests.journal.conversations import Pieces, append, turn
@@ -409,7 +409,7 @@ async def test_processes_are_asked_once_for_all_who_list(
         asked += 1
         return {}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", counted)
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", counted)
     monkeypatch.setattr("acphold.web.bounds.LIVE_SECONDS", 3600.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):

@@ -23,7 +23,7 @@ from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import new_token
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.reading.neighbours import LiveSession, Process, processes
+from acphold.live.reading.processes import LiveSession, Process, processes
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
@@ -250,14 +250,13 @@ def short_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("acphold.live.reading.bounds.PROCESSES_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.live.reading.bounds.LOOK_SECONDS", 3600.0)
 
     async def live_at(_: object) -> dict[str, tuple[LiveSession, Process]]:
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     agents: list[PuppetAgent] = []
 
     def make_agent(listener: Any, _: object) -> PuppetAgent:
@@ -374,7 +373,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.5)
-    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.live.reading.bounds.LOOK_SECONDS", 0.01)
     for session_id in ("s1", "s2"):
         await web.remember(session_id, said(1))
     token = await web.new_token("watch", session_id="s1")
@@ -392,8 +391,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
 async def test_a_live_session_that_is_deleted_meanwhile_is_not_told_of(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("acphold.live.reading.bounds.PROCESSES_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.live.reading.bounds.LOOK_SECONDS", 0.0)
     loop, looked = asyncio.get_running_loop(), asyncio.Event()
     looks = 0
 
@@ -405,7 +403,7 @@ async def test_a_live_session_that_is_deleted_meanwhile_is_not_told_of(
         elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
         return elsewhere if looks == 2 else {}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     await web.remember("s1", said(1))
     async with watching(web) as watcher:
         await watcher.next()

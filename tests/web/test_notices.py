@@ -30,7 +30,7 @@ from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.access import SCOPES, Share, new_token, token_id
 from acphold.journal.intentions import change_queue
-from acphold.live.reading.neighbours import LiveSession, Process
+from acphold.live.reading.processes import LiveSession, Process
 from acphold.web import bounds
 from acphold.web.exchange import RefusedError
 from acphold.web.notices import Notices

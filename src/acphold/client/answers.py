@@ -307,7 +307,7 @@ async def leave_to_others(session_id: str) -> None:
 
     Used for requests of another client's turn: that client decides while it is attached.
     """
-    from acphold.live.reading.neighbours import has_other_clients  # imports the server
+    from acphold.live.reading.processes import has_other_clients  # imports the server
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
         await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)

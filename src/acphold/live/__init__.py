@@ -10,8 +10,9 @@ EXPORTS = """
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves
     hub.prompt_turn
     origins.kept_changes origins.why
-    reading.inbox reading.json_facts reading.local_reader reading.neighbours
-    reading.requests reading.rule_offers reading.server_reader reading.session_reader
+    reading.inbox reading.json_facts reading.local_reader reading.one_question
+    reading.processes reading.requests reading.rule_offers reading.server_reader
+    reading.session_reader
     server.alert_commands server.daemon server.directory server.far_line server.methods
     server.places server.pool server.positions server.principals server.reconnection
     server.relay_protocol server.service

@@ -54,7 +54,7 @@ from acphold.journal.access import NODE, Access
 from acphold.journal.journal import Journal
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.moves import MoveLine
-from acphold.live.reading.neighbours import let_go
+from acphold.live.reading.processes import let_go
 from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal

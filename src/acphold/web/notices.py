@@ -47,7 +47,7 @@ from acphold.live.hub.alerts import Activity
 from acphold.live.reading.inbox import Whose, open_questions
 from acphold.live.reading.json_facts import question_line
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import Live
+from acphold.live.reading.processes import Live
 from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.live.server.methods import Asked
 from acphold.web import bounds, push

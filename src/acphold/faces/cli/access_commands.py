@@ -33,7 +33,7 @@ from acphold.journal.access import (
 from acphold.journal.journal import Journal, tails_of
 from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, note_deed
-from acphold.live.reading.neighbours import processes
+from acphold.live.reading.processes import processes
 from acphold.live.server.places import allowed_places, set_allowed
 
 PLACE: Final = r"sandbox-[0-9a-f]{12}"

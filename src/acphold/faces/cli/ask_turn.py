@@ -42,7 +42,7 @@ from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import require_answer
+from acphold.live.reading.processes import require_answer
 from acphold.version import __version__
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
 from acphold.journal_location import default_location
 from acphold.live.agents.identity import display_name
-from acphold.live.reading.neighbours import live_anywhere
+from acphold.live.reading.processes import live_anywhere
 
 if TYPE_CHECKING:
     from acphold.client.answers import Rule

@@ -198,7 +198,7 @@ def _sessions(*, are_live: bool = False) -> list[SessionRow]:
     async def find() -> list[SessionRow]:
         async with existing_journal() as journal:
             if are_live:
-                from acphold.live.reading.neighbours import live_anywhere  # late: brings the server
+                from acphold.live.reading.processes import live_anywhere  # late: brings the server
 
                 return [row async for row in rows_of(journal, await live_anywhere(journal))]
             return await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)

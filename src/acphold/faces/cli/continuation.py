@@ -23,7 +23,7 @@ from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import let_go
+from acphold.live.reading.processes import let_go
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:

@@ -34,7 +34,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import let_go, live_anywhere
+from acphold.live.reading.processes import let_go, live_anywhere
 
 
 class _Options(WantedCopy, kw_only=True):

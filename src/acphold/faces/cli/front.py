@@ -177,7 +177,7 @@ def _watch_daemon(held: str, path: str) -> None:
     def say(is_silent: bool) -> None:
         words = "the daemon answers again"
         if is_silent:
-            from acphold.live.reading.neighbours import SilentProcess
+            from acphold.live.reading.processes import SilentProcess
 
             words = SilentProcess.that_holds(held, path).words
         print(f"acphold: {words}", file=sys.stderr, flush=True)
@@ -374,7 +374,7 @@ class _Silence:
         end."""
         if self.seconds_left > 0:
             return
-        from acphold.live.reading.neighbours import SilentProcess  # late: an editor waits for us
+        from acphold.live.reading.processes import SilentProcess  # late: an editor waits for us
 
         words = SilentProcess.that_holds(self._held, daemon_address(self._held)).words
         if time.monotonic() - self._began >= TAKE_SECONDS:

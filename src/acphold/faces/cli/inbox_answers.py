@@ -33,7 +33,7 @@ from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
-from acphold.live.reading.neighbours import processes
+from acphold.live.reading.processes import processes
 from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
 
 if TYPE_CHECKING:

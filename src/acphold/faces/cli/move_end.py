@@ -40,7 +40,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import let_go
+from acphold.live.reading.processes import let_go
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"
 

@@ -30,12 +30,11 @@ from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.journal import other_owner, row_of
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import (
-    STOP,
+from acphold.live.reading.one_question import STOP, ask_process
+from acphold.live.reading.processes import (
     LiveSession,
     Process,
     SilentProcess,
-    ask_process,
     end_hung,
     ending_processes,
     processes,

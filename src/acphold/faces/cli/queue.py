@@ -51,7 +51,8 @@ from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import QueueAnswer, ask_over, ask_queue
+from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
+from acphold.live.reading.processes import require_answer
 from acphold.live.reading.session_reader import QUEUED
 
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
@@ -188,6 +189,7 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
         reader = LocalReader(journal)
         row = await find_session(reader, given, "shows its queue")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
+        await require_answer(journal, row.session_id)
         answer = await ask_queue(journal, row.session_id)
         # Numbers are those of the list before the first change.
         waiting, named = answer.queue.waiting, list[QueueChange]()

@@ -22,7 +22,7 @@ from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import deleting, tell_owner
+from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 
 

@@ -38,7 +38,7 @@ from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, Sought
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import LiveSession
+from acphold.live.reading.processes import LiveSession
 from acphold.live.reading.session_reader import (
     ListedSession,
     SessionReader,

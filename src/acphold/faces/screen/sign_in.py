@@ -29,7 +29,7 @@ from acphold.faces.screen.answers import QuestionFace
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Key
-from acphold.live.reading.neighbours import SIGNED_IN
+from acphold.live.reading.one_question import SIGNED_IN
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent

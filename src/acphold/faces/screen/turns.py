@@ -25,7 +25,8 @@ from acphold.faces.screen.answers import Face
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.queued_prompts import LocalQueue
 from acphold.faces.screen.typed import is_picture, links, path_of
-from acphold.live.reading.neighbours import PRESENCE, LiveSession, Process
+from acphold.live.reading.one_question import PRESENCE
+from acphold.live.reading.processes import LiveSession, Process
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteQueue, RemoteSession, RemoteTurn

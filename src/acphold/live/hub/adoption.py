@@ -20,8 +20,7 @@ from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.titles import title_of_words
-from acphold.journal.journal import Lease, is_forgotten, row_of, session_of
-from acphold.journal.owners import At
+from acphold.journal.journal import Lease, is_forgotten, row_of, session_of, take_lease
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
@@ -157,28 +156,25 @@ class Adoption:
                 return await self._hub.journal.create(new)
             except errors.SessionExistsError:
                 # Remove what is there once no process adopts it, unless another one is quicker.
-                with suppress(
-                    errors.UnknownSessionError, errors.HeldElsewhereError, errors.LeaseLostError
-                ):
-                    seen = await self._until_nobody_is_at_it(session_id)
-                    lease = await self._hub.journal.acquire(session_id, seen=seen)
+                with suppress(errors.UnknownSessionError, errors.LeaseLostError):
+                    lease = await self._take_remains(session_id)
                     if await self.is_known(session_id):  # the other process has finished
                         await self._hub.journal.release(lease)
                     else:
                         await self._hub.journal.delete(lease)
         raise errors.SessionExistsError(f"other processes keep adopting session {session_id!r}")
 
-    async def _until_nobody_is_at_it(self, session_id: str) -> int:
-        """Wait for a running process that adopts it; return the epoch of the last adopter.
+    async def _take_remains(self, session_id: str) -> Lease:
+        """Own what another adoption has left, once no running process is at it, or for too long.
 
         SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
         """
         deadline = asyncio.get_running_loop().time() + bounds.ADOPTED_ELSEWHERE_SECONDS
         while not await self.is_known(session_id):
-            whose = await self._hub.journal.owner(session_id)
+            if asyncio.get_running_loop().time() > deadline:
+                return await self._hub.journal.acquire(session_id)
             # Remains of our own are at rest: we adopt a session only once at a time.
-            late = asyncio.get_running_loop().time() > deadline
-            if late or not isinstance(whose, At):
-                return whose.epoch
+            with suppress(errors.HeldElsewhereError):
+                return await take_lease(self._hub.journal, session_id)
             await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
         raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")

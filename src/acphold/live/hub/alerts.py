@@ -109,7 +109,7 @@ class Activity:
     question or a session begins or ends.
 
     It says no more: they request the state from this process as from any other
-    (`reading.neighbours`). If a listener is awake already, this costs one look at a flag.
+    (`reading.processes`). If a listener is awake already, this costs one look at a flag.
     """
 
     def __init__(self) -> None:

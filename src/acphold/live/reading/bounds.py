@@ -25,11 +25,8 @@ READINGS: Final = 5
 
 # -- the list as it changes -----------------------------------------------------------------------
 
-JOURNAL_LOOK_SECONDS: Final = 0.25
-"""Seconds between looks at the journal; one takes some microseconds if nothing was written."""
-
-PROCESSES_LOOK_SECONDS: Final = 1.0
-"""Seconds between looks at the processes."""
+LOOK_SECONDS: Final = 1.0
+"""Seconds between looks at the journal and at the processes, for what others do."""
 
 LOOKS_APART_SECONDS: Final = 0.05
 """Fewest seconds between looks, however much happens."""

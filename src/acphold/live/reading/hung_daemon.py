@@ -9,7 +9,7 @@ from acp_wire.transports.runtime_folder import SUFFIX
 from acphold.live.reading import bounds
 
 STATUS, STOP_NOW = b"status\n", b"stop\n"
-"""What runs, answered as `neighbours.PRESENCE` is; and the end of all agents and of the daemon."""
+"""What runs, answered as `one_question.PRESENCE` is; and the end of all agents and the daemon."""
 
 
 def hung_socket(path: str) -> str:

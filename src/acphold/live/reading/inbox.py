@@ -31,7 +31,7 @@ from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal.journal import Entries, Journal, rows_of
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading import bounds
-from acphold.live.reading.neighbours import Live
+from acphold.live.reading.processes import Live
 
 
 class InboxQuestion(Struct, frozen=True):

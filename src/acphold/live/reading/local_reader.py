@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
-    from acphold.live.reading.neighbours import Live, SilentProcess
+    from acphold.live.reading.processes import Live, SilentProcess
 
 
 class LocalReader:
@@ -72,7 +72,7 @@ class LocalReader:
         """Return the sessions in the memory of processes, now unless they were given."""
         self._live = self._given
         if self._live is None:
-            from acphold.live.reading.neighbours import live_anywhere  # late: sockets
+            from acphold.live.reading.processes import live_anywhere  # late: sockets
 
             self._live = await live_anywhere(self.journal, self.silent)
         return self._live

@@ -16,7 +16,7 @@ from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, Speaker
 from acphold.journal.token_reports import ReportedTokens
 from acphold.live.reading.inbox import InboxQuestion
-from acphold.live.reading.neighbours import LiveSession
+from acphold.live.reading.processes import LiveSession
 from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from acphold.conversation.history.timeline import TurnOutcome
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.inbox import InboxQuestion
-    from acphold.live.reading.neighbours import LiveSession, SilentProcess
+    from acphold.live.reading.processes import LiveSession, SilentProcess
 
 
 class FilesOfSession(Struct, frozen=True):

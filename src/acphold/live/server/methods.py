@@ -32,7 +32,7 @@ from acp_wire.schema.splice import json_value, session_id_in
 from acphold.journal.access import Scope
 from acphold.live.agents import air, extensions
 from acphold.live.agents.capabilities import QUEUE_METHOD
-from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
+from acphold.live.reading.one_question import CHANGED, PRESENCE, SIGNED_IN, STOP
 
 AnsweredBy = Literal[
     "introduction",

@@ -1,4 +1,4 @@
-"""Requests of this user's other processes: see `reading.neighbours`.
+"""Requests of this user's other processes: see `reading.processes`.
 
 Over a network a client may ask for the sessions that are live, as far as it may list them. What
 restarts or ends an agent is for processes of ours, and for whoever sees all sessions.
@@ -15,8 +15,8 @@ from acphold.conversation.history.raw_update import members
 from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
-from acphold.live.reading import neighbours
-from acphold.live.reading.neighbours import EditorFront, LiveSession
+from acphold.live.reading import one_question, processes
+from acphold.live.reading.processes import EditorFront, LiveSession
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked
@@ -35,14 +35,14 @@ class ProcessRequests(Struct, eq=False):
     async def answer(self, request: Request) -> bytes:
         """Answer one of these methods."""
         match request.method:
-            case neighbours.PRESENCE:
+            case one_question.PRESENCE:
                 return self._presence()
-            case neighbours.CHANGED:
+            case one_question.CHANGED:
                 await self._on_changed(request.params)
-            case neighbours.SIGNED_IN if self._entrance.principal.sees_all:
+            case one_question.SIGNED_IN if self._entrance.principal.sees_all:
                 async with self._directory.of(request, None, self._client.scopes_in("")) as desk:
                     await desk.on_sign_in_outside()
-            case neighbours.STOP if self._is_ours:
+            case one_question.STOP if self._is_ours:
                 await self._directory.hub.stop_agent(session_id_of(request.params))
             case other:
                 raise MethodNotFoundError(other)
@@ -72,7 +72,7 @@ def presence(
     hub: Hub, principal: Principal, onlooker: str = "", hangs: str = "", *, is_ours: bool
 ) -> bytes:
     """Return what runs in this process, as far as this principal may know; only one that `is_ours`
-    hears of fronts and places. See `reading.neighbours.Process` for the rest."""
+    hears of fronts and places. See `reading.one_question.Process` for the rest."""
     live = [
         LiveSession(
             conversation.id,
@@ -100,4 +100,4 @@ def presence(
         for within in (front.frame.surroundings,)
     ]
     places = hub.places if is_ours else {}
-    return neighbours.answer(hub.agents, live, fronts, places, onlooker, hangs)
+    return processes.answer(hub.agents, live, fronts, places, onlooker, hangs)

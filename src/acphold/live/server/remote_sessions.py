@@ -29,7 +29,7 @@ from acphold import errors
 from acphold.journal.owners import At
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
-from acphold.live.reading.neighbours import is_answering
+from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere

@@ -39,7 +39,6 @@ from acphold.errors import (
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.access import Scope
 from acphold.journal.journal import other_owner, row_of
-from acphold.journal.owners import At, Free
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.live.agents import capabilities
 from acphold.live.agents.capabilities import ClientOffer
@@ -48,7 +47,7 @@ from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import page_of_all
-from acphold.live.reading.neighbours import ask_over
+from acphold.live.reading.one_question import ask_over
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.directory import Directory, FoundSession
@@ -233,9 +232,9 @@ class ServerAgents(Pooled, eq=False):
                                 "session %s: its prompts stay queued: this server does not run %s",
                                 *(id_, row.agent),
                             )
-                        elif isinstance(owner := await self.hub.journal.owner(id_), At):
+                        elif await other_owner(self.hub.journal, id_) is not None:
                             continue
-                        elif isinstance(owner, Free):
+                        elif not self.hub.holds(id_):
                             opening.create_task(
                                 self._resume_queue(row, name, slots), name=f"open {id_}"
                             )

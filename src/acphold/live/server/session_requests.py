@@ -28,7 +28,7 @@ from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
-from acphold.live.reading.neighbours import deleting
+from acphold.live.reading.one_question import deleting
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of

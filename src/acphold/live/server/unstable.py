@@ -32,7 +32,7 @@ from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest
 from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
-from acphold.live.reading.neighbours import tell_owner
+from acphold.live.reading.one_question import tell_owner
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import OpenParams

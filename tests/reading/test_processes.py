@@ -13,7 +13,8 @@ from acphold.errors import ConnectionLostError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.reading.neighbours import is_answering, live_anywhere, tell_owner
+from acphold.live.reading.one_question import is_answering, tell_owner
+from acphold.live.reading.processes import live_anywhere
 from tests.owners import owning
 from tests.served import Guest, wrapped
 

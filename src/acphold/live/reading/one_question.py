@@ -1,0 +1,179 @@
+"""One question to one other process of this user that serves sessions, or one notice.
+
+Each of them answers two methods of our own on its socket, also before `initialize`, which would
+start an agent. `_acphold/presence`: the sessions that are live there, and their activity.
+`_acphold/changed`: the row of a session has changed, or is gone. The owner would notice that within
+seconds; told so, it tells its clients at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import INITIALIZE, PROTOCOL_VERSION, encode
+from acp_wire.transports.addresses import connect
+from acphold import errors
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
+from acphold.journal.intentions import change_queue
+from acphold.journal.journal import Journal, Owners, other_owner
+from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
+from acphold.live.reading import bounds
+from acphold.version import __version__
+
+PRESENCE = "_acphold/presence"
+CHANGED = "_acphold/changed"
+STOP = "_acphold/stop"
+SIGNED_IN = "_acphold/signedIn"
+"""A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
+"Terminal authentication": the agent is then restarted."""
+
+
+NAME = "acphold"
+"""The name of the client that we are, noted with a change."""
+
+
+async def tell_owner(
+    journal: Owners,
+    session_id: str,
+    otherwise: Sequence[str] = (),
+    *,
+    archived: bool | None = None,
+) -> bool:
+    """Tell the other process that owns a session, or one at the addresses `otherwise`, if any;
+    return True if it was told. `archived` is None if that has not changed."""
+    owner = await other_owner(journal, session_id)
+    return await _tell(session_id, otherwise if owner is None else owner.addresses, archived)
+
+
+@asynccontextmanager
+async def deleting(journal: Owners, session_id: str) -> AsyncIterator[None]:
+    """Delete a session in the block; then its owner is told, and tells every client that has it
+    open."""
+    owner = None
+    with suppress(errors.UnknownSessionError):  # one that only the agent has
+        owner = await other_owner(journal, session_id)
+    yield
+    if owner is not None:
+        await _tell(session_id, owner.addresses)
+
+
+async def _tell(session_id: str, addresses: Sequence[str], archived: bool | None = None) -> bool:
+    state = {} if archived is None else {"archived": archived}
+    params = encode({"sessionId": session_id, **state})
+    told = addresses and await answer_of(addresses, CHANGED, params, bounds.ANSWER_SECONDS)
+    return bool(told)
+
+
+async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
+    """Return True if the owner at these addresses is neither gone nor stopped.
+
+    Asks over a connection of its own, as a line may have much to deliver first. Raises
+    ConnectionLostError if nothing listens there.
+    """
+    try:
+        await ask_process(addresses, PRESENCE, b"{}", seconds)
+    except errors.SilentPeerError:
+        return False
+    except errors.RemoteError:
+        return True  # of another release
+    return True
+
+
+async def answer_of(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes | None:
+    """Return its answer; None if it is gone, stopped, or of another release."""
+    try:
+        return await ask_process(addresses, method, params, seconds)
+    except errors.AcpError:
+        return None
+
+
+async def ask_process(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes:
+    """Return the answer of the process at these addresses; it has `seconds` to be reached, and as
+    many to answer. Raises ConnectionLostError and RemoteError."""
+    peer = Peer(await connect(addresses, seconds), _SilentPeer(), name="process")
+    async with connected(peer):
+        return await peer.call_raw(method, params, seconds=seconds)
+
+
+async def ask_as_client(addresses: Sequence[str], method: str, params: bytes) -> bytes:
+    transport = await connect(addresses, bounds.ANSWER_SECONDS)
+    return await ask_over(transport, method, params, bounds.CLIENT_ANSWER_SECONDS)
+
+
+async def ask_over(
+    transport: Transport,
+    method: str,
+    params: bytes,
+    seconds: float,
+    *,
+    watches: bool = False,
+) -> bytes:
+    """Ask as a client over a transport that is open, which is closed then.
+
+    `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError,
+    RemoteError and JournalError.
+    """
+    introduction = {
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": {"_meta": {WATCHES: True}} if watches else {},
+        "clientInfo": {"name": NAME, "version": __version__},
+    }
+    peer = Peer(transport, _SilentPeer(), name="process")
+    async with connected(peer):
+        try:
+            await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=seconds)
+            return await peer.call_raw(method, params, seconds=seconds)
+        except errors.RemoteError as refusal:
+            raise errors.as_raised(refusal) from None
+
+
+class _SilentPeer:
+    """A peer that answers nothing: we only ask and tell."""
+
+    async def on_request(self, request: Request) -> bytes:
+        raise errors.MethodNotFoundError(request.method)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+class QueueAnswer(Struct, frozen=True):
+    """The queue after a change. `is_live` says that some process has the session, and begins the
+    prompts."""
+
+    queue: PromptQueue = NO_QUEUE
+    is_live: bool = True
+
+
+async def ask_queue(
+    journal: Journal, session_id: str, change: QueueChange | None = None
+) -> QueueAnswer:
+    """Read the queue of a session, after this change of it, if any.
+
+    Raises UnknownSessionError, InvalidParamsError if the change does not fit, ConnectionLostError
+    if the process that has the session cannot be reached, and JournalError.
+    """
+    if (owner := await other_owner(journal, session_id)) is not None:
+        asked = {"sessionId": session_id, "change": change}
+        params = encode({name: value for name, value in asked.items() if value})
+        raw = await ask_as_client(owner.addresses, QUEUE_METHOD, params)
+        return msgspec.json.decode(raw, type=QueueAnswer)
+    if change is not None:
+        named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))
+        queue = await change_queue(journal, session_id, named)
+    else:
+        queue = (await journal.summary(session_id)).queue
+    if queue.begun is not None:  # its process has ended under it
+        row = await journal.session(session_id)
+        queue = after_turn(queue, b'{"interrupted":true}', row.updated_at)
+    return QueueAnswer(queue, is_live=False)
