@@ -544,3 +544,10 @@ def test_a_reminder_behind_the_persons_words_is_attached(tmp_path: Path) -> None
     assert story(transcript, tmp_path).prompts() == [
         [{"type": "text", "text": "Mend it."}, {"type": "resource", "resource": attached}]
     ]
+
+
+def test_what_a_version_wrote_below_the_folder_of_settings_is_found(tmp_path: Path) -> None:
+    Transcript("Hello.").write(tmp_path)
+    (tmp_path / ".config").mkdir()
+    (tmp_path / ".claude").rename(tmp_path / ".config/claude")
+    assert Story.of(READER, tmp_path).said() == [("user", "Hello.")]

@@ -208,7 +208,7 @@ def test_half_a_row_before_a_good_line_costs_only_itself(tmp_path: Path) -> None
     assert story.facts.missed_bytes == {"lines that are not JSON objects": 40}
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "qwen", "pi"])
+@pytest.mark.parametrize("name", LINES)
 def test_the_output_of_a_tool_that_contains_a_transcript_forges_nothing(
     tmp_path: Path, name: str
 ) -> None:
@@ -219,7 +219,7 @@ def test_the_output_of_a_tool_that_contains_a_transcript_forges_nothing(
     nested = json.dumps({"type": "x", "output": {"a": [1, forged]}}).encode()
     as_text = json.dumps({"type": "x", "output": json.dumps(forged)}).encode()
     for whole in (nested, as_text):
-        for cut in range(len(whole)):
+        for cut in range(0, len(whole), 3):
             raw = b"".join([*lines, whole[:cut], b"\n"])
             assert told(name, tmp_path, raw, path).said() == SAID, whole[:cut]
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -99,18 +100,21 @@ _TAG: Final = re.compile(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the transcripts below `~/.claude/projects`, without those of subagents."""
-    folder = home.folder(".claude", "CLAUDE_CONFIG_DIR") / "projects"
-    for path in files_below(folder, "*/*.jsonl"):
+    """Yield the transcripts below `~/.claude/projects`, without those of subagents.
+
+    For some weeks of 2025, the program wrote to `~/.config/claude`.
+    """
+    folders = [home.folder(".claude", "CLAUDE_CONFIG_DIR"), home.path / ".config/claude"]
+    found = (files_below(at / "projects", "*/*.jsonl") for at in dict.fromkeys(folders))
+    for path in chain.from_iterable(found):
         if path.stem.startswith("agent-"):
             continue
-        session_id = _last_id(path)
         beside: list[Path] = []
         own, _ = os.path.splitext(path)
         if os.path.lexists(own):
             beside += files_below(Path(own), "subagents/agent-*.jsonl")
             beside += files_below(Path(own), "custom-title.json")
-        if source := source_of(NAME, session_id, [path, *beside]):
+        if source := source_of(NAME, _last_id(path), [path, *beside]):
             yield source
 
 
@@ -137,16 +141,14 @@ def _last_id(path: Path) -> str:
     except OSError:
         return stem
     try:
-        whole, size = os.fstat(file).st_size, END_BYTES
-        while True:
+        whole = os.fstat(file).st_size
+        for size in (END_BYTES, LINE_BYTES):  # the last record may be longer
             end = os.pread(file, size, max(whole - size, 0))
             if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
                 return stem  # as nearly all
             if names := _names(end):
                 return names[-1] if _names(os.pread(file, END_BYTES, 0))[:1] == [stem] else stem
-            if size >= min(whole, LINE_BYTES):
-                return stem
-            size *= 64  # the last record is longer
+        return stem
     except OSError:
         return stem
     finally:
