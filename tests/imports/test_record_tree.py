@@ -40,6 +40,15 @@ def test_all_of_a_conversation_is_told_in_whatever_order_its_lines_stand(
     assert told(shuffled) == [record_id for record_id, _, _ in records]
 
 
+@given(st.integers(1, 30), st.data())
+def test_a_first_record_that_names_a_later_one_as_its_parent_leaves_nothing_behind(
+    length: int, data: st.DataObject
+) -> None:
+    records = chain(length)
+    records[0] = "r0", f"r{data.draw(st.integers(0, length - 1))}", True
+    assert told(records) == [record_id for record_id, _, _ in records]
+
+
 @given(st.integers(2, 30), st.data())
 def test_the_other_lines_are_told_whichever_are_gone(length: int, data: st.DataObject) -> None:
     records = chain(length)

@@ -151,7 +151,10 @@ class RecordTree:
                 seen[above] = 1
                 way.append(above)
                 above = parents[above]
-            if above in way:  # a record may be its own ancestor
+            if above in way:  # a record is its own ancestor: the first one of these is the eldest
+                ring = way[way.index(above) :]
+                eldest = ring.index(min(ring)) + 1
+                way[way.index(above) :] = ring[eldest:] + ring[:eldest]
                 parents[way[-1]] = _LOST
             order.extend(reversed(way))
         # The turn of each record: the number of its prompt. Before the first one it is -1 where the
