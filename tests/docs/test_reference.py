@@ -107,7 +107,8 @@ def test_every_environment_variable_of_the_code_is_in_the_page() -> None:
     ]
     used = {name for path in paths for name in variables(path)}
     assert {"ACPHOLD_JOURNAL", "XDG_DATA_HOME", "COLUMNS", "PATH"} <= used
-    named = section("Environment variables")
+    of_agents = (DOCS / "import.md").read_text("utf-8").partition("## Where they are found")[2]
+    named = section("Environment variables") + of_agents
     assert {name for name in used if f"`{name}`" not in named} == set()
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+MADE: Final = (14, "b1f7e2e5f6cf07d1")
+"""The version of journals, and a digest of their tables, as in the tests of journals in files."""
+
 _TABLES: Final = (
     "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
     # Each lease gets a number of its own, across all sessions: so it can never be confused with

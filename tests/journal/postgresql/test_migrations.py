@@ -24,15 +24,12 @@ from acphold.journal.journal import Append
 from acphold.journal.postgresql import migrations
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import NewSession, RowChange
-from tests.journal.postgresql.earlier_tables import STEPS
+from tests.journal.postgresql.earlier_tables import MADE, STEPS
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
 
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
-
-MADE = (14, "b1f7e2e5f6cf07d1")
-"""The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 
 def test_the_version_is_raised_with_each_change_of_the_tables() -> None:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+MADE: Final = (28, "b87bf2b0da669013")
+"""The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
+these: whoever changes the tables raises the version, and leaves columns as they are."""
+
 _CHANGED_ROW: Final = (
     "INSERT OR REPLACE INTO changes"
     " VALUES ({}.session_id, (SELECT coalesce(max(revision), 0) + 1 FROM changes))"

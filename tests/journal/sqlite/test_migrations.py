@@ -31,11 +31,7 @@ from acphold.journal.sqlite.migrations import (
 )
 from acphold.journal.sqlite.store import appending
 from tests.journal.conversations import open_file, usage_reports
-from tests.journal.sqlite.earlier_tables import STEPS
-
-MADE = (28, "b87bf2b0da669013")
-"""The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
-these: whoever changes the tables raises the version, and leaves columns as they are."""
+from tests.journal.sqlite.earlier_tables import MADE, STEPS
 
 PUT = (
     "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
