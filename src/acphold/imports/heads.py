@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
-from acphold.journal.journal import HasLinks, Owners, Sessions, take_lease
+from acphold.journal.journal import HasLinks, Journal, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 
 HEAD_BYTES: Final = 128 << 10
@@ -39,10 +39,6 @@ NOT_BY_HEADS: Final = frozenset({"acpx", "acphold"})
 
 AT_ONCE: Final = 64
 """Rows per transaction: others wait for it."""
-
-
-class Unreading(Owners, Sessions, Protocol):
-    """The part of a journal needed to give up a session."""
 
 
 async def enlist(
@@ -70,7 +66,7 @@ class _Unread(Struct):
     redact: bool
 
 
-async def give_up_lost(journal: Unreading) -> None:
+async def give_up_lost(journal: Journal) -> None:
     """Give up sessions listed by an import that was killed, and deleted from the disk since."""
     unread = ListFilter(archived="include", unread=True)
     for row in await journal.page(unread, limit=sys.maxsize):
@@ -82,7 +78,7 @@ def _is_deleted(source: Source) -> bool:
     return not os.path.lexists(source.paths[0])
 
 
-async def give_up(journal: Unreading, session_id: str) -> None:
+async def give_up(journal: Journal, session_id: str) -> None:
     """Stop reading an unread session: it keeps what it has, or is deleted if that is nothing.
 
     Does nothing while somebody has it open.
