@@ -23,7 +23,7 @@ from acp_wire.processes.place import place_of
 from acphold.faces.cli import bounds, watchdog
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.server.daemon import release_parts
-from tests.cli.test_shared_daemon import Home, home
+from tests.cli.test_shared_daemon import Home, begin_question, home
 from tests.distributions import FOLDERS
 from tests.editor import (
     DEADLINE,
@@ -34,6 +34,7 @@ from tests.editor import (
     scripted_agent,
     wrap_command,
 )
+from tests.screen_terminal import terminal
 from tests.watched_processes import lives, until
 
 __all__ = ["home"]
@@ -335,10 +336,35 @@ async def test_status_shows_each_editor_by_its_front_and_folder(home: Home) -> N
     async with home.editor() as one:
         session = await one.new()
         shown = home.run("agent", "status").stdout
-        assert f"  editor's front {one.process.pid} in {os.getcwd()}\n" in shown
+        here = re.escape(os.getcwd().replace(os.environ["HOME"], "~"))
+        row = rf"\nscripted +\S+ in {here} +now  +[\d.]+ MiB  1 idle\n"
+        assert re.search(row, shown), shown
         short = session.removeprefix("own-")[:1]
-        assert re.search(rf"\n  own-{short}\S*  idle, 1 client\n", shown), shown
-    await until(lambda: "editor's front" not in home.run("agent", "status").stdout)
+        assert re.search(rf"\n\(no title\)  own-{short}\S*  idle   1 client *\n", shown), shown
+        [told] = map(json.loads, home.run("agent", "status", "--json").stdout.splitlines())
+        [program], [front] = told["programs"], told["fronts"]
+        assert (front["pid"], front["agent"]) == (one.process.pid, program["number"])
+        assert told["since"] <= program["since"]
+        assert psutil.Process(program["pid"]).ppid() == told["pid"]
+        assert program["memory"] > 1_000_000
+    await until(lambda: " in " not in home.run("agent", "status").stdout)
+
+
+@pytest.mark.slow
+async def test_status_fits_80_columns_and_puts_what_waits_first(home: Home) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "done"})
+        session = await one.talk({"say": "done"})
+        home.run("session", "rename", session, "Fix the greeting " * 9)
+        await begin_question(one, session)
+        with terminal(
+            [sys.executable, "-m", "acphold", "status"], home.env | {"TERM": "xterm"}
+        ) as it:
+            it.until("Fix the greeting", "waiting", "1 question", "1 idle, 1 waiting")
+            lines = [line.rstrip() for line in it.screen.display if line.strip()]
+    assert lines[0].startswith("process ")
+    assert [line.split()[0] for line in lines[1:4:2]] == ["AGENT", "SESSION"]
+    assert lines[4].startswith("Fix the greeting")
 
 
 @pytest.mark.slow

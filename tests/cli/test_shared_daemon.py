@@ -746,7 +746,7 @@ async def test_status_shows_which_folders_of_an_editor_are_its_own(home: Home) -
         async with home.editor() as two:
             await two.new()
             seen = await asyncio.to_thread(home.run, "agent", "status")
-    assert seen.stdout.count(", with its own XDG_CONFIG_HOME\n") == 1
+    assert seen.stdout.count(" has its own XDG_CONFIG_HOME\n") == 1
 
 
 async def test_a_copy_of_a_journal_with_all_beside_it_gets_a_daemon_of_its_own(

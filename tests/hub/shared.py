@@ -137,6 +137,10 @@ class PuppetAgent:
     # -- as the hub sees it -----------------------------------------------------------------
 
     @property
+    def pid(self) -> int | None:
+        return None
+
+    @property
     def alive(self) -> bool:
         return self.generation > 0
 

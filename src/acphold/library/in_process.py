@@ -100,6 +100,10 @@ class InProcessAgent:
     # -- agents.Agent ---------------------------------------------------------------------
 
     @property
+    def pid(self) -> int | None:
+        return None
+
+    @property
     def alive(self) -> bool:
         return True
 

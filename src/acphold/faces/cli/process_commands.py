@@ -11,27 +11,39 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
+from acp_wire.processes import process_tree
 from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acp_wire.transports.runtime_folder import is_running, runtime_folder
 from acp_wire.transports.unix import is_listening
+from acphold.conversation.history.entries import iso, now_ms
 from acphold.errors import AcpError, JournalError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import existing_journal
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.list import Column, Table, short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
+from acphold.faces.cli.terminal_text import (
+    folder,
+    on_one_line,
+    quantity,
+    short_age,
+    size,
+    tell,
+    visible,
+)
 from acphold.journal.journal import other_owner, row_of
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.one_question import STOP, ask_process
 from acphold.live.reading.processes import (
+    EditorFront,
     LiveSession,
     Process,
     SilentProcess,
@@ -41,46 +53,48 @@ from acphold.live.reading.processes import (
     silent_processes,
 )
 
-FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
-"""The words for each kind of front."""
+FRONTS: Final = {BRIEF: "acphold ask", SERVER: "acphold serve"}
+"""The programs of these kinds of fronts."""
 
 
 @command("agent status", "[OPTIONS]")
 async def status(*, as_json: bool = options.json("one object for each process")) -> int:
     """Show what runs: processes, agents and sessions.
 
-    Nothing is started. A process whose files were replaced by an upgrade
+    Of each agent it shows the editor that it is for and its folder, the time that it has run, its
+    memory with that of the programs that it has started, and its sessions: waiting means for your
+    answer. Nothing is started. A process whose files were replaced by an upgrade
     goes on with its own code, and makes room for the new one when nobody needs it. The exit code
     is 1 if a process does not answer.
+
+    With --json each object also has since (ISO 8601, UTC) and memory (bytes), and so has each of
+    its programs.
     """
     _require_folder()
     found, silent, ending = await processes_here()
     if as_json:
         for process in found:
-            print(encode(process).decode())
+            programs = [{**to_builtins(it), **_facts(it.pid)} for it in process.programs]
+            facts = {**to_builtins(process), **_facts(process.pid), "programs": programs}
+            print(encode(facts).decode())
     else:
         ids = [session.session_id for process in found for session in process.sessions]
-        short_ids = {session_id: session_id for session_id in ids}
+        short_ids, titles = {session_id: session_id for session_id in ids}, dict[str, str]()
         with suppress(JournalError):  # it cannot be read, or is not there
             async with existing_journal() as journal:
                 short_ids = await LocalReader(journal).short_ids(ids)
+                rows = [await row_of(journal, session_id) for session_id in ids]
+                titles = {it.session_id: on_one_line(it.title or "") for it in rows if it}
         for process in found:
-            kind = "daemon" if process.is_daemon else "for an editor or a program"
-            old = ", replaced by an upgrade" if process.is_replaced else ""
-            print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
-            agents = on_one_line(names_of(process)) or "no agent"
-            print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
-            for front in process.fronts:
-                number = f"{front.pid} " if front.pid else ""
-                kind = FRONTS.get(front.kind, "front")
-                homes = f", with its own {', '.join(front.own_homes)}" if front.own_homes else ""
-                print(visible(f"  {kind} {number}in {on_one_line(front.folder)}{homes}"))
-            if process.limited:
-                print(visible(f"  {process.limited}"))
-            for session in process.sessions:
-                clients = quantity(session.clients, "client")
-                short = on_one_line(short_ids[session.session_id])
-                print(visible(f"  {short}  {session.state}, {clients}"))
+            _print_process(process)
+            table = Table(SESSIONS)
+            for it in sorted(process.sessions, key=lambda it: not it.waiting):
+                short, title = short_ids[it.session_id], titles.get(it.session_id, "")
+                waits = quantity(len(it.questions), "question") if it.questions else ""
+                clients = quantity(it.clients, "client")
+                table.add([title or "(no title)", on_one_line(short), it.state, clients, waits])
+            if table.lines:
+                table.print()
         for each in ending:
             print(visible(f"process {each.pid}: daemon, ends or just begins"))
         if not (found or silent or ending):
@@ -88,6 +102,87 @@ async def status(*, as_json: bool = options.json("one object for each process"))
     for each in silent:
         print(visible(each.words))
     return Exit.ERROR if silent else Exit.OK
+
+
+SESSIONS = (
+    Column("SESSION", "heading"),
+    Column("ID", "id"),
+    Column("STATE", "busy"),
+    Column("OPEN IN", "faint"),
+    Column("WAITS", "busy"),
+)
+
+AGENTS = (
+    Column("AGENT", "agent"),
+    Column("FOR", "faint", most=48, least=10),
+    Column("SINCE", ""),
+    Column("MEMORY", ""),
+    Column("SESSIONS", "busy"),
+)
+
+
+def _print_process(process: Process) -> None:
+    """Print a process, and a table of its agents and fronts."""
+    kind = "daemon" if process.is_daemon else "for an editor or a program"
+    old = ", replaced by an upgrade" if process.is_replaced else ""
+    since, memory = _since_and_memory(process.pid, alone=True)
+    release = f"release {process.release}{old}"
+    print(visible(f"process {process.pid}: {kind}, {release}, since {since}, {memory}"))
+    for front in process.fronts:
+        if front.own_homes:
+            print(visible(f"{_front_words(front)} has its own {', '.join(front.own_homes)}"))
+    if process.limited:
+        print(visible(process.limited))
+    table = Table(AGENTS)
+    numbers = {program.number for program in process.programs}
+    for program in process.programs:
+        fronts = [it for it in process.fronts if it.agent == program.number]
+        states = Counter(it.state for it in process.sessions if it.agent == program.number)
+        sessions = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        table.add(
+            [
+                on_one_line(agent_name(program.key)) or "starts",
+                "; ".join(map(_front_words, fronts)) or "nobody now",
+                *_since_and_memory(program.pid),
+                sessions or "none",
+            ]
+        )
+    for front in process.fronts:
+        if front.agent not in numbers:
+            its = ("-", "-") if front.pid is None else _since_and_memory(front.pid, alone=True)
+            table.add(["-", _front_words(front), its[0], "-", "-"])
+    if table.lines:
+        table.print()
+
+
+def _front_words(front: EditorFront) -> str:
+    """Return the program that a front is for, and its folder."""
+    names = []
+    if front.pid is not None and front.kind == EDITOR:
+        words = process_tree.command_line(process_tree.parents().get(front.pid, 0))
+        names = [os.path.basename(word) for word in words[:4]]
+    if "acphold" in names[:-1]:  # `acphold chat`
+        who = f"acphold {names[names.index('acphold') + 1]}"
+    else:
+        who = names[0] if names else FRONTS.get(front.kind, "editor")
+    return on_one_line(f"{who} in {folder(front.folder)}")
+
+
+def _facts(pid: int) -> dict[str, object]:
+    """Return the facts of a program for JSON; null where they are unknown."""
+    at = process_tree.started_at(pid)
+    since = None if at is None else iso(int(at * 1000))
+    return {"since": since, "memory": process_tree.resident_bytes(process_tree.family(pid)) or None}
+
+
+def _since_and_memory(pid: int, *, alone: bool = False) -> tuple[str, str]:
+    """Return the age of a program in a table, and its memory with its family's or `alone`."""
+    at, memory = (
+        process_tree.started_at(pid),
+        process_tree.resident_bytes({pid} if alone else process_tree.family(pid)),
+    )
+    since = "-" if at is None else short_age(int(at * 1000), now_ms())
+    return since, size(memory) if memory else "-"
 
 
 @command("agent stop", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL)

@@ -185,6 +185,10 @@ class HubAgent(Protocol):
     """Number of its starts. A new start loses the sessions that it had open."""
 
     @property
+    def pid(self) -> int | None:
+        """The number of its process while it runs, if it has one of its own."""
+
+    @property
     def alive(self) -> bool:
         """True if it runs and has been initialized."""
 
@@ -259,6 +263,7 @@ class AbsentAgent:
     has_sign_in = can_fork = reads_journal = takes_a_moment = False
     index_methods: frozenset[str] = frozenset()
     start: str | None = None
+    pid: int | None = None
     generation = 0
     alive = False
 

@@ -278,6 +278,10 @@ class ProcessAgent:
     # -- starting -------------------------------------------------------------------------
 
     @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self.alive else None
+
+    @property
     def alive(self) -> bool:
         return self._ready and self._peer is not None and not self._peer.is_lost
 

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.locked_file import holder, is_held
+from acp_wire.processes import process_tree
 from acp_wire.processes.installation import is_kept, is_replaced
-from acp_wire.processes.process_tree import condition
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.splice import json_value
 from acp_wire.transports.addresses import paths_here, unix_address
@@ -50,16 +50,25 @@ class LiveSession(Struct, frozen=True, rename="camel"):
         return "waiting" if self.waiting else "running" if self.running else "idle"
 
 
+class AgentProgram(Struct, frozen=True, rename="camel"):
+    """An agent that runs: its number, as in LiveSession, its key, and its process."""
+
+    number: int
+    key: str
+    pid: int
+
+
 class EditorFront(Struct, frozen=True, rename="camel"):
     """A front: its process, None if that has no number there, its folder, its kind as in
     `transports.first_frame`, where the process that serves it may use less than it may, and the
-    variables of its person's folders that differ."""
+    variables of its person's folders that differ; `agent` is the number of its own, or 0."""
 
     pid: int | None
     folder: str
     kind: str = ""
     shortfalls: tuple[str, ...] = ()
     own_homes: tuple[str, ...] = ()
+    agent: int = 0
 
 
 class Process(Struct, frozen=True, rename="camel"):
@@ -80,6 +89,7 @@ class Process(Struct, frozen=True, rename="camel"):
     keeps_code: bool = False
     is_replaced: bool = False
     fronts: tuple[EditorFront, ...] = ()
+    programs: tuple[AgentProgram, ...] = ()
     places: dict[str, str] = {}
     onlooker: str = ""
     hangs: str = ""
@@ -111,6 +121,7 @@ def answer(
     agent: str,
     sessions: list[LiveSession],
     fronts: Sequence[EditorFront],
+    programs: Sequence[AgentProgram],
     places: Mapping[str, str],
     onlooker: str,
     hangs: str,
@@ -125,6 +136,7 @@ def answer(
             keeps_code=is_kept(),
             is_replaced=is_replaced(),
             fronts=tuple(fronts),
+            programs=tuple(programs),
             places=dict(places),
             onlooker=onlooker,
             hangs=hangs,
@@ -229,7 +241,7 @@ class SilentProcess(Struct, frozen=True):
                 f"the daemon at {self.path} does not answer, and its process ID is "
                 "unknown; look again in a moment: it may be starting or ending"
             )
-        how = self.hangs or f"is {condition(self.pid)}"
+        how = self.hangs or f"is {process_tree.condition(self.pid)}"
         goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "is stopped" else ""
         return (
             f"daemon {self.pid} does not answer: it {how}; {goes_on}"

@@ -16,7 +16,7 @@ from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.reading import one_question, processes
-from acphold.live.reading.processes import EditorFront, LiveSession
+from acphold.live.reading.processes import AgentProgram, EditorFront, LiveSession
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked
@@ -88,6 +88,12 @@ def presence(
         and not conversation.session.row.is_listed_elsewhere
         and principal.session_id in (None, conversation.id)
     ]
+    desks = tuple(hub.desks) if is_ours else ()
+    programs = [
+        AgentProgram(number, desk.agent.key, pid)
+        for number, desk in enumerate(desks, 1)
+        if (pid := desk.agent.pid) is not None
+    ]
     fronts = [
         EditorFront(
             front.pid,
@@ -95,9 +101,10 @@ def presence(
             front.frame.kind,
             shortfalls(within.limits),
             within.own_homes,
+            next((n for n, it in enumerate(desks, 1) if it.surroundings is within), 0),
         )
         for front in (hub.fronts if is_ours else ())
         for within in (front.frame.surroundings,)
     ]
     places = hub.places if is_ours else {}
-    return processes.answer(hub.agents, live, fronts, places, onlooker, hangs)
+    return processes.answer(hub.agents, live, fronts, programs, places, onlooker, hangs)

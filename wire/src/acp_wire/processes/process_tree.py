@@ -134,6 +134,28 @@ def family(pid: int) -> set[int]:
     return found
 
 
+def started_at(pid: int) -> float | None:
+    """Return the time at which a process began, in seconds since the epoch; None if unknown."""
+    stat, uptime = _contents(f"/proc/{pid}/stat"), _contents("/proc/uptime")
+    try:  # proc_pid_stat(5), field 22
+        ticks = int(stat[stat.rfind(b")") + 2 :].split()[19])
+        return time.time() - float(uptime.split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+    except (IndexError, ValueError):
+        return None
+
+
+def resident_bytes(pids: set[int]) -> int:
+    """Return the memory of these processes; what two share counts twice. 0 without /proc."""
+    pages = [_contents(f"/proc/{pid}/statm").split()[1:2] for pid in pids]
+    return sum(int(count) for found in pages for count in found) * os.sysconf("SC_PAGE_SIZE")
+
+
+def command_line(pid: int) -> list[str]:
+    """Return the words with which a process was started; [] if unknown."""
+    raw = _contents(f"/proc/{pid}/cmdline").decode(errors="replace")
+    return raw.rstrip("\0").split("\0") if raw else []
+
+
 def condition(pid: int) -> str:
     """Say why a process that runs may not answer: "stopped", "waiting for a disk", or "busy"."""
     stat = _contents(f"/proc/{pid}/stat")  # proc_pid_stat(5)
