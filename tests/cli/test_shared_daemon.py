@@ -612,6 +612,8 @@ async def test_commands_name_a_daemon_that_does_not_answer_and_exit_with_1(home:
                 ["inbox"],
                 ["inbox", "--json"],
                 ["list"],
+                ["search", "kept"],
+                ["search", "kept", "--json"],
                 ["queue", session, "add", "next"],
                 ["ask", "--session", session, "hello"],
             ):

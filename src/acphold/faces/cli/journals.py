@@ -105,7 +105,7 @@ async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
             )
             yield reader
         for each in reader.silent:
-            raise SilentDaemonError(f"{each.words}. Its questions and states are missing above")
+            raise SilentDaemonError(f"{each.words}. What only it knows is missing above")
         return
     from acp_wire.transports.known_servers import origin_of  # late, as what brings HTTP
     from acphold.faces.cli.remote import obtain_token

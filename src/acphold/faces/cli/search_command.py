@@ -96,6 +96,8 @@ async def search(
         # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
+        if isinstance(reader, LocalReader):
+            await reader.live()  # so that a daemon that does not answer is named
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
             return
