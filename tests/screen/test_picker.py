@@ -123,6 +123,8 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
             keys.send_text("settings")
             await shown("found in the text", "the words before what was found", "/else")
             assert picker._count()[0][1] == "3 of 3"
+            keys.send_text("\x1b")  # clears what was typed
+            await until(lambda: picker._count()[0][1] == "2 of 2")
             keys.send_text("\r")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -167,7 +169,7 @@ async def test_what_was_found_is_shown_at_its_place(monkeypatch: pytest.MonkeyPa
             ]
             assert "after them" in rows()[-1]
             assert sessions.previewed[-1] == ("s-3", 7)
-            keys.send_text("\x1b")
+            keys.send_text("\x03")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() is None

@@ -7,7 +7,7 @@ const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
 const { markdown, Prose } = await import(`${MODEL}/prose.js`);
 const { news } = await import(`${MODEL}/news.js`);
 const { patchLines } = await import(`${MODEL}/patches.js`);
-const { grouping, lastWords, standing, waits } = await import(`${MODEL}/rows.js`);
+const { grouping, homes, lastWords, standing, waits } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
@@ -126,6 +126,10 @@ test("a fork stands below its origin, where the newest of them stands", () => {
   const fork = (sessionId, origin, ...then) => listed(sessionId, at(...then), { origins: [{ sessionId: "first" }, { sessionId: origin }] });
   const rows = [listed("one", at(2026, 2, 9, 9)), fork("two", "one", 2026, 2, 11, 9), fork("three", "two", 2026, 2, 11, 8), fork("alone", "gone", 2026, 2, 10, 9)];
   assert.deepEqual(order(rows), ["one", ">two", ">>three", "alone"]);
+  const there = { ...fork("there", "one", 2026, 2, 8), cwd: "/w-copy", createdAt: at(2026, 2, 8) };
+  const [{ cwd, places }] = grouping()([...rows, there]);
+  assert.deepEqual([cwd, places.filter(({ depth }) => depth === 1).map(({ row, number }) => [row.sessionId, number])], ["/w", [["two", 2], ["there", 1]]]);
+  assert.equal(homes([rows[0], there])(there), "/w");
   const moved = listed("moved", at(2026, 2, 11), { origins: [{ sessionId: "moved" }] });
   assert.deepEqual(order([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).length, 3);  // each once
 });

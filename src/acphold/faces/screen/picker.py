@@ -381,6 +381,12 @@ class Picker:
         keys.add("end")(move(lambda: len(self._shown)))
 
         @keys.add("escape", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if self._words.text:
+                self._words.text = ""
+            else:
+                event.app.exit(result=None)
+
         @keys.add("c-c")
         @keys.add("c-d")
         @keys.add("<sigint>")
@@ -537,7 +543,10 @@ class Picker:
             hints += ["Tab preview"]
         if self._acts and hints:
             hints += [words for _, words in ACTIONS.values()]
-        hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]
+        hints += [
+            "^A all folders" if not self._all_folders else "^A this folder",
+            "Esc clears" if self._words.text else "Esc leaves",
+        ]
         width = get_app().output.get_size().columns - 1
         while len(hints) > 2 and len(" · ".join(hints)) > width:
             del hints[-2]

@@ -21,7 +21,7 @@ export function standing(row) {
 /** The queued prompts in a session. @param {Row} row */
 export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, paused until ${moment(heldUntil)}` : held === "elsewhere" ? ", planned elsewhere" : held ? ", paused" : ""}`;
 
-/** A session in the list, and how deep it stands below its origin. @typedef {{row: Row, depth: number}} Place */
+/** A session in the list, how deep it stands below its origin, and which of its forks it is, 0 of the only one. @typedef {{row: Row, depth: number, number: number}} Place */
 
 /** The last words of a conversation, where they say more than its title. @param {Row} row */
 export function lastWords(row) {
@@ -44,7 +44,8 @@ const PINNED = "Pinned";
 
 /**
  * Groups rows by project, the one with something live first, then the one that changed last. In each,
- * what waits, works or is new stands first, then what changed last; forks stand below their origin.
+ * what waits, works or is new stands first, then what changed last; forks stand below their origin,
+ * also those that have a folder of their own.
  *
  * What is returned keeps its projects: one with the same rows is the same as before.
  * @returns {(rows: Row[]) => Project[]}
@@ -53,7 +54,8 @@ export function grouping() {
   /** @type {Map<string, {its: Row[], best: number, project: Project}>} */
   let kept = new Map();
   return (rows) => {
-    const groups = groupBy(rows, (row) => (row.pinned ? PINNED : row.cwd));
+    const home = homes(rows);
+    const groups = groupBy(rows, (row) => (row.pinned ? PINNED : home(row)));
     const names = groupBy([...groups.keys()], baseName);
     const before = kept;
     kept = new Map();
@@ -80,6 +82,20 @@ function groupBy(all, by) {
   return groups;
 }
 
+/** The folder in which a session stands: of a fork, that of its origin, as far as that is known. @param {Row[]} rows @returns {(row: Row) => string} */
+export function homes(rows) {
+  const byId = new Map(rows.map((row) => [row.sessionId, row]));
+  return (row) => {
+    const passed = new Set();
+    let at = row;
+    for (let above = byId.get(originOf(at) ?? ""); above && !passed.has(above); above = byId.get(originOf(at) ?? "")) {
+      passed.add(above);
+      at = above;
+    }
+    return at.cwd;
+  };
+}
+
 /** @param {Row[]} rows @returns {Place[]} */
 function inOrder(rows) {
   const families = familiesOf(rows).map((family) => ({
@@ -98,12 +114,14 @@ function familiesOf(rows) {
   const known = new Set(rows.map((row) => row.sessionId));
   const forks = groupBy(rows, (row) => originOf(row) ?? "");
   const placed = new Set();
-  /** @param {Row} row @param {number} depth @returns {Place[]} */
-  const family = (row, depth) => {
+  /** @param {Row} row @param {number} depth @param {number} number @returns {Place[]} */
+  const family = (row, depth, number) => {
     if (placed.has(row.sessionId)) return [];  // of its own origin: nothing that the hub makes
     placed.add(row.sessionId);
-    return [{ row, depth }, ...(forks.get(row.sessionId) ?? []).flatMap((each) => family(each, depth + 1))];
+    const its = forks.get(row.sessionId) ?? [];
+    const made = its.toSorted((a, b) => byTime(a.createdAt, b.createdAt));
+    return [{ row, depth, number }, ...its.flatMap((each) => family(each, depth + 1, its.length > 1 ? made.indexOf(each) + 1 : 0))];
   };
   const roots = rows.filter((row) => !known.has(originOf(row) ?? ""));
-  return [...roots, ...rows].map((row) => family(row, 0)).filter((its) => its.length > 0);
+  return [...roots, ...rows].map((row) => family(row, 0, 0)).filter((its) => its.length > 0);
 }

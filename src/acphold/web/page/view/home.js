@@ -36,6 +36,7 @@ function useHeld() {
 /** `isAll` while nothing else is open; the questions of the session `asking` stand beside it. @param {{desk: import("../model/desk.js").Desk, current: string, asking: string, isAll: boolean}} props */
 export function Home({ desk, current, asking, isAll }) {
   useHeld();
+  useEffect(() => document.querySelector(".home a.session[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   const [filter, setFilter] = useState("");
   const [byProject] = useState(grouping);
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
@@ -56,13 +57,20 @@ export function Home({ desk, current, asking, isAll }) {
     setFilter("archived");
     document.querySelector(".filters")?.scrollIntoView({ block: "center" });
   };
+  /** Escape clears what is typed, then leaves. @param {KeyboardEvent & On<HTMLInputElement>} event */
+  const onKey = (event) => {
+    if (event.key !== "Escape" || event.isComposing) return;
+    event.preventDefault();
+    if (words) desk.sought.value = "";
+    else event.target.blur();
+  };
   const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
   return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       ${!device()?.user && html`<a class="button" href="#/usage">Usage</a>`}<a class="button main" href="#/new">New</a></header>
     <div class="scroll">
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
-      <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /><kbd aria-hidden="true">/</kbd></search>
+      <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
       <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
         const number = rows.filter((row) => fits(row, name)).length;
         return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
@@ -114,7 +122,7 @@ function useRows(q, isArchived, isOnline) {
 const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean}} */ { group, now, current, isAll }) => {
   const [isOpen, setOpen] = useState(false);
   const number = group.places.length;
-  const at = group.places.findIndex(({ row }) => sessionPlace(row.sessionId) === held());
+  const at = group.places.findLastIndex(({ row }) => row.sessionId === current || sessionPlace(row.sessionId) === held());
   const room = isAll || isOpen ? number : Math.max(FIRST, at + 1);
   const rest = number - room;
   return html`<section class="project">

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
+import { homes } from "../model/rows.js";
 import { draft, keepDraft } from "../model/sends.js";
 import { agentName, shortPath } from "../model/text.js";
 import { html } from "./html.js";
@@ -22,7 +23,7 @@ const coarse = matchMedia("(pointer: coarse)");
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function NewSession({ desk }) {
   const agents = desk.server.agents.value;
-  const known = [...desk.listed.value.map((row) => row.cwd), desk.server.folder];
+  const known = [...desk.listed.value.map(homes(desk.listed.value)), desk.server.folder];
   const folders = [...new Set(known)].filter(Boolean).slice(0, 30);
   const [words, setWords] = useState("");
   const [agent, setAgent] = useState("");
