@@ -50,6 +50,75 @@ async def test_sessions_of_one_name_say_what_was_said_last(
     assert await violations(page) == []
 
 
+async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "marked").mkdir()
+    one, other = [await agent.new_session(cwd=folder) for _ in range(2)]
+    for session in (one, other):
+        await session.prompt(steps({"say": "Said."}))
+    await opened(page, one.id)
+    menu = page.locator("#session-menu")
+    await page.get_by_label("More").click()
+    await menu.get_by_role("button", name="Pin").click()
+    await page.get_by_label("More").click()
+    await menu.get_by_role("button", name="Tags…").click()
+    await page.get_by_label("Tags, with").fill("#Later v1")
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    await expect(row_of(page, one).locator(".tags")).to_have_text("#later #v1")
+    pinned = page.locator("section.project:has(h2[title='Pinned'])")
+    await expect(pinned.locator("a.session")).to_have_count(1)
+    search = page.get_by_role("searchbox")
+    await search.fill("#later")
+    await expect(row_of(page, other)).to_have_count(0)
+    await expect(row_of(page, one)).to_be_visible()
+    await search.press("Escape")
+    await expect(row_of(page, other)).to_be_visible()
+    await expect(search).to_be_focused()
+    await search.press("Escape")
+    await expect(search).not_to_be_focused()
+    await page.get_by_label("Only").select_option("tag later")
+    await expect(row_of(page, other)).to_have_count(0)
+    await expect(row_of(page, one)).to_be_visible()
+    await page.get_by_label("Only").select_option("")
+    await page.get_by_label("More").click()
+    await menu.get_by_role("button", name="Unpin").click()
+    await expect(pinned).to_have_count(0)
+
+
+async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undone(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "several").mkdir()
+    sessions = [await agent.new_session(cwd=folder) for _ in range(2)]
+    for session in sessions:
+        await session.prompt(steps({"say": "Said."}))
+    heading = page.get_by_role("heading", name="several", exact=True)
+    project = page.locator("section.project", has=heading)
+    select = page.get_by_role("button", name="Select")
+
+    async def choose() -> None:
+        await select.click()
+        for row in await project.get_by_role("checkbox").all():
+            await row.check()
+        await expect(page.get_by_text("2 selected")).to_be_visible()
+
+    await expect(project.locator("a.session")).to_have_count(2)
+    await choose()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Tag…").click()
+    await page.get_by_label("Tags, with").fill("both")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await expect(project.locator(".tags")).to_have_text(["#both", "#both"])
+    await page.locator(".undo").get_by_role("button", name="Undo").click()
+    await expect(project.locator(".tags")).to_have_count(0)
+    await choose()
+    await page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
+    await expect(project).to_have_count(0)
+    await page.locator(".undo").get_by_role("button", name="Undo").click()
+    await expect(project.locator("a.session")).to_have_count(2)
+
+
 async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ export { SessionMenu } from "./view/session_menu.js";
 export { Rules } from "./view/rules.js";
 export { pairByAddress, SignIn, signOut } from "./view/sign_in.js";
 export { Swipes } from "./view/swipes.js";
-export { Undo } from "./view/undo.js";
+export { Chosen, Undo } from "./view/undo.js";
 export { Usage } from "./view/usage.js";
 export { PutOff, Waiting } from "./view/waiting.js";
 export { Whose } from "./view/whose.js";

@@ -40,6 +40,8 @@ export class Desk {
   sought = signal("");
   /** Sessions that nobody sees here any more: they are about to be deleted. @type {import("@preact/signals").Signal<Set<string>>} */
   hidden = signal(new Set());
+  /** Sessions that are chosen to be acted on together; null while nobody chooses. @type {import("@preact/signals").Signal<Set<string> | null>} */
+  chosen = signal(/** @type {Set<string> | null} */ (null));
   /** What was just done to sessions. @type {import("@preact/signals").Signal<Notice[]>} */
   notices = signal([]);
   /** @type {Map<string, Session>} */
@@ -129,11 +131,18 @@ export class Desk {
     if (this.#current === id) this.#current = "";
   }
 
-  /** @param {string} id @param {boolean} isHidden */
-  hide(id, isHidden) {
+  /** @param {string[]} ids @param {boolean} isHidden */
+  hide(ids, isHidden) {
     const hidden = new Set(this.hidden.peek());
-    hidden[isHidden ? "add" : "delete"](id);
+    for (const id of ids) hidden[isHidden ? "add" : "delete"](id);
     this.hidden.value = hidden;
+  }
+
+  /** Choose a session, or choose it no more. @param {string} id */
+  choose(id) {
+    const chosen = new Set(this.chosen.peek());
+    if (!chosen.delete(id)) chosen.add(id);
+    this.chosen.value = chosen;
   }
 
   /** @param {Row[]} rows */

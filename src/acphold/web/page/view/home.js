@@ -2,7 +2,8 @@
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { sessions } from "../wire/pages.js";
 import { grouping, standing } from "../model/rows.js";
-import { counted } from "../model/text.js";
+import { CUT } from "../model/tables.js";
+import { agentName, counted, line, shortPath } from "../model/text.js";
 import { panes, useWide } from "./columns.js";
 import { device } from "../wire/device.js";
 import { html } from "./html.js";
@@ -38,12 +39,15 @@ export function Home({ desk, current, asking, isAll }) {
   useHeld();
   useEffect(() => document.querySelector(".home a.session[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   const [filter, setFilter] = useState("");
+  const [only, setOnly] = useState("");
   const [byProject] = useState(grouping);
+  const chosen = desk.chosen.value;
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
   const words = desk.sought.value;
   const isBroad = useWide(panes);
   const isBesideNews = isBroad && isAll;
-  const rows = desk.listed.value;
+  const all = desk.listed.value;
+  const rows = all.filter((row) => !only || kindsOf(row).includes(only));
   /** @param {import("../wire/pages.js").Row} row @param {string} [name] */
   const fits = (row, name = filter) => !name || (name === "live" ? row.live !== null : standing(row)[0].startsWith(name));
   const sought = words.trim().toLowerCase();
@@ -52,7 +56,8 @@ export function Home({ desk, current, asking, isAll }) {
   const others = useRows(sought, filter === "archived", desk.server.isOnline);
   const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
   const found = others.rows;
-  const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId));
+  const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && (!only || kindsOf(row).includes(only)));
+  const [choose] = useState(() => (/** @type {string} */ id) => desk.choose(id));
   const archived = () => {
     setFilter("archived");
     document.querySelector(".filters")?.scrollIntoView({ block: "center" });
@@ -75,8 +80,10 @@ export function Home({ desk, current, asking, isAll }) {
         const number = rows.filter((row) => fits(row, name)).length;
         return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
+      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${setOnly} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}
+      ${chosen && html`<${Later} name="Chosen" desk=${desk} />`}
       ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
-      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter)} />`)}
+      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
@@ -118,8 +125,23 @@ function useRows(q, isArchived, isOnline) {
   return found;
 }
 
+/** What a session is of, for the choice of some. @param {import("../wire/pages.js").Row} row */
+const kindsOf = (row) => [`agent ${row.agentName}`, `folder ${row.cwd}`, ...(row.tags ?? []).map((each) => `tag ${each}`)];
+
+/** A choice of the sessions of an agent, a project or a tag, where there are several. @param {{rows: import("../wire/pages.js").Row[], only: string, pick: (only: string) => void}} props */
+function Only({ rows, only, pick }) {
+  const kinds = [...new Set(rows.flatMap(kindsOf))].sort();
+  /** @param {string} kind @param {string} label @param {(name: string) => string} shown */
+  const some = (kind, label, shown) => {
+    const its = kinds.filter((each) => each.startsWith(`${kind} `));
+    return its.length > (kind === "tag" ? 0 : 1) && html`<optgroup label=${label}>${its.map((each) => html`<option value=${each}>${shown(each.slice(kind.length + 1))}</option>`)}</optgroup>`;
+  };
+  const found = [some("agent", "Agent", agentName), some("folder", "Project", shortPath), some("tag", "Tag", (name) => `#${line(name, CUT.short)}`)];
+  return (only || found.some(Boolean)) && html`<select aria-label="Only" value=${only} onChange=${(/** @type {On<HTMLInputElement>} */ event) => pick(event.target.value)}><option value="">Everything</option>${found}</select>`;
+}
+
 /** A project with its sessions, some of them until somebody asks for all. */
-const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean}} */ { group, now, current, isAll }) => {
+const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean, chosen: Set<string> | null, choose?: (id: string) => void}} */ { group, now, current, isAll, chosen, choose }) => {
   const [isOpen, setOpen] = useState(false);
   const number = group.places.length;
   const at = group.places.findLastIndex(({ row }) => row.sessionId === current || sessionPlace(row.sessionId) === held());
@@ -127,7 +149,7 @@ const Project = memo((/** @type {{group: import("../model/rows.js").Project, now
   const rest = number - room;
   return html`<section class="project">
     <h2 title=${group.cwd}>${group.name}</h2>
-    <ul>${group.places.slice(0, room).map((each) => html`<${RowView} key=${each.row.sessionId} ...${each} now=${now} isCurrent=${each.row.sessionId === current} />`)}</ul>
+    <ul>${group.places.slice(0, room).map((each) => html`<${RowView} key=${each.row.sessionId} ...${each} now=${now} isCurrent=${each.row.sessionId === current} isChosen=${chosen?.has(each.row.sessionId)} choose=${choose} />`)}</ul>
     ${rest > 0 && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(rest, "more session")}</button>`}
   </section>`;
 });

@@ -40,13 +40,13 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (words !== null) return desk.server.call("_acphold/mark", { sessionId: id, tags: words.split(/[\s,]+/).filter(Boolean) });
   };
   const putAway = async () => {
-    await archive(desk, id, title, row?.archived);
+    await archive(desk, [id], title, row?.archived);
     if (!row?.archived) toList(id);
   };
   const throwAway = async () => {
     const isWanted = await asked({ title: "Delete this session?", text: `This deletes “${title}” and its whole conversation. You can undo it for ten seconds.`, action: "Delete", isBad: true });
     if (isWanted === null) return;
-    remove(desk, id, title);
+    remove(desk, [id], title);
     toList(id);
   };
   useKept(desk, session, row);

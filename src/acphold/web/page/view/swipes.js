@@ -26,7 +26,7 @@ export function Swipes({ desk }) {
 function act(desk, subject) {
   const id = idOf(subject);
   if (id === undefined) subject.dispatchEvent(new Event("putoff"));
-  else void archive(desk, id, subject.querySelector(".title")?.textContent ?? "", subject.dataset.archived === "true").catch(() => {});  // the row stays
+  else void archive(desk, [id], subject.querySelector(".title")?.textContent ?? "", subject.dataset.archived === "true").catch(() => {});  // the row stays
 }
 
 /** The session of a row; undefined of a question. @param {HTMLElement} subject */

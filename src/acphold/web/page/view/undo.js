@@ -1,5 +1,6 @@
-// What was just done to a session, and the way back: a bar with "Undo".
-import { called } from "../model/text.js";
+// What was just done to sessions, and the way back: a bar with "Undo"; and what can be done to several.
+import { called, counted } from "../model/text.js";
+import { asked } from "./dialog.js";
 import { html } from "./html.js";
 
 /** @typedef {import("../model/desk.js").Desk} Desk */
@@ -19,30 +20,75 @@ function close(desk, notice) {
   desk.notices.value = desk.notices.value.filter((each) => each !== notice);
 }
 
+/** Sessions in a sentence: the title of one, or how many. @param {string[]} ids @param {string} title */
+const named = (ids, title) => (ids.length === 1 ? `“${called(title)}” ` : `${counted(ids.length, "session")} `);
+
+/** @param {string[]} ids */
+const are = (ids) => (ids.length === 1 ? "is" : "are");
+
 /**
- * Take a session out of the list, and delete it unless somebody wants it back within ten seconds. A
+ * Take sessions out of the list, and delete them unless somebody wants them back within ten seconds. A
  * page that is left before then deletes nothing.
- * @param {Desk} desk @param {string} id @param {string} title
+ * @param {Desk} desk @param {string[]} ids @param {string} title
  */
-export function remove(desk, id, title) {
-  desk.hide(id, true);
+export function remove(desk, ids, title) {
+  desk.hide(ids, true);
   const due = setTimeout(() => {
-    desk.server.call("session/delete", { sessionId: id }).catch((error) => {
-      desk.hide(id, false);
-      notify(desk, `“${called(title)}” was not deleted. ${error.message}`);
-    });
+    for (const id of ids) {
+      desk.server.call("session/delete", { sessionId: id }).catch((error) => {
+        desk.hide([id], false);
+        notify(desk, `“${called(desk.rows.peek().get(id)?.title ?? title)}” was not deleted. ${error.message}`);
+      });
+    }
   }, GRACE_MS);
-  notify(desk, `“${called(title)}” will be deleted in ten seconds.`, () => {
+  notify(desk, `${named(ids, title)}will be deleted in ten seconds.`, () => {
     clearTimeout(due);
-    desk.hide(id, false);
+    desk.hide(ids, false);
   });
 }
 
-/** @param {Desk} desk @param {string} id @param {string} title @param {boolean} [isBack]  out of the archive again */
-export async function archive(desk, id, title, isBack = false) {
-  await desk.server.call(isBack ? "session/unarchive" : "session/archive", { sessionId: id });
-  const undo = () => void archive(desk, id, title, !isBack).catch((error) => notify(desk, `“${called(title)}” could not be ${isBack ? "archived again" : "unarchived"}. ${error.message}`));
-  notify(desk, `“${called(title)}” is ${isBack ? "back in the list" : "archived"}.`, undo);
+/** @param {Desk} desk @param {string[]} ids @param {string} title @param {boolean} [isBack]  out of the archive again */
+export async function archive(desk, ids, title, isBack = false) {
+  await Promise.all(ids.map((id) => desk.server.call(isBack ? "session/unarchive" : "session/archive", { sessionId: id })));
+  const undo = () => void archive(desk, ids, title, !isBack).catch((error) => notify(desk, `${named(ids, title)}could not be ${isBack ? "archived again" : "unarchived"}. ${error.message}`));
+  notify(desk, `${named(ids, title)}${are(ids)} ${isBack ? "back in the list" : "archived"}.`, undo);
+}
+
+/** Give sessions these tags, by id. @param {Desk} desk @param {Map<string, string[]>} tags */
+const mark = (desk, tags) => Promise.all([...tags].map(([sessionId, its]) => desk.server.call("_acphold/mark", { sessionId, tags: its })));
+
+/** Add tags to sessions. @param {Desk} desk @param {string[]} ids @param {string[]} words */
+async function tag(desk, ids, words) {
+  const before = new Map(ids.map((id) => [id, desk.rows.peek().get(id)?.tags ?? []]));
+  await mark(desk, new Map([...before].map(([id, its]) => [id, [...its, ...words]])));
+  notify(desk, `${counted(ids.length, "session")} ${are(ids)} tagged.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
+}
+
+/** What can be done with several sessions at once. @param {{desk: Desk}} props */
+export function Chosen({ desk }) {
+  const ids = [...(desk.chosen.value ?? [])];
+  const title = desk.rows.value.get(ids[0] ?? "")?.title ?? "";
+  /** @param {() => unknown} what */
+  const act = (what) => async () => {
+    try {
+      if ((await what()) !== null) desk.chosen.value = null;
+    } catch (error) {
+      notify(desk, /** @type {Error} */ (error).message);
+    }
+  };
+  const tagAll = async () => {
+    const words = await asked({ title: `Tag ${counted(ids.length, "session")}`, label: "Tags, with spaces between them", action: "Add" });
+    return words && tag(desk, ids, words.split(/[\s,]+/).filter(Boolean));
+  };
+  const removeAll = async () => {
+    const text = "This deletes them and their whole conversations. You can undo it for ten seconds.";
+    return (await asked({ title: `Delete ${counted(ids.length, "session")}?`, text, action: "Delete", isBad: true })) === null ? null : remove(desk, ids, title);
+  };
+  const isNone = ids.length === 0;
+  return html`<div class="chosen" role="toolbar" aria-label="Selected sessions"><span>${ids.length} selected</span>
+    <button type="button" disabled=${isNone} onClick=${act(() => archive(desk, ids, title))}>Archive</button>
+    <button type="button" disabled=${isNone} onClick=${act(tagAll)}>Tag…</button>
+    <button type="button" class="bad" disabled=${isNone} onClick=${act(removeAll)}>Delete</button></div>`;
 }
 
 /** What was done of late. @param {{desk: Desk}} props */
