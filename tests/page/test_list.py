@@ -53,6 +53,7 @@ async def test_sessions_of_one_name_say_what_was_said_last(
 async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
+    await page.set_viewport_size({"width": 1200, "height": 800})
     (folder := tmp_path / "marked").mkdir()
     one, other = [await agent.new_session(cwd=folder) for _ in range(2)]
     for session in (one, other):
