@@ -30,7 +30,6 @@ PACE = 0.1
 PATIENCE = 60.0
 """Seconds after an outage in which all goes on: a pooler takes 15 to look again."""
 
-END = {"stopReason": "end_turn"}
 PERMISSION = "session/request_permission"
 ASK: Any = {
     "toolCall": {"toolCallId": "c", "title": "Remove it"},
@@ -142,8 +141,8 @@ def numbers(text: str) -> list[int]:
     return [int(word) for word in re.findall(r"#(\d+) ", text)]
 
 
-async def outcome(turn: Awaitable[Any]) -> str:
-    """How a turn ended, in a word; otherwise what was said."""
+async def outcome(turn: Awaitable[Any], reason: str = "end_turn") -> str:
+    """How a turn ended, in a word if for this reason; otherwise what was said."""
     try:
         async with asyncio.timeout(PATIENCE):
             ended = await turn
@@ -151,7 +150,7 @@ async def outcome(turn: Awaitable[Any]) -> str:
         return str(refused.error.get("message"))
     except TimeoutError:
         return "does not end"
-    return "goes on" if ended == END else str(ended)
+    return "goes on" if ended == {"stopReason": reason} else str(ended)
 
 
 def was_asked(one: Editor) -> bool:
@@ -189,6 +188,8 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         late, lately = await editor()
         late.answers[PERMISSION] = allow
         asks = late.begin_prompt(lately, {"until": str(go)}, {"ask": [PERMISSION, ASK]})
+        stopping, in_vain = await editor()
+        cancelled = stopping.begin_prompt(in_vain, {"until": "cancel"}, {"stop": "cancelled"})
         resting, at_rest = await editor()
         await resting.prompt(at_rest, {"say": "one"})
         await streaming.until_text("#5 ")
@@ -198,6 +199,7 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
             await one.until(partial(was_asked, one))
         with there.outage():
             asked.set()
+            stopping.tell("session/cancel", {"sessionId": in_vain})
             go.touch()
             in_between = resting.begin_prompt(at_rest, {"say": "two"})
             await asyncio.sleep(seconds)
@@ -208,6 +210,7 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         found["question, answered meanwhile"] = await outcome(waiting[0])
         found["question, answered afterwards"] = await outcome(waiting[1])
         found["question, asked meanwhile"] = await outcome(asks)
+        found["cancelled meanwhile"] = await outcome(cancelled, "cancelled")
         found["at rest, prompted meanwhile"] = await outcome(in_between)
         found["at rest, prompted afterwards"] = await outcome(
             resting.begin_prompt(at_rest, {"say": "three"})

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import END_SECONDS, TaskSet
@@ -39,6 +39,8 @@ from acphold.live.hub.publication import FOLDED, ListedRow, Prepared, Publicatio
 from acphold.live.hub.rest import Rest
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class HubSession:
@@ -188,7 +190,7 @@ class HubSession:
         prepared = self.prepare(*last)
         append = prepared.append
         try:
-            while True:
+            while True:  # as `answered`, which costs a hundredth of a prompt
                 try:
                     segments = await self._journal.append(append.lease, append.runs, append.change)
                     break
@@ -250,13 +252,12 @@ class HubSession:
         gone."""
         # Not while rows are rewritten, or a page could mix old and new rows. And compaction looks
         # at the cursors, so whoever gets a page must have moved past it by then.
-        while True:
-            try:
-                async with self.rest.reading():
-                    page = await self._journal.read(self.id, after, limit_bytes)
-                break
-            except errors.JournalBusyError as exc:
-                await self.outage.wait(exc, lambda: self.max_outage)
+
+        async def read() -> list[Segment]:
+            async with self.rest.reading():
+                return await self._journal.read(self.id, after, limit_bytes)
+
+        page = await self.answered(read)
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or errors.LeaseLostError(self.id, deleted=True)
@@ -274,7 +275,7 @@ class HubSession:
 
     async def summary(self) -> Summary:
         """Return what the journal's entries amount to; see `Entries.summary`."""
-        return await self._journal.summary(self.id)
+        return await self.answered(lambda: self._journal.summary(self.id))
 
     def updates_held_back(self) -> list[Entry]:
         """Return the updates that are held back, of the agent and of its sub-agents."""
@@ -283,7 +284,16 @@ class HubSession:
 
     async def link(self, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`."""
-        await self._journal.links.link(self.lease, agent, downstream_id)
+        links = self._journal.links
+        await self.answered(lambda: links.link(self.lease, agent, downstream_id))
+
+    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what the journal answers, once it can be reached; raises as `Outage.wait`."""
+        while True:
+            try:
+                return await ask()
+            except errors.JournalBusyError as exc:
+                await self.outage.wait(exc, lambda: self.max_outage)
 
     # -- owned ----------------------------------------------------------------------------
 
@@ -299,7 +309,7 @@ class HubSession:
 
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
-        while True:
+        while True:  # as in `_publish`
             try:
                 if await self._journal.holds(self.lease):
                     return
@@ -453,12 +463,8 @@ async def publish_together(
             for session, publication in due
         ]
         try:
-            while True:
-                try:
-                    results = await journal.append_all([each.append for each in prepared])
-                    break
-                except errors.JournalBusyError as exc:
-                    await sessions[0].outage.wait(exc, lambda: sessions[0].max_outage)
+            appends = [each.append for each in prepared]
+            results = await sessions[0].answered(lambda: journal.append_all(appends))
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
                 session.hold_again(each, exc)

@@ -142,7 +142,8 @@ class StandingAnswers(Struct, eq=False):
             return None
         pauses = self._pauses
         try:
-            rules = await self._journal.access.rules(self._session.tenant)
+            access, tenant = self._journal.access, self._session.tenant
+            rules = await self._session.answered(lambda: access.rules(tenant))
             now = now_ms()
             if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
