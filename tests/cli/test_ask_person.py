@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,22 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         one.type("\r")  # which is never an answer
         one.type("y\r")
         one.until("allowed once: Edit", '"go"', "So be it.")
+        assert one.ended() == Exit.OK
+
+
+def test_a_change_is_compared_with_the_file_as_it_is(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    diff = {"type": "diff", "path": str(tmp_path / "a.txt"), "newText": "two\n"}
+    edit = json.dumps([ask(title="Write a.txt", kind="edit", content=[diff])])
+    words = ("ask", edit, "--cwd", str(tmp_path), "--", *scripted_agent())
+    with place.on_terminal(*words) as one:
+        one.until("- one", "+ two", ASKED, but="as the agent says")
+        seen = place.run("agent", "status").stdout
+        assert re.search(r"\nscripted +acphold ask in .* 1 waiting\n", seen), seen
+        one.type("y\r")
         assert one.ended() == Exit.OK
 
 

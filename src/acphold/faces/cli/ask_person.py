@@ -71,9 +71,10 @@ class TerminalPerson:
     @cached_property
     def answers(self) -> PersonAnswers:
         """Their answers to an agent's requests."""
+        from acphold.faces.cli.asked_calls import CallsWithoutRules
         from acphold.faces.screen.answers import PersonAnswers
 
-        answers = PersonAnswers(self.flow)
+        answers = PersonAnswers(self.flow, calls=CallsWithoutRules(None))
         answers.face = self
         return answers
 

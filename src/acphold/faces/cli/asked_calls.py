@@ -96,6 +96,13 @@ class KnownCalls:
         return DecidedQuestion(asked.title, closed.came(asked), closed.client, bool(closed.rules))
 
 
+class CallsWithoutRules(KnownCalls):
+    """The same for a command that ends after the turn: no yes becomes a rule."""
+
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        return ()
+
+
 async def _last_question(
     reader: SessionReader, session_id: str, call: str
 ) -> tuple[AskedQuestion | None, ClosedQuestion | None]:

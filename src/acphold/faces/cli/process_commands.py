@@ -135,8 +135,12 @@ def _print_process(process: Process) -> None:
         print(visible(process.limited))
     table = Table(AGENTS)
     numbers = {program.number for program in process.programs}
+    # Agents of `ask` and `serve` are nobody else's, so that one alone is known.
+    shared = [it for it in process.fronts if it.agent not in numbers and it.kind in FRONTS]
+    unknown = numbers - {it.agent for it in process.fronts}
     for program in process.programs:
         fronts = [it for it in process.fronts if it.agent == program.number]
+        fronts += shared if unknown == {program.number} and len(shared) == 1 else []
         states = Counter(it.state for it in process.sessions if it.agent == program.number)
         sessions = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         table.add(
@@ -148,7 +152,9 @@ def _print_process(process: Process) -> None:
             ]
         )
     for front in process.fronts:
-        if front.agent not in numbers:
+        if front.agent not in numbers and not (
+            front in shared and len(unknown) == 1 == len(shared)
+        ):
             its = ("-", "-") if front.pid is None else _since_and_memory(front.pid, alone=True)
             table.add(["-", _front_words(front), its[0], "-", "-"])
     if table.lines:
