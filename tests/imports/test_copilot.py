@@ -229,3 +229,24 @@ def test_events_that_the_person_went_back_from_are_left_once_there_is_a_newer_pr
     assert READER.branches is not None
     (left,) = READER.branches(sources(READER, tmp_path)[0])
     assert "Two." in [words for _, words in Story(READER, left).said()]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_is_said_to_a_subagent_is_no_prompt(tmp_path: Path, *, is_named: bool) -> None:
+    """Newer versions mark its events with its id only, which its first one gives to the call."""
+    events = Events()
+    events.user("Look around.")
+    events.tool("c1", "task", description="Look")
+    if is_named:
+        events.add("subagent.started", toolCallId="c1", agentName="explore")
+        events.lines[-1]["agentId"] = "a1"
+    events.user("Find the tests.")
+    events.agent("There are two.")
+    for event in events.lines[-2:]:
+        event["agentId"] = "a1"
+    events.done("c1", "Two.")
+    events.agent("Two tests.")
+    told = story(events, tmp_path)
+    assert [words for who, words in told.said() if who == "user"] == ["Look around."]
+    (first, _) = told.updates("agent_message_chunk")
+    assert first["_meta"]["acphold/parentToolCallId"] == ("c1" if is_named else "a1")

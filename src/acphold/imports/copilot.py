@@ -1,6 +1,6 @@
 """GitHub Copilot CLI: `~/.copilot/session-state/<id>/`, a chain of events and metadata.
 
-Subagents' events are among the rest, marked with the call that started them.
+Subagents' events are among the rest, marked with the call that started them, or with their id.
 """
 
 from __future__ import annotations
@@ -127,10 +127,15 @@ class _CopilotConverter(AgentConverter):
         super().__init__(writer)
         self._pictures: dict[str, Object] = {}
         self._notices: list[str] = []
+        self._agents: dict[str, str] = {}
+        """The calls that started subagents, by their ids."""
 
     def take(self, event: Object) -> None:
         kind, data, writer = text(event, "type"), obj(event, "data"), self._writer
-        caller = text(data, "parentToolCallId")
+        agent = text(event, "agentId")
+        if kind == "subagent.started":
+            self._agents[agent] = text(data, "toolCallId")
+        caller = text(data, "parentToolCallId") or self._agents.get(agent, "") or agent
         meta: Object = {PARENT: caller} if caller else {}
         writer.clock(milliseconds(event.get("timestamp")))
         match kind:
