@@ -85,8 +85,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     max_outage: Annotated[
         float,
         OptionHelp(
-            "how long a turn waits for a journal in a database that cannot be reached, before it "
-            "ends with its agent",
+            "how long a turn waits for a database that cannot be reached, before it ends with its "
+            "agent",
             value="SECONDS",
         ),
         Meta(ge=0, le=1e9),
