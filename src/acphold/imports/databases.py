@@ -210,26 +210,30 @@ _RANKS: Final = {int: 1, float: 1, str: 2, bytes: 3}
 
 def _behind(path: Path, table: str, first: int) -> int:
     """Return the number from which a table can be read again, behind a damaged row or page."""
+    if (found := _next_row(path, table, first)) is not None:
+        return found + 1  # what a query needs for this row is on a damaged page
     bad, step = first, 1
-    while bad + step <= _LAST_ROW and not _is_readable(path, table, bad + step):
+    while bad + step <= _LAST_ROW and _next_row(path, table, bad + step) is None:
         bad, step = bad + step, 2 * step
     good = min(bad + step, _LAST_ROW + 1)
     while good - bad > 1:
         middle = (good + bad) // 2
-        if _is_readable(path, table, middle):
-            good = middle
-        else:
+        if _next_row(path, table, middle) is None:
             bad = middle
+        else:
+            good = middle
     return good
 
 
-def _is_readable(path: Path, table: str, number: int) -> bool:
+def _next_row(path: Path, table: str, number: int) -> int | None:
+    """Return the number of the next row from this number on, _LAST_ROW if there is none; None if it
+    is on a damaged page."""
     query = f"SELECT rowid FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid LIMIT 1"
     try:
-        rows(path, query, number)
+        found = rows(path, query, number)
     except _DamagedError:
-        return False
-    return True
+        return None
+    return int(found[0][0]) if found else _LAST_ROW
 
 
 def _unreadable(error: Exception, path: Path) -> OSError:

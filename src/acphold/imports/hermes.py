@@ -51,8 +51,8 @@ _MARKED: Final = (
     "CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$.{}') END IS {} NULL"
 )
 _FORKED: Final = (
-    f"({_MARKED.format('_branched_from', 'NOT')} OR parent_session_id IN"
-    " (SELECT p.id FROM sessions AS p WHERE p.end_reason = 'branched'))"
+    f"({_MARKED.format('_branched_from', 'NOT')} OR EXISTS (SELECT 1 FROM sessions AS p"
+    " WHERE p.id = sessions.parent_session_id AND p.end_reason = 'branched'))"
 )
 _GOES_ON: Final = (
     "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
