@@ -167,7 +167,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_daemon_and_it_begin
     finally:
         stopped = await asyncio.to_thread(acphold, journal, "agent", "stop", "--all", "--yes")
         shutil.rmtree(folder, ignore_errors=True)
-    assert "stopped" in stopped.out.lower()
+    assert "ended" in stopped.out.lower()
 
 
 ASK = {
