@@ -172,7 +172,7 @@ async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_us
     await session.prompt(steps({"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"}))
     await opened(page, session.id)
     await typed(page, steps({"say": "Still here."}))
-    await expect(page.get_by_text("Still here.", exact=True)).to_be_visible()
+    await expect(page.locator("main").get_by_text("Still here.", exact=True)).to_be_visible()
     said = page.locator(".said", has_text="the end of it")
     pieces = said.locator(".prose p")
     shown = await pieces.count()
