@@ -372,11 +372,13 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_
         assert "(one, two, broken)" in refused.stderr
         server = ("--server", "localhost")
         with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
-            one.until("agent is elsewhere", "An agent that continues it", "with two", "a key, then")
+            one.until(
+                "agent is elsewhere", "An agent that continues it", "with two", "3 or n, then Enter"
+            )
             one.type("n\r")
             assert one.ended() == 0
         with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
-            one.until("continue with two", "a key, then")
+            one.until("continue with two", "3 or n, then Enter")
             one.type("2\r")
             one.until("ready · raw")
             one.type("\x04")
