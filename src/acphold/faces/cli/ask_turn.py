@@ -42,7 +42,6 @@ from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.processes import require_answer
 from acphold.version import __version__
 
 if TYPE_CHECKING:
@@ -203,8 +202,6 @@ class AskingTurn:
             if (named := question.given.session) is not None:
                 async with existing_journal() as journal:
                     row = await find_session(LocalReader(journal), named, "continues it")
-                    if front is None:
-                        await require_answer(journal, row.session_id)
                 if question.agent.command:
                     cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)

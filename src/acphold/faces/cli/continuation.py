@@ -23,7 +23,7 @@ from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.processes import let_go
+from acphold.live.reading.processes import let_go, require_answer
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:
@@ -70,8 +70,8 @@ def start_of(row: SessionRow) -> Start:
 def for_question(session_id: str | None, cwd: str | None) -> tuple[SessionRow, Start, str | None]:
     """Return the session that `ask` continues, how to start its agent, and in which folder.
 
-    A live session starts nothing. Raises UsageError, UnknownSessionError, AmbiguousIdError and
-    SessionMovedError.
+    A live session starts nothing. Raises UsageError, UnknownSessionError, AmbiguousIdError,
+    SessionMovedError and SilentDaemonError.
     """
 
     async def find() -> tuple[SessionRow, str | None]:
@@ -81,6 +81,7 @@ def for_question(session_id: str | None, cwd: str | None) -> tuple[SessionRow, S
             raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
         refuse_moved(row)
         async with existing_journal() as journal:
+            await require_answer(journal, row.session_id)
             if await stays_live(journal, row, cwd):
                 return row, None
         return row, await move_to_folder(row, cwd)
