@@ -48,24 +48,15 @@ _OF_THE_PROGRAM: Final = (
 """Beginnings of prompts that Hermes gives itself."""
 
 _MARKED: Final = (
-    "CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$.{}') END IS {} NULL"
-)
-_FORKED: Final = (
-    f"({_MARKED.format('_branched_from', 'NOT')} OR EXISTS (SELECT 1 FROM sessions AS p"
-    " WHERE p.id = sessions.parent_session_id AND p.end_reason = 'branched'))"
+    "CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$.{}') END IS NULL"
 )
 _GOES_ON: Final = (
     "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
-    f" AND p.end_reason = 'compression') AND {_MARKED.format('_delegate_from', '')}"
-    f" AND {_MARKED.format('_branched_from', '')} ORDER BY started_at, id"
+    f" AND p.end_reason = 'compression') AND {_MARKED.format('_delegate_from')}"
+    f" AND {_MARKED.format('_branched_from')} ORDER BY started_at, id"
 )
 _LONGEST: Final = 1_000
 """Most compactions of one conversation."""
-
-_OWN: Final = (
-    f"(parent_session_id IS NULL OR ({_FORKED} AND {_MARKED.format('_delegate_from', '')}))"
-    " AND message_count > 0"
-)
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -74,9 +65,12 @@ def find(home: Home) -> Iterator[Source]:
     databases_found = [folder / "state.db", *files_below(folder, "profiles/*/state.db")]
     for database in databases_found:
         newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
-        for session_id, changed, messages, ended in databases.sessions_of(
-            database, "sessions", f"id, {newest}, message_count, end_reason", _OWN
-        ):
+        columns = f"id, {newest}, message_count, end_reason, parent_session_id, model_config"
+        found = [*databases.sessions_of(database, "sessions", columns, "message_count > 0")]
+        ends = {row[0]: row[3] for row in found}
+        for session_id, changed, messages, ended, parent, config in found:
+            if parent is not None and not _is_fork(config, ends.get(parent)):
+                continue
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
                 query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
@@ -91,6 +85,14 @@ def find(home: Home) -> Iterator[Source]:
                 except OSError as error:
                     note(error)
             yield databases.row_source(NAME, database, session_id, changed, messages)
+
+
+def _is_fork(config: object, parents_end: object) -> bool:
+    """Return True for a session that is a branch of its parent, by its settings or by how, in early
+    versions, the parent ended."""
+    marks = obj(from_json(config))
+    is_branch = bool(text(marks, "_branched_from")) or parents_end == "branched"
+    return is_branch and "_delegate_from" not in marks
 
 
 def _chain(database: Path, session_id: str) -> list[str]:
@@ -111,10 +113,13 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     known = databases.columns_of(database, "sessions", _ABOUT)
     converter = _HermesConverter(database, writer)
     title = ""
-    forked = databases.rows_of(
-        database, "sessions", "parent_session_id", f"id = ? AND {_FORKED}", Missed(), source.item
+    own: Object = databases.row_by_id(
+        database, "sessions", ("parent_session_id", "model_config"), source.item
     )
-    writer.facts.begun_as = next((str(parent) for (parent,) in forked), "")
+    if parent := text(own, "parent_session_id"):
+        above = databases.row_by_id(database, "sessions", ("end_reason",), parent)
+        if _is_fork(own.get("model_config"), above.get("end_reason")):
+            writer.facts.begun_as = parent
     for session_id in _chain(database, source.item):
         about: Object = databases.row_by_id(database, "sessions", known, session_id)
         settings = from_json(about.get("model_config"))
