@@ -36,6 +36,7 @@ from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import (
     DISABLE_PROVIDER,
     FORK_METHOD,
+    MARK_METHOD,
     SET_PROVIDER,
     STEERING,
 )
@@ -82,6 +83,9 @@ MEMBERS: Final[dict[str, Any]] = {
     "before": False,
     "files": False,
     "include": False,
+    # of `_acphold/mark`, of which nothing is for the agent
+    "pinned": True,
+    "tags": None,
     # of methods that are not about sessions
     "clientCapabilities": {"unknownMember": "mark:unknown", "_meta": {"vendor": "mark:vendor"}},
     "clientInfo": {"name": "c", "version": "1", "unknownMember": "mark:unknown"},
@@ -120,6 +124,7 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     STEERING: ("prompt", WORDS),
     QUEUE_METHOD: ("prompt", {"mark:words", "mark:block"}),
     FORK_METHOD: ("manage", set()),
+    MARK_METHOD: ("watch", set()),
     **dict.fromkeys((*air.NAMING, *air.ARCHIVING, *air.UNARCHIVING), ("manage", set())),
     air.STATUS: ("manage", set()),
     "session/close": ("prompt", set()),
@@ -363,6 +368,8 @@ def refusal_of(case: Case) -> int | None:
         return RESOURCE_NOT_FOUND  # the client could not open it
     if "prompt" not in may and is_for_agent and not case.is_live:
         return FORBIDDEN  # it would start the agent
+    if case.method == MARK_METHOD and case.relation == "one session's token":
+        return InvalidParamsError.code  # nobody in particular has no pins
     return None
 
 

@@ -121,11 +121,13 @@ class UnstableMethods:
         """Give a session tags, or pin it for the person who asks; a guest is none."""
         asked = decode_params(request.params, MarkRequest)
         person = self._entrance.principal.person
-        if person is None:
+        if person is None and asked.pinned is not None:
             raise InvalidParamsError("pinned: only somebody with a list can pin", "pinned")
         scopes = self._client.scopes_in(asked.session_id)
         async with self._directory.of(request, asked.session_id, scopes) as desk:
-            row = await desk.listed.mark(asked.session_id, person, asked.tags, pinned=asked.pinned)
+            row = await desk.listed.mark(
+                asked.session_id, person or "", asked.tags, pinned=asked.pinned
+            )
         return encode({"tags": row.tags, "pinned": person in row.pins})
 
     async def _answer_of_agent(
