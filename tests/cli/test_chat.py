@@ -192,7 +192,7 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one:
         _, _, shown = one.until("Allow this? Look", ", then Enter").rpartition("?  Allow this?")
         assert set(command.split()) <= set(shown.split()), shown
         one.type("\x03")
-        one.until("asked  cancelled: Look for git", "ready")
+        one.until("asked  not answered: Look for git", "ready")
 
 
 def test_a_prompt_that_is_typed_while_the_agent_starts_is_sent(place: Place) -> None:
@@ -332,7 +332,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.type("\x15")  # Ctrl-U
     one.until(", then Enter")
     one.type("\x03")
-    one.until("cancelled: Run it", "ready")
+    one.until("not answered: Run it (stopped)", "ready")
 
 
 def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
@@ -350,7 +350,7 @@ def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
     one.type("y")
     one.until("Enter: allow once: Go on")
     one.type("\x03")
-    one.until("cancelled: Run it", "ready")
+    one.until("not answered: Run it (stopped)", "ready")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:

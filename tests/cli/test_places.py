@@ -34,7 +34,7 @@ def test_without_an_id_the_person_chooses(home: Place, command: str, does: str, 
     with home.on_terminal(command) as one:
         one.until(f"Enter {does}", "3 of 3")
         one.type("apple")
-        one.until("1 of 3", "▸ of b-apple")
+        one.until("1 of 3", "▸ S of b-apple")
         one.type("\r")
         one.until(then, but="Enter")
         one.type("q")  # of the pager, if it is one that waits

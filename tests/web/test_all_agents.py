@@ -389,7 +389,7 @@ async def test_whoever_stops_the_agents_is_told_that_the_server_goes_on(
     async with client_of(served) as (client, _):
         opened = await client.new(tmp_path)
         status = served.run("agent", "status")
-        assert f"{opened['sessionId'][:6]}  idle, 1 client" in status
+        assert f"{opened['sessionId'][:6]}  idle   1 client" in status
         assert opened["sessionId"] not in status
         told = await asyncio.to_thread(served.run_as_process, "agent", "stop")
     assert f"or `kill {served.process.pid}`, ends it." in told
