@@ -201,7 +201,8 @@ async def test_of_other_folders_nothing_is_told(journal: Path) -> None:
             assert refused.replace(place.partition("@")[0], "zzzz") == nowhere
         assert "aaab-3" in await answer(client, "read", place="a")
     async with recalling(journal, "/w/web") as client:
-        assert "fits 2 sessions: aaaa-1, aaaa-2;" in await error(client, "read", place="a")
+        fits = await error(client, "read", place="a")
+        assert fits == "'a' fits 2 sessions; more letters: aaaa-1, aaaa-2"  # and no titles
 
 
 FORGED = [

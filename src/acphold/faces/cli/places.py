@@ -59,7 +59,9 @@ async def find_session(
         try:
             return await reader.session(given, cwd)
         except AmbiguousIdError as error:
-            if not (does and on_terminal()) or error.is_cut:
+            if not does:
+                raise  # an agent may read it: titles are others' words
+            if not on_terminal() or error.is_cut:
                 raise await _with_titles(reader, error, given) from None
             among = error.matches
     elif not on_terminal():
