@@ -56,7 +56,10 @@ async def soon() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_is_said_in_one_step_is_committed_together() -> None:
+async def test_what_is_said_in_one_step_is_committed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 60.0)
     journal, outbox = opened()
     await outbox.put(b"1")
     await outbox.put(b"2")
