@@ -18,6 +18,7 @@ import pytest
 
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
+from acp_wire.transports import runtime_folder
 from acphold.errors import AcpError, WorkspaceError
 from acphold.journal.rows import RowChange
 from acphold.journal.seams import TurnSnapshot
@@ -49,7 +50,7 @@ from tests.snapshots.conftest import Project, changes, digest
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     # Journals in databases that were copied from one another are one journal there.
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(runtime_folder, "_account_home", lambda: str(tmp_path / "home"))
     folder = tmp_path / "work"
     folder.mkdir()
     made = Project(folder)
