@@ -127,7 +127,7 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
     # Without the files; and Back leaves no copy unseen that is being made.
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project$"))
     await offer.click()
-    await dialog.get_by_role("checkbox", name="With the files").uncheck()
+    await dialog.get_by_role("checkbox", name="Also copy the files").uncheck()
     await page.evaluate(
         """() => {
           const send = WebSocket.prototype.send;
