@@ -1,5 +1,5 @@
-"""What a list says of a conversation: its title, made by rule from its first prompt alone, and its
-last words.
+"""The words of a conversation in a list: its title, made by rule from its first prompt alone, and
+its last words.
 
 A title is one sentence, what the person asks for: see `title_rules`.
 """

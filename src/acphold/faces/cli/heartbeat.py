@@ -1,4 +1,4 @@
-"""How fronts notice that their daemon is silent, while it costs nothing at rest.
+"""The signs of life of a daemon, and the words of its fronts when there are none: free at rest.
 
 The daemon touches its socket with the ticks that it has anyway. Fronts look at that time, but only
 one of them at once, which holds a file beside the socket; the others wait for the file, in the

@@ -1,4 +1,4 @@
-"""What is done while the journal is out of reach, until all goes on where it was.
+"""The pause while the journal is out of reach, until all goes on where it was.
 
     after                        what happens
     ---------------------------  -----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a daemon still answers while its loop hangs, as on a disk that does not answer.
+"""Answers of a daemon whose loop hangs, as on a disk that does not answer.
 
 An append is written on the loop, so while that waits nobody there reads a request. A thread listens
 at a second socket: asleep in the kernel until somebody whom the daemon did not answer asks there
