@@ -256,6 +256,6 @@ async def test_a_machine_whose_connections_to_the_database_are_ended_keeps_its_s
         far = await there.load_session(session.id, cwd=tmp_path)
         assert "two" in (await far.prompt("quick: two")).text
         assert "three" in (await session.prompt("quick: three")).text
-        # It was asked over a line. Until it is back, each question whose it is looks there, too.
-        assert one.net.connections >= 1
+        # It was asked over a line; before that, and until it is back, it is asked if it answers.
+        assert one.net.connections in (1, 2, 3)
         assert two.net.connections == 0
