@@ -317,7 +317,7 @@ def test_marks_that_begin_and_never_end_take_no_longer_than_other_text(tmp_path:
 
 
 def packed_rollout(home: Path) -> Path:
-    return bomb(home, 1 << 20)  # half a million lines
+    return bomb(home, UNPACKED_BYTES)
 
 
 def database(home: Path) -> Path:
@@ -343,7 +343,7 @@ def test_a_ctrl_c_ends_an_import_in_the_middle_of_a_file(
         try:
             until(lambda: path in open_files(importing.pid))
             importing.send_signal(signal.SIGINT)
-            _, complaints = importing.communicate(timeout=SECONDS)
+            _, complaints = importing.communicate(timeout=SECONDS / 2)
         finally:
             importing.kill()
     assert importing.returncode == 130
