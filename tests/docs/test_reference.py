@@ -136,6 +136,15 @@ def variables(path: Path) -> Iterator[str]:
                 yield name
 
 
+def test_every_meta_key_that_clients_see_is_in_the_page_on_the_protocol() -> None:
+    rooms = [SOURCES["acphold"] / room for room in ("live/hub", "live/server", "library")]
+    sources = [path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")]
+    keys = {key for source in sources for key in re.findall(r'"(acphold/[a-zA-Z]+)"', source)}
+    assert len(keys) > 4
+    page = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
 def test_every_exit_code_is_in_the_page() -> None:
     rows = section("Exit codes")
     assert all(f"- {code.value}: {code.meaning}\n" in rows for code in Exit)
