@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from acp_wire.locked_file import holder
 from acphold.faces.cli.front import daemon_lock, journal_of
+from acphold.machine.locked_file import holder
 from bench.wire import Wire
 
 MIB = 1 << 20

@@ -26,8 +26,8 @@ from time import clock_gettime_ns, monotonic_ns, perf_counter
 
 import psutil
 
-from acp_wire.locked_file import holder
 from acphold.faces.cli.front import daemon_lock
+from acphold.machine.locked_file import holder
 from bench.far_wire import FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from statistics import median
 from time import monotonic_ns, perf_counter
 
-from acp_wire.transports.runtime_folder import sockets
+from acphold.machine.runtime_folder import sockets
 from bench.latency import TEXT
 from bench.memory import idle_memory
 from bench.programs import scripted_agent, wrap

@@ -17,8 +17,8 @@ import httpcore2
 import pytest
 
 import tests
-from acp_wire.transports.runtime_folder import is_of_daemon, sockets
-from acp_wire.transports.unix import pid_at
+from acphold.machine.runtime_folder import is_of_daemon, sockets
+from acphold.machine.unix import pid_at
 from tests.distributions import FOLDERS
 from tests.postgresql import Databases, pooled, shared
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from acp_wire.transports.late_tls import load_asyncio
+from acphold.machine.late_tls import load_asyncio
 
 load_asyncio()  # as every program of ours
 

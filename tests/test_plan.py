@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 import acphold
-from acp_wire.processes.own_program import own_python
+from acp_wire.processes.own_python import own_python
 from tests.distributions import FOLDERS, PROJECTS, ROOT, required
 
 SOURCE = Path(acphold.__file__).parent
@@ -33,6 +33,7 @@ DISTRIBUTIONS = {
 """A distribution may import those with lower numbers."""
 
 WINGS = {
+    "machine": 0,
     "mcp_servers": 1,
     "safety": 1,
     "conversation": 2,
@@ -65,7 +66,15 @@ wing what it exports; those with one number do not know each other."""
 ROOMS = {
     "acp_wire": {
         **dict.fromkeys(
-            ("errors", "locked_file", "newest", "surroundings", "tasks", "version", "visible_text"),
+            (
+                "errors",
+                "newest",
+                "state_folder",
+                "surroundings",
+                "tasks",
+                "version",
+                "visible_text",
+            ),
             1,
         ),
         **dict.fromkeys(("extras", "markdown_text", "schema"), 2),
@@ -96,11 +105,13 @@ ROOMS = {
 one room."""
 
 WALLS: dict[str, set[str]] = {
-    "acphold.safety": set(),
+    "acphold.machine": set(),
+    "acphold.safety": {"acphold.machine"},
     "acphold.mcp_servers": set(),
-    "acphold.conversation": {"acphold.safety"},
+    "acphold.conversation": {"acphold.machine", "acphold.safety"},
     "acphold.imports": {
         *("acphold.errors", "acphold.journal", "acphold.conversation", "acphold.safety"),
+        "acphold.machine",
     },
     "acphold.bridges": {"acphold.conversation"},
     "acphold.live.lines": set(),
@@ -200,7 +211,7 @@ def test_every_distribution_imports_those_below_it() -> None:
             assert any(_is_inside(edge.importer, place) for place in CHECKED), edge
 
 
-MOST_NAMES = {"acp_check": 75, "acphold": 414}
+MOST_NAMES = {"acp_check": 75, "acphold": 350}
 """The names that each takes of acp-wire; they may fall. Few of them are public (`acp_wire.__all__`,
 `acp_wire.schema`): the others are private to these three."""
 
@@ -255,8 +266,8 @@ def _wings() -> list[str]:
     return [path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()]
 
 
-def test_the_wings_are_at_most_eleven() -> None:
-    assert len(_wings()) <= 11
+def test_the_wings_are_at_most_twelve() -> None:
+    assert len(_wings()) <= 12
 
 
 def test_every_room_imports_those_below_it() -> None:
@@ -382,18 +393,21 @@ EXCUSED = {
 }
 
 
-def test_programs_are_started_in_one_room() -> None:
+LAUNCHERS = {"processes", "machine"}
+
+
+def test_programs_are_started_in_two_rooms() -> None:
     """It finds them where no stranger puts any, and tells Python where not to look."""
     found = {
         (module, name)
         for module, path in modules_of_ours().items()
         for node in _nodes(path)
         for name in _starts(node)
-        if path.parent.name != "processes"
+        if path.parent.name not in LAUNCHERS
     }
     assert found == {*EXCUSED}
-    for path in (SOURCES["acp_wire"] / "processes").glob("*.py"):
-        assert path.name == "own_program.py" or "executable" not in map(_attribute, _nodes(path))
+    for path in (path for path in modules_of_ours().values() if path.parent.name in LAUNCHERS):
+        assert path.name == "own_python.py" or "executable" not in map(_attribute, _nodes(path))
     assert own_python()[:2] == (sys.executable, "-P")
 
 

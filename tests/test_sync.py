@@ -16,7 +16,7 @@ import pytest
 import acphold
 import acphold.sync
 import acphold.types
-from acp_wire.processes.own_program import own_python
+from acp_wire.processes.own_python import own_python
 from acp_wire.schema import AgentMessageChunk
 from acphold.client import Options, PermissionQuestion
 from acphold.errors import (

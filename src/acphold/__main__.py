@@ -47,12 +47,12 @@ def _run(arguments: list[str]) -> None:
     gc.disable()  # imported modules stay; looking for garbage in them is a tenth of `acphold list`
     if arguments[:1] == ["daemon"] and len(arguments) in (2, 3):
         if len(arguments) == 3:  # systemd has started us
-            from acp_wire.processes.transient_service import take_streams
             from acphold.faces.cli.front import FRAME, REPORT
+            from acphold.machine.transient_service import take_streams
 
             take_streams(FRAME, REPORT)
         else:
-            from acp_wire.processes.own_program import leave_parent
+            from acphold.machine.own_program import leave_parent
 
             leave_parent()
         from acphold.faces.cli.early_agent import hold_and_begin
@@ -61,7 +61,7 @@ def _run(arguments: list[str]) -> None:
             held = hold_and_begin(arguments[1])
         except OSError:
             held = None  # it is tried again below, where the reason is reported
-        from acp_wire.transports.late_tls import load_asyncio, load_msgspec
+        from acphold.machine.late_tls import load_asyncio, load_msgspec
 
         load_asyncio()  # before anything else imports it
         load_msgspec()

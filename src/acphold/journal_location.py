@@ -7,8 +7,8 @@ import os
 import sys
 from zlib import adler32, crc32
 
-from acp_wire.transports.runtime_folder import account_folder
 from acphold.errors import JournalUnavailableError, NewerJournalError
+from acphold.machine.runtime_folder import account_folder
 
 TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:

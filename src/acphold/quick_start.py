@@ -4,7 +4,7 @@ An editor waits for `acphold wrap`, and most of a start is imports. So
 
 - public names are imported from their modules when they are first used (`load_name`);
 - the first modules do without `typing`, `signal`, `socket` and `struct`: see `acp_wire`;
-- asyncio comes without OpenSSL (`acp_wire/transports/late_tls.py`);
+- asyncio comes without OpenSSL (`acphold/machine/late_tls.py`);
 - nobody looks for garbage in what is imported and stays.
 
 `tests/cli/test_thin_start.py` has what a start may import.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
-from acp_wire.transports.late_tls import load_asyncio
+from acphold.machine.late_tls import load_asyncio
 
 
 def load_name(home: str, name: str) -> object:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import JOURNAL_FAILED, AgentStartError
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_arguments import AskArguments
@@ -30,6 +29,7 @@ from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.journal_location import VARIABLE
 from acphold.live.reading import processes
+from acphold.machine.first_frame import BRIEF
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.conftest import Defaults

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from acp_wire.transports.unix import pid_at
+from acphold.machine.unix import pid_at
 from tests.cli.command_line import Finished, run_here
 from tests.cli.conversation import remember
 from tests.editor import DEADLINE, say, scripted_agent, update_line

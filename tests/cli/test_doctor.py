@@ -16,11 +16,11 @@ from typing import NoReturn
 
 import pytest
 
-from acp_wire.processes import transient_service
 from acphold.faces.cli import bounds, scopes
 from acphold.faces.cli.command_line import at_ctrl_c
 from acphold.journal.sqlite import deletion
 from acphold.journal.sqlite.connection import connect
+from acphold.machine import transient_service
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.conftest import Defaults

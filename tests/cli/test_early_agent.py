@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.own_program import own_command, start_detached
-from acp_wire.transports.first_frame import SERVER
 from acphold.faces.cli.front import FRAME, LISTENS, REPORT, TAKEN, first_frame
+from acphold.machine.first_frame import SERVER
+from acphold.machine.own_program import own_command, start_detached
 from tests.cli.test_shared_daemon import Home, home
 from tests.editor import scripted_agent
 from tests.watched_processes import lives, until

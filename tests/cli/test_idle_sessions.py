@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.locked_file import hold
-from acp_wire.transports.addresses import unix_address
-from acp_wire.transports.runtime_folder import daemon_socket
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.faces.cli.front import daemon_lock
 from acphold.faces.cli.journals import reading
@@ -25,6 +22,9 @@ from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.journal_location import VARIABLE, short_mark
 from acphold.live.reading.processes import Process, silent_processes
+from acphold.machine.addresses import unix_address
+from acphold.machine.locked_file import hold
+from acphold.machine.runtime_folder import daemon_socket
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.owners import OWNING

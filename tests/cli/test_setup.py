@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.own_program import own_command
 from acphold.faces.cli import setup
 from acphold.faces.cli.editors import EDITORS, FileEditor, adapter_for
 from acphold.faces.cli.jsonc import value_at
 from acphold.faces.cli.setup import absolute_command
+from acphold.machine.own_program import own_command
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.editor import introduced, scripted_agent
 

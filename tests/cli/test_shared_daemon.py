@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_wire.transports.unix import REFUSED, TAKEN
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
@@ -28,6 +27,7 @@ from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.journal.stores import journal_name
 from acphold.journal_location import short_mark
 from acphold.live.reading.processes import Process
+from acphold.machine.unix import REFUSED, TAKEN
 from tests.conftest import Defaults
 from tests.editor import (
     DEADLINE,

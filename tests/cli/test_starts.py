@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports import runtime_folder
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.starts import SEAL_BYTES, Start, find_start, start_in, write_start
+from acphold.machine import runtime_folder
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
 

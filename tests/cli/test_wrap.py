@@ -358,7 +358,7 @@ def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None
         "acphold.journal.sql.list_filters",
         "acphold.journal.sql.usage_sums",
         "acphold.mcp_servers.bridge",
-        "acp_wire.processes.own_program",
+        "acphold.machine.own_program",
     }
     assert [name for name in late if find_spec(name) is None] == []
     assert late.isdisjoint(imported.stdout.decode().split())

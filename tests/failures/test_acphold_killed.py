@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acp_wire.locked_file import holder
 from acphold.faces.cli.front import daemon_lock
+from acphold.machine.locked_file import holder
 from tests.editor import Editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.watched_processes import below, gone

@@ -22,10 +22,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_wire.processes.own_program import own_command
 from acphold.imports import Intake
 from acphold.imports.claude import READER
 from acphold.journal.stores import open_journal
+from acphold.machine.own_program import own_command
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent
 from tests.imports.claude_home import SESSION, Transcript

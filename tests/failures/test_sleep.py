@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_wire.locked_file import holder
 from acphold.faces.cli.front import daemon_lock, journal_of
+from acphold.machine.locked_file import holder
 from tests.editor import Editor, allow, wrapped
 from tests.failures.outage import ASK, PACE, PERMISSION, numbers, own_server, was_asked
 

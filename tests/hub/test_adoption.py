@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from acp_wire.transports.runtime_folder import is_running
 from acphold.errors import RemoteError
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Lease, Owners
 from acphold.journal.rows import NewSession
 from acphold.live.hub import adoption, bounds
+from acphold.machine.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
 from tests.owners import left_by_killed

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acp_wire.processes.program_group import ProgramGroup
-from acp_wire.transports import runtime_folder
 from acphold.faces.cli.findings import check_files
 from acphold.journal.lineage import family, identity
 from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
+from acphold.machine import runtime_folder
+from acphold.machine.program_group import ProgramGroup
 from tests.hub.moving import Machine, origin
 from tests.postgresql import Databases
 from tests.raw_entries import CONVERSATION

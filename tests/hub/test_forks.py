@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from acp_wire.transports.addresses import NODE_TOKEN
 from acphold.conversation.history.timeline import Message
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.journal.journal import session_of, state_of
 from acphold.live.hub.forks import Forked, fork
+from acphold.machine.addresses import NODE_TOKEN
 from tests.editor import open_params
 from tests.hub.shared import Shared, said, shared
 

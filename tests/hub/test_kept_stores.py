@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.transports import runtime_folder
 from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
+from acphold.machine import runtime_folder
 from tests.snapshots.conftest import Project
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.transports.addresses import unix_address
 from acphold.conversation.history.entries import Segment
 from acphold.errors import (
     AgentExitedError,
@@ -25,6 +24,7 @@ from acphold.live.hub import bounds, ownership
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.pauses import BACK
 from acphold.live.hub.session import HubSession
+from acphold.machine.addresses import unix_address
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, said, shared
 from tests.owners import owning

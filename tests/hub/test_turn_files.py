@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports import runtime_folder
 from acphold.errors import AcpError, WorkspaceError
 from acphold.journal.rows import RowChange
 from acphold.journal.seams import TurnSnapshot
@@ -29,6 +27,8 @@ from acphold.live.hub.forks import Forked
 from acphold.live.hub.kept_files import fork_with_files, remains
 from acphold.live.hub.kept_stores import is_due, stores_of, tidy
 from acphold.live.server.principals import Principal
+from acphold.machine import runtime_folder
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import (
     bounds as snapshot_bounds,
     checkouts,

@@ -52,7 +52,7 @@ import os, signal, sys, threading
 from acphold.faces.cli import main as command_line
 from acphold.faces.cli import import_command, index_beside
 from acphold.imports import crew
-from acp_wire.processes.own_program import own_python
+from acp_wire.processes.own_python import own_python
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
 crew.WORTH_A_WORKER = import_command.imports.WORTH_LISTING = 1 if beside else 1 << 60

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acp_wire.processes.own_program import own_command
+from acphold.machine.own_program import own_command
 from tests.cli.command_line import several
 from tests.editor import editor, introduced
 

@@ -23,13 +23,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
 from acp_wire.rpc import eager_tasks
-from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
 from acphold.live.hub import bounds
 from acphold.live.hub.desk import Desk
+from acphold.machine.runtime_folder import sockets
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.program_group import ProgramGroup
 from acphold.journal.stores import open_journal
 from acphold.live.origins.why import Lines, origins
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import checkout_of
 from acphold.safety.snapshots.comparison import CommitReader, bare_folder
 from tests.origins.kept import KeptSession, edit

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.program_group import ProgramGroup
 from acphold.live.origins.project_lines import ProjectLines
 from acphold.live.origins.versions import GitStep
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import checkout_of
 from acphold.safety.snapshots.comparison import bare_folder
 from tests.snapshots.conftest import Project, begun

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from acphold.errors import ConnectionLostError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.one_question import is_answering, tell_owner
 from acphold.live.reading.processes import live_anywhere
+from acphold.machine.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from tests.owners import owning
 from tests.served import Guest, wrapped
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from acp_wire.processes.foreground import ForegroundProgram
 from acphold.client import RemoteSession
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.chat import Chat
@@ -19,6 +18,7 @@ from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Field
 from acphold.faces.screen.turns import ChatHost
 from acphold.live.reading.one_question import PRESENCE
+from acphold.machine.foreground import ForegroundProgram
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acp_wire.transports.addresses import unix_address
-from acp_wire.transports.runtime_folder import runtime_folder
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.reading.one_question import PRESENCE
+from acphold.machine.addresses import unix_address
+from acphold.machine.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, say
 from tests.journal.conversations import open_file
 from tests.owners import die, make_silent

@@ -14,9 +14,9 @@ import pytest
 
 import acphold
 from acp_wire.rpc import Transport
-from acp_wire.transports import unix
-from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
+from acphold.machine import unix
+from acphold.machine.runtime_folder import sockets
 from tests.editor import Refused, open_params
 from tests.served import Caller
 

@@ -13,10 +13,10 @@ import pytest
 
 from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import FirstFrame
-from acp_wire.transports.unix import Front
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service
+from acphold.machine.first_frame import FirstFrame
+from acphold.machine.unix import Front
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import PuppetAgent, shared

@@ -16,10 +16,8 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import beside
-from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.streams import memory_pair
-from acp_wire.transports.unix import Front
 from acphold.journal.access import SCOPES
 from acphold.live.agents.interface import AgentListener
 from acphold.live.server.daemon import Fronts
@@ -32,6 +30,8 @@ from acphold.live.server.relay_protocol import (
     RelayedClient,
 )
 from acphold.live.server.service import Service
+from acphold.machine.first_frame import SERVER, FirstFrame
+from acphold.machine.unix import Front
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent, shared

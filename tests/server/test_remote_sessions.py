@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from acp_wire.transports import unix
-from acp_wire.transports.runtime_folder import runtime_folder
 from acphold.journal.owners import At, Free, Whose
 from acphold.journal.stores import open_journal
 from acphold.live.server import bounds, remote_sessions
+from acphold.machine import unix
+from acphold.machine.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
 from tests.owners import program, silent
 from tests.served import Guest, guest, wrapped

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.transports.first_frame import HANDED_OVER
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.unix import UnixListener
 from acphold.live.server import bounds, daemon
+from acphold.machine.first_frame import HANDED_OVER
+from acphold.machine.unix import UnixListener
 from tests.hub.shared import shared
 from tests.server.fronts import front_desks
 

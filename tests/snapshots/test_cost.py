@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from acp_wire.processes import program_group
-from acp_wire.processes.program_group import Finished, ProgramGroup
+from acphold.machine import program_group
+from acphold.machine.program_group import Finished, ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.bounds import SnapshotLimits
 from acphold.safety.snapshots.snapshot import NotTaken, Taken

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.bounds import SnapshotLimits
 from acphold.safety.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.safety.snapshots.git import Git

@@ -15,10 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.runtime_folder import own_socket
-from acp_wire.transports.unix import connect
 from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli.serve import export_page
 from acphold.journal.access import Scope, new_token
@@ -31,6 +28,9 @@ from acphold.live.server.daemon import serve_journal
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.relay_protocol import AskedAgent
 from acphold.live.server.service import Service
+from acphold.machine.first_frame import SERVER, FirstFrame
+from acphold.machine.runtime_folder import own_socket
+from acphold.machine.unix import connect
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 from acphold.web.application import Application, ServedMoves

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from acp_wire.schema.splice import members
-from acp_wire.transports import addresses
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import ConnectionLostError, JournalBusyError
 from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import NODE, SCOPES, new_token
 from acphold.live.agents.capabilities import LINE, TENANT
 from acphold.live.server.principals import OTHER_NODE
+from acphold.machine import addresses
 from tests.cli.command_line import CommandLine
 from tests.web.in_process import Site, address, site
 

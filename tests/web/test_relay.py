@@ -14,13 +14,13 @@ from websockets.asyncio.client import connect
 
 import acphold
 from acp_wire.tasks import beside
-from acp_wire.transports import unix
-from acp_wire.transports.runtime_folder import is_of_daemon
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AgentStartError, InvalidParamsError
 from acphold.live.hub.alerts import Activity
 from acphold.live.server import bounds
 from acphold.live.server.relay_protocol import Registration, RelayedClient, read_relayed
+from acphold.machine import unix
+from acphold.machine.runtime_folder import is_of_daemon
 from acphold.web.relay import DaemonLine, ReachedDaemon
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.watched_processes import until

@@ -18,7 +18,6 @@ import pytest_asyncio
 
 import acphold
 import acphold.web as web_room
-from acp_wire.transports.addresses import OWNERS
 from acp_wire.transports.known_servers import ENDPOINT
 from acphold.conversation.history.entries import Origin, now_ms
 from acphold.errors import RemoteError
@@ -26,6 +25,7 @@ from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import SCOPES, Share, new_token
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading import requests
+from acphold.machine.addresses import OWNERS
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served

@@ -39,9 +39,9 @@ from acp_check.verdicts import Level
 from acp_check.version import __version__
 from acp_check.watcher import OFFERS, Watcher, report_on
 from acp_wire.errors import AcpError, AgentStartError
+from acp_wire.state_folder import state_folder
 from acp_wire.transports.known_servers import origin_of, transport_of
 from acp_wire.transports.route import TOKEN_VARIABLE
-from acp_wire.transports.runtime_folder import state_folder
 from acp_wire.transports.stdio import stdio_transport
 from acp_wire.visible_text import visible
 

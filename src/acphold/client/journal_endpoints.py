@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from acp_wire.rpc import Transport
 from acp_wire.tasks import end
-from acp_wire.transports.addresses import connect
 from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
@@ -22,6 +21,7 @@ from acphold.journal.stores import journal_name, open_journal
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, journal_at, serve
+from acphold.machine.addresses import connect
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:

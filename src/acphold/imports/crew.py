@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.processes.exit_status import describe
-from acp_wire.processes.own_program import own_python, run_beside, start_beside
+from acp_wire.processes.own_python import own_python
 from acp_wire.tasks import timeout
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
@@ -36,6 +36,7 @@ from acphold.imports.sources import ImportSelection, Source
 from acphold.imports.turns import KnownPart
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
+from acphold.machine.own_program import run_beside, start_beside
 
 LENGTH_BYTES: Final = 4
 

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from acp_wire.transports.runtime_folder import write_private
+from acp_wire.state_folder import write_private
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError
 from acphold.imports.heads import enlist

@@ -38,9 +38,9 @@ from __future__ import annotations
 import logging
 import os
 
-from acp_wire.transports.runtime_folder import machine_id
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
+from acphold.machine.runtime_folder import machine_id
 
 
 def new_era() -> str:

@@ -32,10 +32,11 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
+from acp_wire.state_folder import state_folder, write_private
 from acp_wire.tasks import timeout
-from acp_wire.transports.runtime_folder import state_folder, take_over, write_private
 from acp_wire.workspace.threads import Threads
 from acphold.journal_location import belongings
+from acphold.machine.runtime_folder import take_over
 from acphold.web import bounds
 from acphold.web.exchange import RefusedError
 

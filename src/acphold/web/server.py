@@ -22,7 +22,6 @@ import uvicorn
 from msgspec import Struct
 
 from acp_wire.tasks import beside, first
-from acp_wire.transports.addresses import NODE_TOKEN
 from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.conversation.history.entries import now_ms
@@ -31,6 +30,7 @@ from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import journal_name
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.service import journal_at
+from acphold.machine.addresses import NODE_TOKEN
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating

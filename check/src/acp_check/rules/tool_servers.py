@@ -26,7 +26,7 @@ from acp_check.rules.prompt_turns import plain_turn
 from acp_check.stage import CheckedSession, Stage
 from acp_check.tool_server import reply
 from acp_check.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
-from acp_wire.processes.own_program import own_python
+from acp_wire.processes.own_python import own_python
 
 RULES = Rules()
 

@@ -16,10 +16,10 @@ from typing import Final
 from msgspec import Struct
 
 from acp_wire.errors import InvalidParamsError
-from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.files import text_of
 from acp_wire.workspace.roots import Roots
 from acphold.conversation.history.raw_update import items, members, string
+from acphold.machine.addresses import is_node
 from acphold.safety.snapshots.secret_names import may_hold_secret
 
 

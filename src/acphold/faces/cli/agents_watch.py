@@ -14,7 +14,11 @@ import os
 import time
 from contextlib import suppress
 
-from acp_wire.processes.folder_watch import (
+from acp_wire.tasks import timeout
+from acphold.faces.cli import bounds
+from acphold.faces.cli.index_beside import growth, memory_file
+from acphold.journal import stores
+from acphold.machine.folder_watch import (
     CREATED,
     DELETED,
     MODIFIED,
@@ -22,12 +26,8 @@ from acp_wire.processes.folder_watch import (
     MOVED_TO,
     FolderWatch,
 )
-from acp_wire.processes.installation import is_replaced
-from acp_wire.processes.own_program import own_command, run_beside
-from acp_wire.tasks import timeout
-from acphold.faces.cli import bounds
-from acphold.faces.cli.index_beside import growth, memory_file
-from acphold.journal import stores
+from acphold.machine.installation import is_replaced
+from acphold.machine.own_program import own_command, run_beside
 
 log = logging.getLogger(__name__)
 

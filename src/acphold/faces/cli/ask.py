@@ -10,13 +10,13 @@ import time
 from typing import Any
 
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import AgentStartError
 from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.command_line import Exit, UsageError, command, require_folder, use_journal
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.settings import agent_names, default_agent, enter_agent, is_demo, startable
 from acphold.faces.cli.starts import remember, start_in
+from acphold.machine.first_frame import BRIEF
 
 
 @command("ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", options=AskArguments)
@@ -62,7 +62,7 @@ def ask(**given: Any) -> int:
         from acphold.faces.cli.demo_folder import scratch_repository  # late: `ask` is quick
 
         asked.cwd = scratch_repository()
-    from acp_wire.transports.late_tls import load_asyncio
+    from acphold.machine.late_tls import load_asyncio
 
     folder = None
     if agent or program:

@@ -14,13 +14,13 @@ from acp_wire.tasks import beside, first
 from acphold.faces.cli.terminal_text import LINE_TERMINALS, console
 
 if TYPE_CHECKING:
-    from acp_wire.processes.foreground import ForegroundProgram
     from acphold.client import PermissionQuestion
     from acphold.faces.screen.answers import PersonAnswers
     from acphold.faces.screen.flow import Flow
     from acphold.faces.screen.line_screen import LineScreen
     from acphold.faces.screen.panels import Choice, Field
     from acphold.faces.screen.plain import TeletypeFace
+    from acphold.machine.foreground import ForegroundProgram
 
 
 def person_here(flow: Flow | None = None) -> TerminalPerson | None:

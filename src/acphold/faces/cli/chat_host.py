@@ -5,11 +5,11 @@ from __future__ import annotations
 from io import StringIO
 from pathlib import Path
 
-from acp_wire.processes.own_program import own_command, run_beside
 from acphold.faces.cli.log import with_log
 from acphold.faces.cli.terminal_text import on_one_line
 from acphold.faces.screen.sign_in import SignInProgram
 from acphold.faces.screen.turns import ChatHost
+from acphold.machine.own_program import own_command, run_beside
 
 
 class FarHost(ChatHost):

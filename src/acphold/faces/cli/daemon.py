@@ -19,15 +19,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from acp_wire.locked_file import LockedFile, hold
-from acp_wire.processes import begun
-from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.limits import free_self
 from acp_wire.processes.place import place_of
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
-from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
-from acp_wire.transports.runtime_folder import daemon_socket
 from acphold.errors import (
     AcpError,
     AgentStartError,
@@ -61,6 +56,11 @@ from acphold.live.agents.interface import AbsentAgent
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service, stop_at_signals
+from acphold.machine import begun
+from acphold.machine.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
+from acphold.machine.installation import is_replaced
+from acphold.machine.locked_file import LockedFile, hold
+from acphold.machine.runtime_folder import daemon_socket
 from acphold.serve_options import ServeOptions
 
 

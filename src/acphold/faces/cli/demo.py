@@ -19,9 +19,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.text import Text
 
-from acp_wire.locked_file import holder
 from acp_wire.processes import process_tree
-from acp_wire.processes.own_program import own_command, start_beside
 from acp_wire.schema import Implementation
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -36,6 +34,8 @@ from acphold.faces.cli.terminal_text import console, quantity
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
+from acphold.machine.locked_file import holder
+from acphold.machine.own_program import own_command, start_beside
 from acphold.version import __version__
 
 FIRST = "Make the greeting friendlier"

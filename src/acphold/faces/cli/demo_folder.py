@@ -12,11 +12,11 @@ from tempfile import mkdtemp
 from typing import Final
 
 from acp_wire.processes.program import on_path
-from acp_wire.processes.program_group import ProgramGroup
-from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.state_folder import state_folder
 from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.terminal_text import tell
+from acphold.machine.program_group import ProgramGroup
 
 MARKER: Final = ".acphold-demo"
 """A regular file of this name allows the demo's agent to write in its folder. It is committed, so

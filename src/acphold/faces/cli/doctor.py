@@ -22,7 +22,6 @@ from acp_wire import schema
 from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.runtime_folder import runtime_folder
 from acphold import errors
 from acphold.extras import EXTRAS, is_installed
 from acphold.faces.cli import bounds, options
@@ -71,6 +70,7 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
+from acphold.machine.runtime_folder import runtime_folder
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
 

@@ -3,7 +3,7 @@
 Reading its own code takes the daemon a tenth of a second, and so does an agent, or longer: they do
 it beside each other. The front gives the daemon its first frame for that (`cli.front`), besides the
 one with its streams, which comes when the daemon listens. Then the agent is taken, if it is the
-same (`acp_wire.processes.begun`).
+same (`acphold.machine.begun`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import select
 from contextlib import suppress
 
 from acp_wire.errors import AcpError
-from acp_wire.locked_file import LockedFile, hold
-from acp_wire.processes import begun
 from acp_wire.processes.guardian import leave_outer_guard
-from acp_wire.transports.first_frame import HANDED_OVER, SERVER, decode_frame
 from acphold.faces.cli.front import FRAME, FRAME_SECONDS
+from acphold.machine import begun
+from acphold.machine.first_frame import HANDED_OVER, SERVER, decode_frame
+from acphold.machine.locked_file import LockedFile, hold
 
 START = len(HANDED_OVER) + 4
 """Bytes before the rest of a frame."""

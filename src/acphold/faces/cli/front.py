@@ -15,16 +15,9 @@ import select
 import sys
 import time
 
-from acp_wire.locked_file import is_held, read_note
-from acp_wire.processes.own_program import own_python, start_detached
+from acp_wire.processes.own_python import own_python
 from acp_wire.processes.place import place_of
 from acp_wire.surroundings import HOMES, Surroundings, limits_here
-from acp_wire.transports.first_frame import EDITOR, FirstFrame
-from acp_wire.transports.runtime_folder import (
-    daemon_socket,
-    daemon_socket_name,
-    login_folder,
-)
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import (
     VARIABLE as JOURNAL,
@@ -34,6 +27,14 @@ from acphold.journal_location import (
     scheme_of,
     short_mark,
     without_password,
+)
+from acphold.machine.first_frame import EDITOR, FirstFrame
+from acphold.machine.locked_file import is_held, read_note
+from acphold.machine.own_program import start_detached
+from acphold.machine.runtime_folder import (
+    daemon_socket,
+    daemon_socket_name,
+    login_folder,
 )
 from acphold.version import __version__
 
@@ -83,7 +84,7 @@ GUARDED = "ACPHOLD_GUARD"
 """The mark by which `processes.guardian` finds the processes to end."""
 
 REFUSED = b"\2"
-"""As in `acp_wire.transports.unix`: the daemon cannot use our words, and has said why."""
+"""As in `acphold.machine.unix`: the daemon cannot use our words, and has said why."""
 
 OK, ERROR, USAGE, AGENT = 0, 1, 2, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
@@ -473,7 +474,7 @@ def _start_service(
     """Have a manager of this user start the daemon; return False if there is none."""
     if not os.path.exists(f"{own.get('XDG_RUNTIME_DIR', '')}/systemd/private"):
         return False
-    from acp_wire.processes.transient_service import pack_variables, start_as_service
+    from acphold.machine.transient_service import pack_variables, start_as_service
 
     its_frame, write_end, giving = streams
     variables = pack_variables(own)

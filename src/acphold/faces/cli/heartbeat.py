@@ -18,8 +18,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acp_wire.transports.runtime_folder import SUFFIX
 from acphold.faces.cli import bounds
+from acphold.machine.runtime_folder import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from acp_wire.processes.own_program import own_command, run_beside
 from acphold.errors import AcpError, TranscriptError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import memory_file
@@ -32,6 +31,7 @@ from acphold.imports import (
 )
 from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE as JOURNAL
+from acphold.machine.own_program import own_command, run_beside
 
 Left = dict[str, dict[str, int]]
 """Numbers of conversations that are not current here, by agent and reason."""

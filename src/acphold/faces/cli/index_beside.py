@@ -22,10 +22,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
-from acp_wire.locked_file import LockedFile, hold
-from acp_wire.processes.own_program import own_command, start_detached
+from acp_wire.state_folder import state_folder
 from acp_wire.tasks import timeout
-from acp_wire.transports.runtime_folder import runtime_folder, state_folder, take_over
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
@@ -36,6 +34,9 @@ from acphold.journal.journal import Journal
 from acphold.journal.seams import Index
 from acphold.journal_location import belongings
 from acphold.live.reading.local_reader import LocalReader
+from acphold.machine.locked_file import LockedFile, hold
+from acphold.machine.own_program import own_command, start_detached
+from acphold.machine.runtime_folder import runtime_folder, take_over
 
 if TYPE_CHECKING:
     from acphold.imports import Growth, Intake

@@ -25,7 +25,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from acp_wire.processes.own_program import own_command
 from acp_wire.schema import McpServerStdio
 from acphold.conversation.history.entries import Entry, iso
 from acphold.conversation.history.replay import named_user
@@ -45,6 +44,7 @@ from acphold.journal.rows import SessionRow
 from acphold.journal.seams import Part, SearchHit, Sought
 from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.local_reader import LocalReader
+from acphold.machine.own_program import own_command
 from acphold.version import __version__
 
 if TYPE_CHECKING:

@@ -16,10 +16,6 @@ from msgspec.structs import replace
 
 from acp_wire.processes import process_tree
 from acp_wire.schema import encode
-from acp_wire.transports.addresses import pid_at, unix_address
-from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
-from acp_wire.transports.runtime_folder import is_running, runtime_folder
-from acp_wire.transports.unix import is_listening
 from acphold.conversation.history.entries import iso, now_ms
 from acphold.errors import AcpError, JournalError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
@@ -52,6 +48,10 @@ from acphold.live.reading.processes import (
     processes,
     silent_processes,
 )
+from acphold.machine.addresses import pid_at, unix_address
+from acphold.machine.first_frame import BRIEF, EDITOR, SERVER
+from acphold.machine.runtime_folder import is_running, runtime_folder
+from acphold.machine.unix import is_listening
 
 FRONTS: Final = {BRIEF: "acphold ask", SERVER: "acphold serve"}
 """The programs of these kinds of fronts."""

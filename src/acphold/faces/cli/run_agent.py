@@ -8,10 +8,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from acp_wire.transports.late_tls import load_asyncio
 from acphold.errors import DeclarationError
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import command
+from acphold.machine.late_tls import load_asyncio
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from acp_wire.processes import process_tree
-from acp_wire.processes.own_program import run_beside
 from acp_wire.processes.program import Program, on_path
-from acp_wire.processes.transient_service import is_lingering, is_service
 from acphold.faces.cli import bounds
 from acphold.live.agents.wrapped import ProcessAgent
+from acphold.machine.own_program import run_beside
+from acphold.machine.transient_service import is_lingering, is_service
 
 log = logging.getLogger(__name__)
 

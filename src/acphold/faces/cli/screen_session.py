@@ -17,7 +17,7 @@ import msgspec
 
 from acp_wire.schema import ClientCapabilities
 from acp_wire.schema.initialize import AuthCapabilities
-from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.state_folder import state_folder
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here

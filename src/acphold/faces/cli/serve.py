@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 from acp_wire.processes.descriptors import allow_all
 from acp_wire.rpc import Transport
 from acp_wire.tasks import beside, finish
-from acp_wire.transports.addresses import connect, unix_address
-from acp_wire.transports.first_frame import SERVER
 from acp_wire.transports.known_servers import is_loopback, origin_of
 from acp_wire.transports.pipes import PipeTransport
 from acphold.errors import SettingsError
@@ -47,6 +45,8 @@ from acphold.faces.cli.settings import (
 )
 from acphold.faces.cli.terminal_text import tell, visible
 from acphold.journal.stores import journal_name
+from acphold.machine.addresses import connect, unix_address
+from acphold.machine.first_frame import SERVER
 
 if TYPE_CHECKING:
     from acphold.conversation.history.entries import Entry

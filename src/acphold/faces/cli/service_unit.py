@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from acp_wire.processes.own_program import own_command
 from acp_wire.processes.program import on_path
-from acp_wire.transports.runtime_folder import write_private
+from acp_wire.state_folder import write_private
 from acphold.errors import SettingsError
 from acphold.faces.cli.command_line import is_confirmed
+from acphold.machine.own_program import own_command
 
 if TYPE_CHECKING:
     from acphold.web.server import Listening

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from acp_wire.transports.addresses import unix_address
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
@@ -24,6 +23,7 @@ from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
+from acphold.machine.addresses import unix_address
 
 
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)

@@ -185,7 +185,7 @@ def agent_command(name: str, command: Sequence[str] = (), path: str | None = Non
         )
     env, options = _of_all(defaults, path)
     if not command and known is None:
-        from acp_wire.processes.own_program import own_command
+        from acphold.machine.own_program import own_command
 
         command = own_command("agent", "demo")
     elif not command and known is not None:

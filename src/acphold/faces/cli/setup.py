@@ -16,10 +16,8 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from acp_wire.locked_file import hold
-from acp_wire.processes.own_program import own_command
 from acp_wire.processes.program import on_path
-from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.state_folder import state_folder
 from acp_wire.workspace.files import replace
 from acp_wire.workspace.regular_files import open_fd
 from acphold.errors import AgentStartError, SettingsError
@@ -56,6 +54,8 @@ from acphold.faces.cli.wrap import settings_parser
 from acphold.journal import stores
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
+from acphold.machine.locked_file import hold
+from acphold.machine.own_program import own_command
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """Styles for the lines of a diff, by their first character."""

@@ -19,11 +19,12 @@ from typing import Final
 
 import msgspec
 
+from acp_wire.state_folder import state_folder, write_private
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.runtime_folder import machine_id, state_folder, write_private
 from acphold.faces.cli import bounds
 from acphold.faces.cli.options import a_text
 from acphold.journal_location import belongings, scheme_of, short_mark
+from acphold.machine.runtime_folder import machine_id
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class Start(msgspec.Struct, frozen=True):
     def command_line(self, journal: str) -> tuple[str, ...]:
         """Return the command line that serves its sessions in this journal."""
         # Late: an editor waits for this module.
-        from acp_wire.processes.own_program import own_command
+        from acphold.machine.own_program import own_command
 
         return own_command("wrap", *self.options, f"--journal={journal}", *self.words)
 

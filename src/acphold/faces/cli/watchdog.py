@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from threading import Event, Thread
 
-from acp_wire.processes.installation import keep_code
 from acp_wire.tasks import beside, tick
 from acphold.faces.cli import bounds
+from acphold.machine.installation import keep_code
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from shlex import quote
 from msgspec.structs import replace
 
 from acp_wire.markdown_text import plain
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
@@ -24,6 +23,7 @@ from acphold.journal.journal import Journal
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.reading.json_facts import facts_json, place_name
 from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.safety.snapshots.comparison import CommitReader, bare_folder
 from acphold.safety.snapshots.git import GitError

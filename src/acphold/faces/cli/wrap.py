@@ -285,7 +285,7 @@ class AgentWithImport(ProcessAgent):
 
 async def _import(name: str, journal: str, env: Mapping[str, str]) -> None:
     # Late: few agents need it.
-    from acp_wire.processes.own_program import own_command, run_beside
+    from acphold.machine.own_program import own_command, run_beside
 
     command = own_command("import", "--agent", name, "--since", SINCE, "--journal", journal)
     try:

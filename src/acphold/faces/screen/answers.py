@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ElicitationContentValue
 from acp_wire.tasks import TaskSet, end, timeout
 from acphold.conversation.history.decisions import Came
@@ -37,6 +36,7 @@ from acphold.faces.screen.panels import (
     value_of,
 )
 from acphold.live.reading.session_reader import OfferedRule
+from acphold.machine.foreground import ForegroundProgram
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion

@@ -9,8 +9,6 @@ from tempfile import mkstemp
 
 from rich.text import Text
 
-from acp_wire.processes.clipboard import picture
-from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ImageContent, TextContent
 from acphold.conversation.history.prompt_queue import moment_first
 from acphold.conversation.presentation.visible_text import visible
@@ -19,6 +17,8 @@ from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.faces.screen.typed import help_page
+from acphold.machine.clipboard import picture
+from acphold.machine.foreground import ForegroundProgram
 
 
 class ChatCommands:

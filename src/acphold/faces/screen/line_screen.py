@@ -22,7 +22,6 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import ColorDepth
 from rich.console import Console
 
-from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acphold.conversation.history.prompt_queue import PromptQueue
 from acphold.conversation.reports.transcript import Noticed
 from acphold.faces.screen import bounds
@@ -32,6 +31,7 @@ from acphold.faces.screen.keys import AskingScreen, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
 from acphold.faces.screen.panels import Choice, Field, Pick
 from acphold.faces.screen.terminal import drop_typed, open_output, pager
+from acphold.machine.foreground import ForegroundProgram, run_in_front
 
 if TYPE_CHECKING:
     from acphold.faces.screen.chat_commands import ChatCommands

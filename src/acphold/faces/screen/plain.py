@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acp_wire.tasks import beside, first, timeout
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.conversation.presentation.visible_text import visible
@@ -21,6 +20,7 @@ from acphold.faces.screen.layout import LabelledText, Passage
 from acphold.faces.screen.panels import Choice, Field
 from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
+from acphold.machine.foreground import ForegroundProgram, run_in_front
 
 if TYPE_CHECKING:
     from acphold.faces.screen.keys import Person

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from rich.text import Text
 
-from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import AuthMethodTerminal
 from acp_wire.tasks import beside
 from acphold.conversation.presentation.visible_text import on_one_line, visible
@@ -30,6 +29,7 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Key
 from acphold.live.reading.one_question import SIGNED_IN
+from acphold.machine.foreground import ForegroundProgram
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent

@@ -23,9 +23,9 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_st
 from select import select as select_readable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from acp_wire.processes.foreground import InFront, start_in_front
 from acp_wire.tasks import timeout
 from acphold.faces.screen import bounds
+from acphold.machine.foreground import InFront, start_in_front
 
 if TYPE_CHECKING:
     from prompt_toolkit.output import Output

@@ -193,7 +193,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         own_id, own = self._owner_id, self._addresses
         found = await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
         if isinstance(found, leases.Gone):
-            from acp_wire.transports.addresses import are_deserted  # late, for a quick start
+            from acphold.machine.addresses import are_deserted  # late, for a quick start
 
             if await are_deserted(found.owner.addresses, bounds.DESERTED_SECONDS):
                 return Free(found.epoch)

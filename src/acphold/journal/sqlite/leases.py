@@ -32,7 +32,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from acp_wire.locked_file import hold, is_held
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import HeldElsewhereError, JournalUnavailableError, UnknownSessionError
 from acphold.journal import bounds, owners
@@ -42,6 +41,7 @@ from acphold.journal.owners import Free, Here, Owner, Whose
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import READ_ONLY, Connection, connect
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.machine.locked_file import hold, is_held
 
 # See docs/decisions.md, 15 and 37.
 

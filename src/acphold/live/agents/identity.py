@@ -125,7 +125,7 @@ def recognize(command: Sequence[str], folder: str, *names: str | None) -> str:
         if name is not None and short_name(name) in KNOWN_AGENTS:
             return short_name(name)
     if tuple(command[-2:]) == ("agent", DEMO):
-        from acp_wire.processes.own_program import own_command  # late: an editor waits
+        from acphold.machine.own_program import own_command  # late: an editor waits
 
         if tuple(command) == own_command("agent", DEMO):
             return DEMO

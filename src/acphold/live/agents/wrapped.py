@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from acp_wire import schema
-from acp_wire.processes.begun import take
 from acp_wire.processes.exit_status import describe
 from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
@@ -58,6 +57,7 @@ from acphold.live.agents.interface import (
     session_of,
 )
 from acphold.live.agents.terms import Terms, ToldTerms, variables_in
+from acphold.machine.begun import take
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal

@@ -42,9 +42,9 @@ ENDED_HOW = (
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
     from acp_wire.surroundings import Surroundings
-    from acp_wire.transports.unix import Front
     from acphold.live.hub.router import Router
     from acphold.live.hub.session_list import SessionList
+    from acphold.machine.unix import Front
 
     class DeskInHub(Protocol):
         """A desk, as the hub sees it."""

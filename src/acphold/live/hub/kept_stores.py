@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from acp_wire.transports.runtime_folder import account_folder, state_folder
+from acp_wire.state_folder import state_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError, WorkspaceError
@@ -23,6 +23,7 @@ from acphold.journal.journal import Journal
 from acphold.journal.lineage import family, identity
 from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds
+from acphold.machine.runtime_folder import account_folder
 from acphold.safety.snapshots.store import SnapshotStore, Stores
 
 log = logging.getLogger(__name__)

@@ -58,7 +58,6 @@ from acp_wire import schema
 from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import array
-from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.conversation.history.attributes import Attributes, fold_settings
@@ -73,6 +72,7 @@ from acphold.live.hub.choices import current_values, is_boolean, option_list, se
 from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missing_turns
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
+from acphold.machine.addresses import is_node
 
 log = logging.getLogger(__name__)
 

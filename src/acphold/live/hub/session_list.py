@@ -35,7 +35,6 @@ from acp_wire.newest import Newest
 from acp_wire.schema import SessionInfo, encode, splice
 from acp_wire.schema.splice import array, json_value
 from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
-from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import iso
 from acphold.conversation.history.raw_update import update_kind
@@ -52,6 +51,7 @@ from acphold.live.hub.agents_list import AgentsList, ListLine, LookAt
 from acphold.live.hub.annotations import AGENT, as_title
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
+from acphold.machine.addresses import is_node
 
 if TYPE_CHECKING:
     from acphold.live.hub.forks import Forked

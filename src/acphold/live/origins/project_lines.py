@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 
-from acp_wire.processes.program_group import ProgramGroup
 from acphold.live.origins.versions import GitStep, is_distinct
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, branch_commits
 from acphold.safety.snapshots.comparison import LineCommit, SnapshotReader, blame
 from acphold.safety.snapshots.git import Git, GitError

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from acp_wire.processes.program_group import ProgramGroup
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.comparison import blame
 from acphold.safety.snapshots.git import Git
 

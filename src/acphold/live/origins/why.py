@@ -23,7 +23,6 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.decisions import (
     AskedQuestion,
@@ -42,6 +41,7 @@ from acphold.live.origins.kept_changes import edits_by_turn, root_around
 from acphold.live.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
 from acphold.live.origins.snapshot_versions import FolderHistory, VersionBuilder, read_files
 from acphold.live.origins.versions import Claim, Versions, is_distinct
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
 from acphold.safety.snapshots.comparison import bare_folder
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
-from acp_wire.transports.runtime_folder import SUFFIX
 from acphold.live.reading import bounds
+from acphold.machine.runtime_folder import SUFFIX
 
 STATUS, STOP_NOW = b"status\n", b"stop\n"
 """What runs, answered as `one_question.PRESENCE` is; and the end of all agents and the daemon."""

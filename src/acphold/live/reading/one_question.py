@@ -17,13 +17,13 @@ from msgspec import Raw, Struct
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import INITIALIZE, PROTOCOL_VERSION, encode
-from acp_wire.transports.addresses import connect
 from acphold import errors
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal.intentions import change_queue
 from acphold.journal.journal import Journal, Owners, other_owner
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
+from acphold.machine.addresses import connect
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"

@@ -10,20 +10,20 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from acp_wire.locked_file import holder, is_held
 from acp_wire.processes import process_tree
-from acp_wire.processes.installation import is_kept, is_replaced
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.splice import json_value
-from acp_wire.transports.addresses import paths_here, unix_address
-from acp_wire.transports.runtime_folder import is_of_daemon, sockets
-from acp_wire.transports.unix import is_listening, pid_at
 from acphold import errors
 from acphold.journal.journal import Owners, other_owner
 from acphold.journal.owners import Owner
 from acphold.live.reading import bounds
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
 from acphold.live.reading.one_question import PRESENCE, answer_of, ask_as_client
+from acphold.machine.addresses import paths_here, unix_address
+from acphold.machine.installation import is_kept, is_replaced
+from acphold.machine.locked_file import holder, is_held
+from acphold.machine.runtime_folder import is_of_daemon, sockets
+from acphold.machine.unix import is_listening, pid_at
 from acphold.version import __version__
 
 

@@ -77,7 +77,7 @@ def read_setup(
                     type_ = schema.McpServerSse
             if type_ is not None:
                 require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
-                from acp_wire.processes.own_program import own_command
+                from acphold.machine.own_program import own_command
                 from acphold.mcp_servers.bridge import bridge_server  # late: few agents need one
 
                 far = schema.decode(type_, entry).value

@@ -1,6 +1,6 @@
 """The daemon of a journal: one process with all its live sessions, for the editors of this user.
 
-An editor comes through a front (`acp_wire.transports.first_frame`). Each front has a desk with an
+An editor comes through a front (`acphold.machine.first_frame`). Each front has a desk with an
 agent of its own, in the front's surroundings. A front that comes back in the same surroundings,
 after a reload of its editor, gets the desk that it has left. A server in front of a network comes
 through a front, too (`server.network_servers`). Other processes join live sessions, and start
@@ -22,12 +22,9 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from acp_wire.processes.installation import is_replaced
 from acp_wire.rpc import Transport
 from acp_wire.tasks import finish, first_of, tick
 from acp_wire.transports.child import StderrRelay
-from acp_wire.transports.first_frame import SERVER, FirstFrame
-from acp_wire.transports.unix import Front, UnixListener, listening
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
 from acphold.journal.stores import journal_name
@@ -42,6 +39,9 @@ from acphold.live.server.pool import FrontStderr, Pool, Pooled, Prepare, Prepare
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Addresses, Service, attend, journal_at, new_desk, refuse
 from acphold.logs import heard_by
+from acphold.machine.first_frame import SERVER, FirstFrame
+from acphold.machine.installation import is_replaced
+from acphold.machine.unix import Front, UnixListener, listening
 from acphold.version import __version__
 
 if TYPE_CHECKING:  # late: see below

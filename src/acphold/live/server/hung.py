@@ -22,12 +22,12 @@ from contextlib import asynccontextmanager, suppress
 from threading import Event, Thread, main_thread
 
 from acp_wire.processes.guardian import end_programs
-from acp_wire.transports.unix import is_ours
 from acphold.live.hub.hub import Hub
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, hung_socket
 from acphold.live.server import bounds
 from acphold.live.server.principals import LOCAL_PROCESS
 from acphold.live.server.process_requests import presence
+from acphold.machine.unix import is_ours
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import beside
-from acp_wire.transports.addresses import NODE_TOKEN, OWNERS, become_node
-from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.known_servers import origin_of
-from acp_wire.transports.unix import Front
 from acphold import errors
 from acphold.journal import stored_journal
 from acphold.live.server import bounds
@@ -45,6 +42,9 @@ from acphold.live.server.relay_protocol import (
 )
 from acphold.live.server.server_agents import ServerAgents
 from acphold.logs import heard_by
+from acphold.machine.addresses import NODE_TOKEN, OWNERS, become_node
+from acphold.machine.first_frame import SERVER, FirstFrame
+from acphold.machine.unix import Front
 
 log = logging.getLogger(__name__)
 

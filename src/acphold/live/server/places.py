@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from acp_wire.newest import Newest
 from acp_wire.processes.place import describe_place, name_of_place, place_of
-from acp_wire.transports.runtime_folder import state_folder, write_private
+from acp_wire.state_folder import state_folder, write_private
 from acphold.live.server.principals import LOCAL_PROCESS, OTHER_PLACE, Principal
 
 log = logging.getLogger(__name__)

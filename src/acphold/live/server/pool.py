@@ -15,12 +15,12 @@ from msgspec import Struct, field
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
 from acp_wire.tasks import END_SECONDS, TaskSet, first_of
-from acp_wire.transports.first_frame import FirstFrame
-from acp_wire.transports.unix import Front
 from acphold.errors import AcpError
 from acphold.live.hub.hub import Hub
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Addresses, Service
+from acphold.machine.first_frame import FirstFrame
+from acphold.machine.unix import Front
 
 log = logging.getLogger(__name__)
 

@@ -24,10 +24,10 @@ from msgspec import Struct
 
 from acp_wire.rpc import Transport
 from acp_wire.schema import encode
-from acp_wire.transports.reread import reread
 from acphold.journal.access import Scope
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import decode_params
+from acphold.machine.reread import reread
 
 REGISTER: Final = "_acphold/serve"
 AGENT_OF: Final = "_acphold/agentOf"

@@ -23,7 +23,6 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import END_SECONDS, TaskSet, end
-from acp_wire.transports.addresses import are_here, can_be_tried, connect
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.journal.owners import At
@@ -31,6 +30,7 @@ from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
+from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.lines.line import OpenSession

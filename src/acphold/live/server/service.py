@@ -23,9 +23,6 @@ from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
 from acp_wire.tasks import finish, first_of
-from acp_wire.transports.addresses import unix_address
-from acp_wire.transports.runtime_folder import own_socket
-from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.journal.journal import Journal, Owners
 from acphold.journal.stores import open_journal
@@ -39,6 +36,9 @@ from acphold.live.server.directory import Directory
 from acphold.live.server.places import Places
 from acphold.live.server.principals import LOCAL_PROCESS, THIS_USER, Door, Principal
 from acphold.live.server.remote_sessions import AttendHere
+from acphold.machine.addresses import unix_address
+from acphold.machine.runtime_folder import own_socket
+from acphold.machine.unix import listening
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:

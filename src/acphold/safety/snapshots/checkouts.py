@@ -16,8 +16,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.git import HARMLESS, Git, GitError
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from acp_wire.processes.program_group import ProgramGroup
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.checkouts import Checkout, commit_at, head, object_format
 from acphold.safety.snapshots.git import Git, GitError, lines

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from acp_wire.errors import AcpError, AgentStartError
 from acp_wire.processes.program import on_path
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
+from acphold.machine.program_group import ProgramGroup
 
 HARMLESS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),

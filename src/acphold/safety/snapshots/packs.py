@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from acp_wire.errors import WorkspaceError
-from acp_wire.processes.program_group import ProgramGroup
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.bounds import PACK_LIMITS, PACK_SECONDS, SNAPSHOT_LIMITS
 from acphold.safety.snapshots.git import HARMLESS, Git, GitError, lines
 from acphold.safety.snapshots.store import SNAPSHOT_KINDS, SnapshotStore

@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, checkout_at, object_format
 from acphold.safety.snapshots.comparison import SnapshotReader, bare_folder
 from acphold.safety.snapshots.git import Git, GitError

@@ -30,9 +30,9 @@ from functools import cache, partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.safety.snapshots.git import (

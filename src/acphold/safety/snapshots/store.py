@@ -29,8 +29,8 @@ from errno import EXDEV
 from hashlib import sha256
 
 from acp_wire.errors import WorkspaceError
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.git import Git, GitError
 

@@ -30,12 +30,12 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from acp_wire.errors import WorkspaceError
-from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.files import SAFELY
 from acp_wire.workspace.regular_files import contents
 from acp_wire.workspace.roots import FOLDER, NOT_A_FOLDER
 from acp_wire.workspace.threads import Checkpoint
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.checkouts import checkout_at, checkout_of, work_trees
 from acphold.safety.snapshots.git import Git, GitError

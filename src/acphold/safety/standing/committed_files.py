@@ -16,7 +16,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
-from acp_wire.processes.program_group import ProgramGroup
+from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, head
 from acphold.safety.snapshots.git import Git, GitError
 from acphold.safety.standing.folders import EDITABLE, ending, is_in, name_flaw, real

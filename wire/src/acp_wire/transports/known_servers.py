@@ -18,7 +18,7 @@ from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
 
 from acp_wire.errors import SettingsError
-from acp_wire.transports.runtime_folder import state_folder, write_private
+from acp_wire.state_folder import state_folder, write_private
 
 SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.folder_watch import CREATED, DELETED, FOLDER_DELETED, FolderWatch
+from acphold.machine.folder_watch import CREATED, DELETED, FOLDER_DELETED, FolderWatch
 from tests.talker import DEADLINE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no other system tells")

@@ -14,10 +14,10 @@ import pytest
 
 from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.runtime_folder import own_socket
-from acp_wire.transports.unix import (
+from acphold.machine.first_frame import FirstFrame
+from acphold.machine.runtime_folder import own_socket
+from acphold.machine.unix import (
     ENDED_WELL,
     TAKEN,
     Front,

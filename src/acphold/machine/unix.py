@@ -27,18 +27,18 @@ from typing import Protocol
 from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
-from acp_wire.processes.folder_watch import (
+from acp_wire.processes.place import place_of
+from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
+from acp_wire.transports.pipes import READ_SIZE, PipeTransport
+from acphold.machine.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
+from acphold.machine.folder_watch import (
     DELETED,
     FOLDER_DELETED,
     FOLDER_MOVED,
     MOVED_FROM,
     FolderWatch,
 )
-from acp_wire.processes.place import place_of
-from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
-from acp_wire.transports.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
-from acp_wire.transports.pipes import READ_SIZE, PipeTransport
-from acp_wire.transports.runtime_folder import runtime_folder, sweep
+from acphold.machine.runtime_folder import runtime_folder, sweep
 
 log = logging.getLogger(__name__)
 

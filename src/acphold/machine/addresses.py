@@ -22,7 +22,7 @@ from zlib import crc32
 
 from acp_wire import errors
 from acp_wire.rpc import MAX_MESSAGE, Transport
-from acp_wire.transports import unix
+from acphold.machine import unix
 
 UNIX = "unix:"
 MARK = "?on="

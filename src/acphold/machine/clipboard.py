@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from acp_wire.processes.own_program import run_beside
 from acp_wire.processes.program import on_path
+from acphold.machine.own_program import run_beside
 
 COMMANDS = (
     ("wl-paste", "--no-newline", "--type", "image/png"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_wire.errors import AgentStartError
-from acp_wire.processes.foreground import ForegroundProgram, run_in_front
+from acphold.machine.foreground import ForegroundProgram, run_in_front
 from tests.screen_terminal import terminal
 from tests.watched_processes import until
 
@@ -20,7 +20,7 @@ DEADLINE = 20
 HOST = """
 import asyncio, fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the terminal controls jobs here
-from acp_wire.processes.foreground import ForegroundProgram, run_in_front
+from acphold.machine.foreground import ForegroundProgram, run_in_front
 code = asyncio.run(run_in_front(ForegroundProgram([sys.executable, "-c", sys.argv[1]])))
 print("it ended with", code, flush=True)
 print("typed:", input(), flush=True)

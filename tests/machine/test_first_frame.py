@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from acp_wire.surroundings import NO_LIMITS, Surroundings, limits_here
-from acp_wire.transports.first_frame import (
+from acphold.machine.first_frame import (
     BRIEF,
     HANDED_OVER,
     LARGEST,

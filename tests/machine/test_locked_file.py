@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.locked_file import hold, holder, is_held, read_note
+from acphold.machine.locked_file import hold, holder, is_held, read_note
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def test_the_holder_of_a_file_that_was_removed_makes_it_again_unless_another_has
 
 def test_a_file_is_free_when_its_holder_was_killed(path: str) -> None:
     code = (
-        f"from acp_wire.locked_file import hold; h = hold({path!r}); print(1, flush=True); input()"
+        "from acphold.machine.locked_file import hold; "
+        f"h = hold({path!r}); print(1, flush=True); input()"
     )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as other:

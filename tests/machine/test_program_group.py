@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_wire.processes.program_group import READ_SIZE, Finished, ProgramGroup
+from acphold.machine.program_group import READ_SIZE, Finished, ProgramGroup
 
 ENV = {"PATH": os.environ["PATH"]}
 

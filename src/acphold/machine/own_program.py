@@ -11,9 +11,9 @@ to ignore them all (`-E`).
 from __future__ import annotations
 
 import os
-import sys
 
 from acp_wire.processes.descriptors import close_others_on_exec
+from acp_wire.processes.own_python import own_python
 
 TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
@@ -28,19 +28,6 @@ STREAMS_SECONDS = 1.0
 
 STREAM_BYTES = 64 * 1024
 """Bytes of its output that are read ahead."""
-
-PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX")
-"""Variables for the places where Python finds code."""
-
-
-def own_python(*arguments: str) -> tuple[str, ...]:
-    """Return the command line of our Python, finding code where we found ours."""
-    given = [value for name in PLACES if (value := os.environ.get(name))]
-    parts = [part for value in given for part in value.split(os.pathsep)]
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    # If such a part leads to acphold itself, somebody develops acphold there.
-    is_led_astray = not all(map(os.path.isabs, parts)) and ours not in map(os.path.abspath, parts)
-    return (sys.executable, "-P", *(("-E",) if is_led_astray else ()), *arguments)
 
 
 def own_command(*words: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ def _run(program: str) -> str:
 def test_asyncio_runs_without_ssl_having_been_imported() -> None:
     program = """
         import sys
-        from acp_wire.transports.late_tls import load_asyncio
+        from acphold.machine.late_tls import load_asyncio
         load_asyncio()
         import asyncio
         asyncio.run(asyncio.sleep(0))
@@ -34,7 +34,7 @@ def test_asyncio_runs_without_ssl_having_been_imported() -> None:
 
 def test_tls_through_asyncio_works_once_it_is_asked_for() -> None:
     program = """
-        from acp_wire.transports.late_tls import load_asyncio
+        from acphold.machine.late_tls import load_asyncio
         load_asyncio()
         import asyncio, ssl
 
@@ -71,7 +71,7 @@ def test_tls_through_asyncio_works_once_it_is_asked_for() -> None:
 def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
     program = """
         import asyncio.sslproto
-        from acp_wire.transports.late_tls import load_asyncio
+        from acphold.machine.late_tls import load_asyncio
         load_asyncio()
         asyncio.sslproto.ssl.SSLSocket
         import sys
@@ -79,13 +79,13 @@ def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
         modules = [sys.modules[f"asyncio.{name}"] for name in names]
         print(sorted(vars(modules[0])), *(module.ssl.__name__ for module in modules[:2]))
     """
-    late = "from acp_wire.transports.late_tls import load_asyncio\nload_asyncio()\n"
+    late = "from acphold.machine.late_tls import load_asyncio\nload_asyncio()\n"
     assert _run(late + textwrap.dedent(program)) == _run(program)
 
 
 LATE = """
 import signal, sys
-from acp_wire.transports.late_tls import load_asyncio
+from acphold.machine.late_tls import load_asyncio
 load_asyncio()
 import asyncio
 
@@ -166,7 +166,7 @@ def test_a_traceback_has_its_lines(tmp_path: Path) -> None:
 def test_what_was_imported_already_is_used_at_once() -> None:
     program = """
         import inspect, subprocess
-        from acp_wire.transports.late_tls import load_asyncio
+        from acphold.machine.late_tls import load_asyncio
         load_asyncio()
         import asyncio
         print(asyncio.coroutines.inspect is inspect, asyncio.base_events.subprocess is subprocess)
@@ -187,7 +187,7 @@ def test_asyncio_has_the_constants_of_subprocess() -> None:
 def test_an_ssl_that_is_imported_already_is_used_at_once() -> None:
     program = """
         import ssl
-        from acp_wire.transports.late_tls import load_asyncio
+        from acphold.machine.late_tls import load_asyncio
         load_asyncio()
         import asyncio.sslproto
         print(asyncio.sslproto.ssl is ssl)

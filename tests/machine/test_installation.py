@@ -15,7 +15,7 @@ KEEPS = """
 import json, shutil, sys
 sys.path.insert(0, sys.argv[1])
 import house
-from acp_wire.processes.installation import is_kept, is_replaced, keep_code
+from acphold.machine.installation import is_kept, is_replaced, keep_code
 before = is_kept(), is_replaced()
 keep_code("house")
 kept = is_kept(), is_replaced()

@@ -14,13 +14,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acp_wire.errors import RuntimeFolderError
-from acp_wire.transports import runtime_folder as place
-from acp_wire.transports.runtime_folder import (
-    machine_id,
-    own_socket,
-    runtime_folder,
-    write_private,
-)
+from acp_wire.state_folder import write_private
+from acphold.machine import runtime_folder as place
+from acphold.machine.runtime_folder import machine_id, own_socket, runtime_folder
 
 
 @pytest.fixture

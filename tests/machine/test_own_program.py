@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.own_program import run_beside
+from acphold.machine.own_program import run_beside
 
 LEAVES = "echo hello; echo oh >&2; sleep 600 & echo $! >{}; exit 3"
 """Ends at once, and leaves a child that keeps its streams."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from acp_wire.errors import AgentStartError
-from acp_wire.processes import begun
 from acp_wire.surroundings import Surroundings
+from acphold.machine import begun
 from tests.watched_processes import lives
 
 WAITS = ("sh", "-c", "read line; echo $line")

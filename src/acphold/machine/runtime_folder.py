@@ -1,9 +1,9 @@
 """The user's runtime folder, and the sockets of acphold's processes in it.
 
 Each process that serves sessions listens on a socket of its own there. Its name begins with the
-number of the process; but that of a daemon's is in the file that the daemon holds
-(`acp_wire.locked_file`). Only this user may enter the folder. Nothing here needs asyncio: the front
-of a daemon has to start at once.
+number of the process; but that of a daemon's is in the file that the daemon holds (`locked_file`).
+Only this user may enter the folder. Nothing here needs asyncio: the front of a daemon has to start
+at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from zlib import crc32
 
 from acp_wire.errors import RuntimeFolderError
+from acp_wire.state_folder import state_folder, write_private
 
 SUFFIX = ".sock"
 
@@ -57,18 +58,6 @@ def runtime_folder() -> str:
         if _is_ours(os.path.realpath(state)) and os.access(state, os.W_OK):
             return _private_folder(folder)
     return _private_folder(os.path.join(TEMPORARY, f"acphold-{user}"))
-
-
-def state_folder() -> str:
-    """Return the user's folder for state: logs, typed input, and sockets if they have no other
-    place.
-
-    Source: XDG Base Directory Specification.
-    """
-    if os.path.isabs(folder := os.environ.get("XDG_STATE_HOME", "")):
-        return os.path.join(folder, "acphold")
-    where = "~/Library/Logs" if sys.platform == "darwin" else "~/.local/state"
-    return os.path.expanduser(os.path.join(where, "acphold"))
 
 
 def account_folder() -> str:
@@ -130,36 +119,6 @@ def _line(path: str) -> bytes:
     except OSError:
         return b""
     return found if len(found) == 32 and not found.strip(b"0123456789abcdef") else b""
-
-
-def write_private(path: str, data: bytes, *, replaces: bool = True) -> None:
-    """Replace a file, which only this user may read, in one step, or with `replaces` off make it
-    unless another process is quicker; raises OSError."""
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    new = f"{path}.{os.getpid()}" if replaces else f"{path}.{os.urandom(4).hex()}"
-    try:
-        os.unlink(new)  # of a process that was killed
-    except FileNotFoundError:
-        pass
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        if not (replaces or os.path.lexists(path)):
-            try:
-                os.link(new, path)
-            except FileExistsError:
-                pass
-        if replaces:
-            os.replace(new, path)
-        else:
-            os.unlink(new)
-    except BaseException:
-        try:
-            os.unlink(new)
-        except OSError:
-            pass  # the error that led here says more
-        raise
 
 
 def _machine() -> str:
