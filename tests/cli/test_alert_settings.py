@@ -73,6 +73,8 @@ def test_the_file_is_looked_at_once_in_a_while(file: Path, monkeypatch: pytest.M
         ("[alerts]\nwaiting_seconds = -1", ["[alerts] waiting_seconds: a number of seconds"]),
         ("[alerts]\nturn_seconds = true", ["[alerts] turn_seconds: a number of seconds"]),
         ("[alerts]\nturn_seconds = inf", ["[alerts] turn_seconds: a number of seconds"]),
+        ("[titles]\ncomand = 3", ["[titles] has an unknown key 'comand' (`command`?)"]),
+        ('[titles]\ncommand = "llm -s x"', ["[titles] command", '["llm", "-s", "x"]']),
     ],
 )
 def test_a_mistake_is_told_with_file_and_key(file: Path, text: str, words: list[str]) -> None:

@@ -96,6 +96,8 @@ def test_the_examples_of_alerts_can_be_used() -> None:
     assert len(examples) == 2
     for example in examples:
         assert alert_rules(tomllib.loads(example), "here").on_waiting[:2] == ("sh", "-c")
+    (example,) = re.findall(r"```toml\n(\[titles\].*?)```", PAGE, flags=re.DOTALL)
+    assert alert_rules(tomllib.loads(example), "here").title
 
 
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:

@@ -1,10 +1,13 @@
-"""The table `[alerts]` of the settings file, read when it is needed, at most once a second.
+"""The tables `[alerts]` and `[titles]` of the settings, read when needed, at most once a second.
 
 [alerts]
 on_waiting = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_QUESTION"']
 waiting_seconds = 20
 on_turn_end = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_OUTCOME"']
 turn_seconds = 60
+
+[titles]
+command = ["~/bin/title"]
 """
 
 from __future__ import annotations
@@ -48,9 +51,16 @@ def alert_rules(settings: Mapping[str, object], path: str, home: str | None = No
         if key not in (*COMMANDS, *SECONDS):
             meant = near_to(key, (*COMMANDS, *SECONDS))
             raise SettingsError(f"{place} has an unknown key {key!r}{meant}")
-    commands = {
+    commands: dict[str, tuple[str, ...]] = {
         key: command_words(table[key], place, key, home) for key in COMMANDS if key in table
     }
+    titles, of_titles = table_of(settings, "titles", path), f"{path}: [titles]"
+    for key, value in titles.items():
+        if key != "command":
+            raise SettingsError(
+                f"{of_titles} has an unknown key {key!r}{near_to(key, ['command'])}"
+            )
+        commands["title"] = command_words(value, of_titles, key, home)
     seconds: dict[str, float] = {}
     for key in (key for key in SECONDS if key in table):
         value = table[key]
@@ -109,7 +119,7 @@ class AlertFile(AlertCommands):
                         read_settings(self._path) or {}, self._path, self._surroundings.home
                     )
             except SettingsError as error:
-                log.warning("no alerts: %s", error)
+                log.warning("no alerts and titles: %s", error)
             self._seen, self._rules = seen, rules
         self._look_at = now + bounds.ALERT_RULES_SECONDS
         return self._rules

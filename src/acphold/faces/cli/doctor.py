@@ -233,6 +233,7 @@ def check_settings() -> list[Diagnosis]:
         commands = {
             f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
             f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
+            "titles": rules.title,
         }
         findings += [_command(name, command) for name, command in commands.items() if command]
     names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]

@@ -10,7 +10,7 @@
 
 A key of an agent is an option of `wrap`, with `_` for `-`, or one that is nowhere else; all are
 checked by `wrap.settings_parser`. An editor waits for `wrap NAME`, so this imports
-only what reading TOML takes. `[alerts]` is in `alert_settings`.
+only what reading TOML takes. `[alerts]` and `[titles]` are in `alert_settings`.
 
     [folders]                        folders of other machines, and what they are called here
     "/Users/me/work" = "~/work"
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "ACPHOLD_SETTINGS"
 """The environment variable that names the file."""
 
-TABLES: Final = ("agents", "defaults", "alerts", "folders")
+TABLES: Final = ("agents", "defaults", "alerts", "titles", "folders")
 """The tables at the top of the file."""
 
 OWN_KEYS: Final = ("command", "env")

@@ -116,6 +116,8 @@ class AgentsList:
         self._look_at = look_at
         self._lists: Newest[Place, dict[str, ListLine]] = Newest(bounds.AGENT_LISTS)
         self._known: Newest[str, _Known] = Newest(bounds.AGENT_SESSIONS)
+        self.made: Newest[str, str] = Newest(bounds.AGENT_SESSIONS)
+        """Titles that the person's command made, by session; the agent's own is better."""
         self._number = 0
         self._asked = 0.0
 
@@ -309,7 +311,8 @@ class AgentsList:
 
         words = await first_words(begin()) or ""
         first = first_line_of(words) or ""
-        is_ours = row.title in (None, title_of_words(words)) or _are_alike(row.title, first)
+        ours = (None, title_of_words(words), self.made.get(row.session_id))
+        is_ours = row.title in ours or _are_alike(row.title, first)
         return (is_ours or not is_first) and not _are_alike(title, first)
 
     # -- what the agent is told -----------------------------------------------------------

@@ -8,6 +8,7 @@
     a turn's end holds the queued prompts, and they   `held`, once for each time that they are
     still wait so many seconds later                     held, unless a person held them, or
                                                          cancelled the turn and is still there
+    the first turn ends, and the agent gave no title     `title`: the command prints one
 
 Otherwise attached clients make no difference: an open window is not a person who looks. The rules
 are read when needed, so they may change while a session is live. Nothing here waits: alerts are
@@ -48,13 +49,14 @@ HELD = frozenset({"failed", "refused", "cancelled", "limited"})
 class AlertRules(Struct, frozen=True):
     """Commands for alerts, and the seconds until each; an empty command tells nothing.
 
-    `on_waiting` is for questions and for prompts that are held.
+    `on_waiting` is for questions and for prompts that are held; `title` makes titles.
     """
 
     on_waiting: tuple[str, ...] = ()
     waiting_seconds: float = 20.0
     on_turn_end: tuple[str, ...] = ()
     turn_seconds: float = 60.0
+    title: tuple[str, ...] = ()
 
 
 class Alert(Struct, frozen=True):
@@ -65,7 +67,7 @@ class Alert(Struct, frozen=True):
     prompts, the reason `held`, and `until` when (ms since the epoch) to `held`.
     """
 
-    event: Literal["waiting", "turn_end", "held"]
+    event: Literal["waiting", "turn_end", "held", "title"]
     session_id: str
     agent: str
     cwd: str
@@ -94,6 +96,15 @@ class Alerts:
     def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
         """Run a command of the rules for an alert, in which the words of the question are those
         that `look_up` returns, if given."""
+
+    def entitle(
+        self,
+        command: tuple[str, ...],
+        alert: Alert,
+        read: Callable[[], Awaitable[bytes]],
+        take: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Run a command that gets what `read` returns, and have taken what it prints."""
 
     @property
     def clock(self) -> asyncio.AbstractEventLoop:
@@ -221,6 +232,22 @@ class SessionAlerts(Struct, eq=False):
             alert = replace(self._alert("turn_end", began), outcome=outcome)
             self._alerts.tell(rules.on_turn_end, alert, None)
 
+    def entitle(self, prompt: bytes, before: int, made: dict[str, str]) -> None:
+        """Have the person's command make a better title of the first turn than the rule did, and
+        note it as `made`; other tenants' turns are not given to it."""
+        command = self._alerts.rules().title
+        if not command or self._session.tenant:
+            return
+        from acphold.live.hub.made_titles import first_turn, take_title  # late: few have one
+
+        session = self._session
+        self._alerts.entitle(
+            command,
+            self._alert("title", self._alerts.clock.time()),
+            partial(first_turn, session, prompt, before, self._agent.surroundings.home),
+            partial(take_title, session, session.attributes.title, made),
+        )
+
     def _note_hold(self) -> None:
         """Note that the queue is held, or that it goes on, at the beginning or end of a turn."""
         queue = self._session.queue
@@ -255,7 +282,7 @@ class SessionAlerts(Struct, eq=False):
             self._held_timer.cancel()
             self._held_timer = None
 
-    def _alert(self, event: Literal["waiting", "turn_end", "held"], began: float) -> Alert:
+    def _alert(self, event: Literal["waiting", "turn_end", "held", "title"], began: float) -> Alert:
         session = self._session
         return Alert(
             event,

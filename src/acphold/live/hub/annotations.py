@@ -108,13 +108,13 @@ def end_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -
     return encode({**report, "_meta": {FAILED: why}})
 
 
-def title_update(title: str) -> bytes:
-    """Return a `session_info_update` with a title made from the first prompt."""
+def title_update(title: str, made_from: str = "first prompt") -> bytes:
+    """Return a `session_info_update` with a title that was made, by default by rule."""
     return msgspec.json.encode(
         {
             "sessionUpdate": "session_info_update",
             "title": title,
-            "_meta": {TITLE: "first prompt"},
+            "_meta": {TITLE: made_from},
         }
     )
 

@@ -304,3 +304,9 @@ TITLE_LOOKS_SECONDS: Final = (0.5, 4.0)
 
 PLACES: Final = 64
 """Other places from which processes came, of which the names are known."""
+
+TITLED_BYTES = 4096
+"""Most bytes of a first turn that the person's command gets to make a title of."""
+
+READ_FOR_TITLE = 32_768
+"""Characters of it that are redacted for that."""

@@ -99,6 +99,7 @@ class Desk:
             activity=hub.activity,
             providers=providers,
             follow_title=self._follow_title,
+            made_titles=agents.made,
         )
         self._following = TaskSet()
         self._taking = TaskSet()

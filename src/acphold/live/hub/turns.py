@@ -69,8 +69,9 @@ class SharedParts(Struct, kw_only=True):
 
     `offered` are the client capabilities that the agent was told, `introduced` is its answer to
     `initialize`, once it has answered. `follow_title` is called with the folder of a session that
-    has a title of its first prompt. `providers` are the clients that provide MCP servers over
-    ACP, by `serverId`. What is logged is `heard` by a handler.
+    has a title of its first prompt; `made_titles` are those of `AgentsList.made`. `providers` are
+    the clients that provide MCP servers over ACP, by `serverId`. What is logged is `heard` by a
+    handler.
     """
 
     agent: HubAgent
@@ -84,6 +85,7 @@ class SharedParts(Struct, kw_only=True):
     activity: Activity
     providers: dict[str, Client]
     follow_title: Callable[[str], None]
+    made_titles: dict[str, str]
     offered: ClientCapabilities = ClientCapabilities()
     introduced: bytes | None = None
     heard: logging.Handler | None = field(default_factory=listener)
@@ -390,6 +392,7 @@ class Turns(Struct, eq=False):
                 )
                 if title is not None:
                     self._shared.follow_title(self._session.row.cwd)
+                    self._alerts.entitle(turn.prompt, turn.began, self._shared.made_titles)
                 self._settle(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
                 self._unrecorded = exc

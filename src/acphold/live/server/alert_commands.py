@@ -1,15 +1,16 @@
-"""The person's own commands for alerts: started, limited in time, and ended in every case.
+"""The person's own commands, for alerts and titles: started, limited in time, and ended in every
+case.
 
 A command gets the alert in variables and, in full, as JSON on its stdin; its output goes to the
 log. It may take ALERT_SECONDS; while ALERTS_AT_ONCE run, further ones are dropped, because an alert
-must not hold up the session that it is about.
+must not hold up the session that it is about. One for a title gets what was said on its stdin.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class AlertCommands(Alerts):
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._running = TaskSet()
+        self._entitling = TaskSet()  # one that hangs keeps no alert back
         self._surroundings = surroundings
 
     def agent_name(self, alert: Alert) -> str:
@@ -55,42 +57,85 @@ class AlertCommands(Alerts):
                 bounds.ALERTS_AT_ONCE,
             )
             return
-        self._running.start(self._run(command, alert, look_up), "alert")
+        self._running.start(self._alert(command, alert, look_up), "alert")
+
+    def entitle(
+        self,
+        command: tuple[str, ...],
+        alert: Alert,
+        read: Callable[[], Awaitable[bytes]],
+        take: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Start a command and return; a session that it has started itself asks for no title."""
+        if self._surroundings.env.get("ACPHOLD_EVENT") == alert.event:
+            return
+        if len(self._entitling) >= bounds.TITLES_AT_ONCE:
+            log.warning("no title: %d commands are running already", bounds.TITLES_AT_ONCE)
+            return
+        self._entitling.start(self._entitle(command, alert, read, take), "title")
 
     async def aclose(self) -> None:
         """Give running commands a moment, then end them."""
         await self._running.aclose(bounds.LAST_ALERTS_SECONDS)
+        await self._entitling.aclose(0.0)
 
-    async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
+    async def _alert(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
+        if look_up is not None:
+            try:
+                alert = replace(alert, question=await look_up())
+            except AcpError as error:
+                log.warning("alert %s: %s", alert.event, error)
+                return
+        given = stdin_json(alert, self.link(alert))
+        await self._run(command, alert, given, _End(), bounds.ALERT_SECONDS)
+
+    async def _entitle(
+        self,
+        command: tuple[str, ...],
+        alert: Alert,
+        read: Callable[[], Awaitable[bytes]],
+        take: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        try:
+            given = await read()
+        except AcpError as error:
+            log.warning("no title: %s", error)
+            return
+        printed = _Beginning()
+        if await self._run(command, alert, given, printed, bounds.TITLE_SECONDS):
+            await take(printed.kept)
+
+    async def _run(
+        self, command: tuple[str, ...], alert: Alert, given: bytes, printed: _End, seconds: float
+    ) -> bool:
+        """Run a command to its end, with `given` on its stdin; True if it succeeded."""
         from acp_wire.transports.child import ChildProcess
 
-        name = f"alert {alert.event}: {command[0]}"
-        printed = bytearray()
+        name = f"{alert.event}: {command[0]}"
         try:
-            if look_up is not None:
-                alert = replace(alert, question=await look_up())
-            url = self.link(alert)
             # An agent's words are no arguments: a shell or an option parser would read them.
-            env = {**self._surroundings.env, **variables(alert, self.agent_name(alert), url)}
+            about = variables(alert, self.agent_name(alert), self.link(alert))
+            env = {**self._surroundings.env, **about}
             process = ChildProcess(await self._launch(command, env), relay_to=())
             reader = _read(process, printed)
-            async with aclosing(process), beside(reader, "alert output") as reading:
-                async with timeout(bounds.ALERT_SECONDS):
-                    process.transport.send(stdin_json(alert, url))
+            async with aclosing(process), beside(reader, "output of a command") as reading:
+                async with timeout(seconds):
+                    process.transport.send(given)
                     await process.transport.hang_up()
                     status = await process.wait()
                 await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
-            output = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
+            output = f"{printed.kept.decode(errors='replace')} {process.stderr_tail()}"
             output = " ".join(output.split())[-bounds.ALERT_OUTPUT_BYTES :]
         except TimeoutError:
-            log.warning(
-                "%s did not end within %g s; acphold has stopped it", name, bounds.ALERT_SECONDS
-            )
+            log.warning("%s did not end within %g s; acphold has stopped it", name, seconds)
+            return False
         except (AcpError, OSError) as error:
             log.warning("%s: %s", name, error)
-        else:
-            level = logging.INFO if status == "exit status 0" else logging.WARNING
-            log.log(level, "%s: %s%s", name, status, f"; its output: {output}" if output else "")
+            return False
+        is_done = status == "exit status 0"
+        level = logging.INFO if is_done else logging.WARNING
+        log.log(level, "%s: %s%s", name, status, f"; its output: {output}" if output else "")
+        return is_done
 
     async def _launch(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
         """Launch it in a thread, which takes milliseconds; end it again if the caller is
@@ -108,11 +153,27 @@ class AlertCommands(Alerts):
             raise
 
 
-async def _read(process: ChildProcess, printed: bytearray) -> None:
-    """Keep the end of its stdout."""
+class _End:
+    """The end of what a command prints."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+
+    def add(self, piece: bytes) -> None:
+        self.kept = (self.kept + piece)[-bounds.ALERT_OUTPUT_BYTES :]
+
+
+class _Beginning(_End):
+    """The beginning of what a command prints."""
+
+    def add(self, piece: bytes) -> None:
+        if (room := bounds.ALERT_OUTPUT_BYTES - len(self.kept)) > 0:
+            self.kept += piece[:room]
+
+
+async def _read(process: ChildProcess, printed: _End) -> None:
     while piece := await process.transport.receive():
-        printed += piece
-        del printed[: -bounds.ALERT_OUTPUT_BYTES]
+        printed.add(piece)
 
 
 def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:

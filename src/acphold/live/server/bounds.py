@@ -116,6 +116,12 @@ message of exactly the size limit must get through."""
 ALERT_SECONDS = 30.0
 """Seconds a command may take: sending a message over a slow network takes a few."""
 
+TITLE_SECONDS = 20.0
+"""Seconds a command for a title may take: a model answers in a few."""
+
+TITLES_AT_ONCE = 2
+"""Commands for titles that run at the same time; further sessions keep the rule's."""
+
 LAST_ALERTS_SECONDS = 2.0
 """Seconds that running commands have to end by themselves when the process ends."""
 
