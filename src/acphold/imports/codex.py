@@ -168,27 +168,21 @@ _SHOWN_AS: Final = {
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the parts that the person went back from, as conversations of their own."""
-    seen: set[str] = set()
-    for turns, item in Thread(source).left_behind():
-        name = turns[0] if turns[0] not in seen else f"{turns[0]} {item}"
-        seen.add(name)
-        yield source.tail(name, item)
+    yield from Thread(source).tree(Missed()).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; nothing for a subagent's."""
-    missed = writer.missed
     thread = Thread(source)
     converter = _CodexConverter(writer, source.path, thread.head, is_begun=source.begin > 0)
     if converter.is_subagent:
         return
     writer.facts.begun_as = text(thread.head, "forked_from_id")
-    if not source.item:
-        missed.count_abandoned(sum(len(turns) for turns, _ in thread.left_behind()))
-    for stretch in thread.stretches(missed):
-        converter.shown = _shown_in(stretch.path, stretch.begin)
+    thread.tree(writer.missed).choose(source.item, writer.missed)
+    for file in thread.files:
+        converter.shown = _shown_in(file.path, source.begin)
         is_placed = False  # the turn that begins
-        for offset, record in stretch.records(missed):
+        for offset, record in thread.records(file, writer.missed):
             kind, payload = event_of(record)
             begins = kind in TURN_STARTED
             if begins or (not is_placed and text(payload, "role") == "user"):
@@ -563,7 +557,7 @@ class _CodexConverter(AgentConverter):
         if path := rollout_of(self._path, child):
             converter: _CodexConverter | None = None
             begin = 0
-            for place, record in numbered(path, self._missed):
+            for place, _, record in numbered(path, self._missed):
                 if converter is None:
                     head = obj(record, "payload")
                     begin = number(head, "subagent_history_start_ordinal") or 0

@@ -12,12 +12,14 @@ nothing away.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from acphold.imports.entry_writer import NotStraightError
+from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import mentions, placed_records, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source, files_below
@@ -29,6 +31,7 @@ FOLDERS: Final = ("sessions", "archived_sessions")
 
 _ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME: Final = re.compile(rf"rollout-.*?-({_ID})(?:_({_ID}))?\.jsonl")
+_BASE_END: Final = "end_ordinal_exclusive"
 _ROLLED_BACK: Final = b'"thread_rolled_back"'
 TURN_STARTED: Final = ("task_started", "turn_started")
 PROMPTS: Final = ("user_message", "UserMessage")
@@ -47,13 +50,14 @@ def name_of(path: Path) -> RolloutName | None:
     return RolloutName(found[1], found[2] or found[1]) if found else None
 
 
-def numbered(path: Path, missed: Missed) -> Iterator[tuple[int, Object]]:
-    """Yield the records of a file with their ordinals; one without is the next one."""
-    place = -1
-    for record in records(path, missed, ROWS):
+def numbered(path: Path, missed: Missed, begin: int = 0) -> Iterator[tuple[int, int, Object]]:
+    """Yield the records of a file from a byte on: the ordinal of each, which is the next one if it
+    has none, its offset, which is 0 in a compressed file, and the record."""
+    place, is_packed = -1, path.suffix == ".zst"
+    for offset, record in placed_records(path, missed, ROWS, begin):
         given = number(record, "ordinal")
         place = place + 1 if given is None else given
-        yield place, record
+        yield place, 0 if is_packed else offset, record
 
 
 def event_of(record: Object) -> tuple[str, Object]:
@@ -66,87 +70,76 @@ def event_of(record: Object) -> tuple[str, Object]:
     return text(payload, "type"), payload
 
 
-class Stretch(NamedTuple):
-    """A part of a thread: the records of a file before the ordinal `end`, without those between
-    the ordinals in `gone`."""
-
-    path: Path
-    end: int | None = None
-    gone: tuple[tuple[int, int], ...] = ()
-    begin: int = 0
-
-    def records(self, missed: Missed) -> Iterator[tuple[int, Object]]:
-        """Yield its records from the byte `begin` on, with their offsets, if these are known."""
-        if self.end is None and not self.gone:
-            is_packed = self.path.suffix == ".zst"
-            for offset, record in placed_records(self.path, missed, ROWS, self.begin):
-                yield 0 if is_packed else offset, record
-            return
-        for place, record in numbered(self.path, missed):
-            if self.end is not None and place >= self.end:
-                return
-            if not any(begin <= place <= end for begin, end in self.gone):
-                yield 0, record
-
-
-class _Prompt(NamedTuple):
-    """A prompt: the ordinals at which its turn and it begin, and the id of the turn."""
-
-    begin: int
-    place: int
-    turn: str
-
-
-class _TakenBack(NamedTuple):
-    """Prompts taken back in a file, and the ordinals from the first one's turn to
-    the record that took it back."""
-
-    prompts: list[_Prompt]
-    begin: int
-    end: int
-
-
 class _File:
-    """A file of a thread."""
+    """A file of a thread; of another thread, its records before the ordinal `end`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, end: int | None = None) -> None:
+        self.path, self._end = path, end
         first = next(records(path, Missed(), ROWS), {})
         self.head = obj(first, "payload") or first
         name = name_of(path)
         self.segment = name.segment if name else ""
         self.at = milliseconds(self.head.get("timestamp")) or 0
-        self.prompts: list[_Prompt] = []
-        self.taken_back: list[_TakenBack] = []
+        self._base = obj(self.head, "history_base")
+        self._places = array("q")
 
-    def look(self) -> None:
-        """Find the prompts, and what was taken back."""
-        begin: int | None = None
-        turn = ""
-        waiting: list[_TakenBack] = []
-        for place, record in numbered(self.path, Missed()):
+    def find_base(self, known: dict[str, _File], missed: Missed) -> _File | None:
+        """Return the file that this one begins in, known or found beside it; None if none is."""
+        segment, end = text(self._base, "thread_id"), number(self._base, _BASE_END)
+        if segment not in known and end is not None and (path := rollout_of(self.path, segment)):
+            known[segment] = _File(path, end)
+        if (found := known.get(segment)) is None:
+            if self._base:
+                missed.add("beginnings that are in no file", 0)
+        elif found._end is not None:
+            found._end = max(found._end, end or 0)
+        return found
+
+    def has(self, place: int) -> bool:
+        """Return True if the record with this ordinal is part of the thread."""
+        return self._end is None or place < self._end
+
+    def name(self, place: int) -> str:
+        """Return the id of a record, by its ordinal."""
+        return f"{self.segment} {place}"
+
+    def grow(self, tree: RecordTree, known: dict[str, _File]) -> None:
+        """Add the records to a tree, with its prompt as the first of each turn."""
+        base, end = known.get(text(self._base, "thread_id")), number(self._base, _BASE_END) or 0
+        before = (it for it in base._places if it < end) if base else ()
+        tree.go_on_from(base.name(max(before, default=end - 1)) if base else "")
+        prompts: list[str] = []
+        waiting: list[int] = []  # of the turn that begins
+        turn, begins = "", False
+
+        def tell(*, typed: bool) -> None:
+            for place in waiting:
+                name = self.name(place)
+                tree.add(name, LAST, typed=typed, name=turn)
+                prompts.extend([name] * typed)
+                typed = False
+            waiting.clear()
+
+        for place, _, record in numbered(self.path, Missed()):
+            if not self.has(place):
+                break
+            self._places.append(place)
             kind, event = event_of(record)
-            if kind in TURN_STARTED:
-                begin, turn = place, text(event, "turn_id")
-            elif kind in PROMPTS:
-                self.taken_back += waiting
-                waiting = []
-                self.prompts.append(_Prompt(begin or place, place, turn or str(place)))
-                begin = None
-            elif kind == "thread_rolled_back":
-                count = number(event, "num_turns") or 0
-                if count > 0 and (prompts := self.prompts[-count:]):
-                    del self.prompts[-count:]
-                    waiting.append(_TakenBack(prompts, prompts[0].begin, place))
-            elif not kind and text(obj(record, "payload"), "role") == "user" and begin is None:
-                begin = place  # older versions have no record of the beginning of a turn
-        for one in waiting:
-            self.prompts += one.prompts
-
-    def stretch(self, end: int | None, gone_until: int | None = None) -> Stretch:
-        """Return its records before `end` without what was taken back before `gone_until`."""
-        gone = (it for it in self.taken_back if gone_until is None or it.end < gone_until)
-        return Stretch(self.path, end, tuple((it.begin, it.end) for it in gone))
+            is_persons = kind in PROMPTS or (not kind and text(event, "role") == "user")
+            # Older versions have no record of the beginning of a turn.
+            if kind in TURN_STARTED or (is_persons and not begins):
+                tell(typed=False)
+                turn, begins = text(event, "turn_id") or turn, True
+            waiting.append(place)
+            if kind in PROMPTS:
+                tell(typed=True)
+                begins = False
+            elif kind == "thread_rolled_back" and (count := number(event, "num_turns") or 0) > 0:
+                tell(typed=False)
+                for name in prompts[-count:][:1]:
+                    tree.go_back(name)
+                del prompts[-count:]
+        tell(typed=False)
 
 
 class Thread:
@@ -154,67 +147,53 @@ class Thread:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._files = sorted(
+        self.files = sorted(
             map(_File, map(Path, source.paths)), key=lambda file: (file.at, file.path.name)
         )
-        if source.begin:  # read on from the middle
-            head = self._files[0].head
-            if len(self._files) > 1 or "history_base" in head:
-                raise NotStraightError
-            if mentions(source.path, _ROLLED_BACK, source.begin):
-                raise NotStraightError
-            self._live = self._files[0]
-            return
-        is_paginated = any(text(file.head, "history_mode") == "paginated" for file in self._files)
-        if len(self._files) > 1 or (not is_paginated and mentions(source.path, _ROLLED_BACK)):
-            for file in self._files:
-                file.look()
-        # The newest file with a prompt in it.
-        self._live = next((it for it in reversed(self._files) if it.prompts), self._files[-1])
-
-    @property
-    def head(self) -> Object:
+        self.head = self.files[-1].head
         """The metadata of the thread."""
-        return self._files[-1].head
+        self._tree = RecordTree()
+        self._is_plain = True
 
-    def stretches(self, missed: Missed) -> list[Stretch]:
-        """Return what is told: the live part, or the part that is the item of the source."""
-        if begin := self._source.begin:
-            return [Stretch(self._live.path, begin=begin)]
-        segment, _, until = self._source.item.partition(" ")
-        file = next((it for it in self._files if it.segment == segment), self._live)
-        end = int(until) if until else None
-        return [*self._beginnings(file, missed), file.stretch(end, end)]
+    def tree(self, missed: Missed) -> RecordTree:
+        """Return the tree of its records; empty if nobody went back."""
+        source, begin = self._source, self._source.begin
+        is_paginated = text(self.head, "history_mode") == "paginated"
+        self._is_plain = not (
+            len(self.files) > 1
+            or "history_base" in self.head
+            or (not is_paginated and mentions(source.path, _ROLLED_BACK, begin))
+        )
+        if not self._is_plain:
+            if begin:  # read on from the middle
+                raise NotStraightError
+            self._grow(missed)
+        return self._tree
 
-    def _beginnings(self, file: _File, missed: Missed) -> list[Stretch]:
-        """Return the parts of other files that a file begins with."""
-        own = {it.segment: it for it in self._files}
-        found: list[Stretch] = []
-        seen = {file.segment}
-        while base := obj(file.head, "history_base"):
-            segment, end = text(base, "thread_id"), number(base, "end_ordinal_exclusive")
-            known = own.get(segment)
-            path = known.path if known else rollout_of(file.path, segment)
-            if path is None or end is None or segment in seen:
-                missed.add("beginnings that are in no file", 0)
+    def _grow(self, missed: Missed) -> None:
+        """Grow the tree: each file behind the one that it begins in."""
+        known = {file.segment: file for file in self.files}
+        order: dict[str, _File] = {}
+        for own in self.files:
+            above: _File | None = own
+            way: dict[str, _File] = {}
+            while above is not None and above.segment not in order.keys() | way.keys():
+                way[above.segment] = above
+                above = above.find_base(known, missed)
+            order |= reversed(way.items())
+        for file in order.values():
+            file.grow(self._tree, known)
+        self.files = [*order.values()]
+
+    def records(self, file: _File, missed: Missed) -> Iterator[tuple[int, Object]]:
+        """Yield the records of a file that are told, with their offsets, if these are known."""
+        for place, offset, record in numbered(file.path, missed, self._source.begin):
+            if self._is_plain:
+                yield offset, record
+            elif not file.has(place):
                 break
-            seen.add(segment)
-            file = known or _File(path)
-            found.insert(0, file.stretch(end))
-        return found
-
-    def left_behind(self) -> Iterator[tuple[list[str], str]]:
-        """Yield the turns of each part that the person went back from, and its item."""
-        if self._source.begin:
-            return
-        told = (*self._beginnings(self._live, Missed()), Stretch(self._live.path))
-        live = {it.path: it.end for it in told}
-        for file in self._files:
-            end = live.get(file.path, -1)
-            if turns := [it.turn for it in file.prompts if end is not None and it.place >= end]:
-                yield turns, file.segment
-            for one in file.taken_back:
-                yield [it.turn for it in one.prompts], f"{file.segment} {one.end}"
+            elif self._tree.tells(file.name(place)):
+                yield 0, record
 
 
 def rollout_of(beside: Path, segment: str) -> Path | None:

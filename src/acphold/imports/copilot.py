@@ -20,14 +20,15 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
+from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import mentions, placed_records, records, small_text
-from acphold.imports.rewound_log import RewoundLog
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.tools import call_fields, edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
+    first_text,
     from_json,
     milliseconds,
     number,
@@ -68,10 +69,11 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
-    out = _rewound(source).untold(source, writer.missed)
+    tree = _tree(source)
+    tree.choose(source.item, writer.missed)
     for offset, event in placed_records(source.path, writer.missed, ROWS, source.begin):
         writer.offset = offset
-        if text(event, "id") not in out:
+        if tree.tells(text(event, "id")):
             converter.take(event)
         yield
     writer.title(about.get("name", ""))
@@ -79,25 +81,32 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the session as it was before each time that the person went back."""
-    yield from _rewound(source).branches(source)
+    yield from _tree(source).branches(source)
 
 
-def _rewound(source: Source) -> RewoundLog:
-    """Return the log of a session's events.
+def _tree(source: Source) -> RecordTree:
+    """Return the tree of a session's events; empty if nobody went back.
 
     The program takes those out of the file that the person went back from; where it did not, an
     event names the first one.
     """
-    log = RewoundLog()
+    tree = RecordTree()
     is_rewound = mentions(source.path, _REWOUND, source.begin)
     if source.begin and is_rewound:
         raise NotStraightError
     for event in records(source.path, Missed(), ROWS) if is_rewound else ():
-        kind = text(event, "type")
+        kind, data = text(event, "type"), obj(event, "data")
         if kind == "session.snapshot_rewind":
-            log.go_back(text(event, "data", "upToEventId"))
-        log.add(text(event, "id"), is_prompt=kind == "user.message")
-    return log
+            tree.go_back(text(data, "upToEventId"))
+        said, is_answer = text(data, "content"), kind == "assistant.message"
+        tree.add(text(event, "id"), LAST, typed=_is_prompt(event), answers=is_answer, words=said)
+    return tree
+
+
+def _is_prompt(event: Object) -> bool:
+    """Return True if a person wrote it: not the program, nor the caller of a subagent."""
+    above = first_text(obj(event, "data"), ("source", "parentToolCallId")) or text(event, "agentId")
+    return text(event, "type") == "user.message" and not above
 
 
 def workspace(path: Path) -> dict[str, str]:
@@ -143,7 +152,7 @@ class _CopilotConverter(AgentConverter):
                 writer.end_turn()
                 writer.facts.cwd = writer.facts.cwd or text(data, "context", "cwd")
             case "user.message":
-                if not text(data, "source") and not caller:
+                if _is_prompt(event):
                     self._prompt(data, text(event, "id"))
             case "assistant.message":
                 message_id = text(data, "messageId")

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
+from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import (
     SMALL_BYTES,
     document,
@@ -40,7 +41,6 @@ from acphold.imports.records import (
     records,
     small_text,
 )
-from acphold.imports.rewound_log import RewoundLog
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tools import PATHS, tool_of
@@ -123,7 +123,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the session as it was before each time that the person went back."""
-    yield from _rewound(_own_files(source)).branches(source)
+    yield from _tree(_own_files(source), "gemini").branches(source)
 
 
 def _own_files(source: Source) -> list[Path]:
@@ -139,40 +139,46 @@ def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator
     subagents = [path for path in map(Path, source.paths) if path not in own]
     if source.begin and len(source.paths) > 1:
         raise NotStraightError
-    out = _rewound(own, source.begin).untold(source, writer.missed)
-    converter = _GeminiConverter(writer, speaker, subagents, out)
+    tree = _tree(own, speaker, source.begin)
+    tree.choose(source.item, writer.missed)
+    converter = _GeminiConverter(writer, speaker, subagents, tree)
     for path in own:
         yield from converter.file(path, source.begin)
     converter.tell_stopped()
     writer.facts.cwd = writer.facts.cwd or converter.folder_by_hash(chats.parent.name)
 
 
-def _rewound(paths: Iterable[Path], begin: int = 0) -> RewoundLog:
-    """Return the log of a session's messages."""
+def _tree(paths: Iterable[Path], speaker: str, begin: int = 0) -> RecordTree:
+    """Return the tree of a session's messages; empty if nobody went back."""
+    tree = RecordTree()
     logs = [path for path in paths if path.suffix == ".jsonl"]
     if not any(mentions(path, _REWOUND, begin) for path in logs):
-        return RewoundLog()
+        return tree
     if begin:
         raise NotStraightError
-    log = RewoundLog()
-    for path in logs:
-        for record in records(path, Missed(), ROWS):
-            log.go_back(text(record, "$rewindTo"))
-            for message in objects(record, "$set", "messages") or [record]:
-                if "type" in message:
-                    log.add(text(message, "id"), is_prompt=_is_prompt(message))
-    return log
+    for record in chain.from_iterable(records(path, Missed(), ROWS) for path in logs):
+        tree.go_back(text(record, "$rewindTo"))
+        for message in objects(record, "$set", "messages") or [record]:
+            if "type" in message:
+                tree.add(
+                    text(message, "id"),
+                    LAST,
+                    typed=_is_prompt(message),
+                    answers=text(message, "type") == speaker,
+                    words=_words(message),
+                )
+    return tree
 
 
 class _GeminiConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
     def __init__(
-        self, writer: EntryWriter, speaker: str, subagents: list[Path], left: Container[str] = ()
+        self, writer: EntryWriter, speaker: str, subagents: list[Path], tree: RecordTree
     ) -> None:
         super().__init__(writer)
         self._speaker = speaker
-        self._left = left
+        self._tree = tree
         self._subagents = sorted(map(_subagent, subagents))
         self._written: dict[str, tuple[int, int, int]] = {}
         """By message: the characters, thoughts and tokens that are written already."""
@@ -215,7 +221,7 @@ class _GeminiConverter(AgentConverter):
 
     def _message(self, message: Object) -> None:
         kind, message_id = text(message, "type"), text(message, "id")
-        if message_id in self._left:
+        if not self._tree.tells(message_id):
             return
         if kind == "user":
             # A person's prompt; or the results of calls, which are messages of the user, too.
@@ -302,7 +308,8 @@ class _GeminiConverter(AgentConverter):
             self._tell_subagent(call_id, next(iter(asked or untold), None))
 
     def _tell(self, child: _Subagent, call_id: str) -> None:
-        converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
+        below = SubagentWriter(self._writer, call_id)
+        converter = _GeminiConverter(below, self._speaker, [], RecordTree())
         for _ in converter.file(child.path):
             pass
 

@@ -1,14 +1,16 @@
-"""Records that name their parents, as a tree: which of them are told, and which a person left.
+"""What is alive of a conversation, and what a person left: of any reader's records, as a tree.
 
 A conversation forks when the person goes back to an earlier place and says something else there.
 Only a newer prompt leaves anything behind: the turns that follow the same turn, if nothing was said
 in them since. A pointer to an old record does not, nor does a result that comes late, a command for
 the program, a prompt that the program sent again because nothing answered it, or two programs that
-write at the same time. In doubt a turn is told.
+write at the same time; going back alone takes nothing away. In doubt a turn is told. Of two copies
+that went apart, `is_left` decides.
 
-A record may precede its parent. One whose parent is in no line begins another tree, but nobody went
-back there: only a link was lost, so each such tree is told. Going back to the very beginning leaves
-a prompt that never had a parent.
+A record names its parent, or follows the last one (LAST), in a log where going back is a record. It
+may precede its parent. One whose parent is in no line begins another tree, but nobody went back
+there: only a link was lost, so each such tree is told. Going back to the very beginning leaves a
+prompt that never had a parent.
 """
 
 from __future__ import annotations
@@ -43,11 +45,21 @@ _ALONE: Final = -3
 _PROMPT, _COMMAND, _ANSWER = 1, 2, 3
 """A typed text for the agent, a command for the program, an answer of the agent."""
 
+LAST: Final = "\0last"
+"""Stands for a parent: the record before this one, or before the one gone back to."""
+
 T = TypeVar("T")
 
 
+def is_left(here: Iterable[int], there: Iterable[int], *, if_equal: bool) -> bool:
+    """Return True if, of two copies that went apart, the one here was left for the other one: the
+    way with the newest prompt is alive. Both are given by the times (ms) of their prompts."""
+    ours, theirs = max(here), max(there)
+    return theirs > ours or (theirs == ours and if_equal)
+
+
 class RecordTree:
-    """The lines of a file by number, in file order; compact enough for millions."""
+    """The records of a conversation by number, in file order; compact enough for millions."""
 
     def __init__(self, form: RowForm = NO_FORM, *, begin: int = 0) -> None:
         """The tree of the lines from the byte `begin` on, where a prompt stands."""
@@ -59,8 +71,7 @@ class RecordTree:
         self._typed: dict[int, tuple[str, int]] = {}  # the id and a hash of the words
         self._alone = bytearray()
         self._copies: set[int] = set()
-        self.abandoned_prompts = 0
-        """Number of prompts on untold branches; known as soon as one line is told."""
+        self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
 
     # -- built -----------------------------------------------------------------------------
 
@@ -82,39 +93,64 @@ class RecordTree:
         command: bool = False,
         answers: bool = False,
         words: object = "",
+        name: str = "",
     ) -> None:
         """Add the next line, a record.
 
-        `typed` if a person wrote it, including a `command`; its `words` are compared with others.
-        `answers` if the agent said something in it, more than that it failed. With a repeated id it
-        is a copy, and is not told again. A line without an id is not part of the tree; it is told
-        in any case.
+        `typed` if a person wrote it, including a `command`; its `words` are compared with others,
+        `name` is its own id, if that is another one. `answers` if the agent said something in it,
+        more than that it failed. With a repeated id it is a copy, and is not told again. A line
+        without an id is not part of the tree; it is told in any case.
         """
         number = len(self._named)
         self._alone.append(not record_id)
-        self._named.append(hash(parent_id or "") if record_id else 0)
+        parent = next(reversed(self._way), 0) if parent_id is LAST else hash(parent_id or "")
+        self._named.append(parent if record_id else 0)
         role = (_COMMAND if command else _PROMPT) if typed else _ANSWER if answers else 0
         self._roles.append(role if record_id else 0)
         if not record_id:
             return
         if self._numbers.setdefault(hash(record_id), number) != number:
             self._copies.add(number)
-        elif typed:
-            self._typed[number] = record_id, hash(str(words)) if words else 0
+            return
+        if parent_id is LAST:
+            self._way[hash(record_id)] = None
+        if typed:
+            self._typed[number] = name or record_id, hash(str(words)) if words else 0
+
+    def go_back(self, record_id: str) -> None:
+        """Go back to before a record of the way so far: the next one follows that."""
+        if hash(record_id) in self._way:
+            while self._way.popitem()[0] != hash(record_id):
+                pass
+
+    def go_on_from(self, record_id: str) -> None:
+        """Let the next record follow this one; "" for none."""
+        self._way = {hash(record_id): None}
 
     # -- queries, once it is complete ----------------------------------------------------------
 
-    def select(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
-        """Yield the lines that are told; with `end`, those on the way to that prompt.
+    def choose(self, item: str = "", missed: Missed | None = None) -> None:
+        """Choose what is told: what is alive, or the branch of this name; the prompts of the
+        others are counted."""
+        end = self.branch_ends().get(item) if item else None
+        self._told = self._selection(end)
+        if missed is not None and not item:
+            missed.count_abandoned(
+                sum(
+                    self._roles[number] == _PROMPT and not self._told[number]
+                    for number in self._typed.keys() - self._sent_again.keys()
+                )
+            )
 
-        In order, except that a line before its parent is told after that.
-        """
-        waiting, parents = self._selection(end), self._links.parents
-        again = self._sent_again
-        self.abandoned_prompts = sum(
-            self._roles[number] == _PROMPT and not waiting[number] and number not in again
-            for number in self._typed
-        )
+    def tells(self, record_id: str) -> bool:
+        """Return True if a record is told; one that is not in the tree is."""
+        number = self._numbers.get(hash(record_id))
+        return number is None or bool(self._told[number])
+
+    def select(self, lines: Iterable[RecordLine]) -> Iterator[RecordLine]:
+        """Yield the lines that are told, in order, but one before its parent after that."""
+        waiting, parents = bytearray(self._told), self._links.parents
         held: dict[int, list[tuple[int, RecordLine]]] = {}
         size = 0
         for number, line in enumerate(lines):
@@ -262,19 +298,17 @@ class RecordTree:
         missed = writer.missed
         if self._begin and not self._is_straight():
             raise NotStraightError
-        end = self.branch_ends().get(source.item) if source.item else None
+        self.choose(source.item, missed)
         path = source.path
         if self._is_damaged:
             told = record_lines(path, missed, self._form)
         else:
             told = lines(path, missed, begin=self._begin)
-        for line in self.select(told, end):
+        for line in self.select(told):
             if (record := readable(line.raw, missed)) is not None:
                 writer.offset = line.offset
                 take(record)
                 yield
-        if not source.item:
-            missed.count_abandoned(self.abandoned_prompts)
 
     def branches(self, source: Source) -> Iterator[Source]:
         """Yield the untold branches of `source`, as conversations of their own."""
@@ -298,8 +332,11 @@ class RecordTree:
                 inside = parent in left and eldest[parent] == number
                 first[number] = first[parent] if inside else number
                 last[first[number]] = number
-        ends = sorted((end, begin) for begin, end in last.items())
-        return {digest_of(self._typed[begin][0]): end for end, begin in ends}
+        found: dict[str, int] = {}
+        for end, begin in sorted((end, begin) for begin, end in last.items()):
+            name = digest_of(self._typed[begin][0])
+            found[digest_of(f"{name} {begin}") if name in found else name] = end
+        return found
 
 
 class _TreeLinks(NamedTuple):

@@ -37,6 +37,7 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.raw_update import members, plain_chunk, string, update_kind
 from acphold.conversation.history.timeline import turn_end
 from acphold.imports.entry_writer import BY_WORDS, prompt_text
+from acphold.imports.record_tree import is_left
 
 ENOUGH_CHARACTERS: Final = 40
 """Characters that two prompts must share at an end, if one of them goes on there: agents add text
@@ -267,8 +268,8 @@ def compare(known: KnownPart, theirs: Sequence[Turn]) -> Comparison:
         if any(ours[n].is_here for n in standing):
             found.verdict = "differs"
             return found
-        here, there = max(ours[n].at for n in standing), max(theirs[n].at for n in behind)
-        if there > here or (there == here and known.is_same_place):
+        times = [ours[n].at for n in standing], [theirs[n].at for n in behind]
+        if is_left(*times, if_equal=known.is_same_place):
             found.left = standing
         else:
             found.behind, behind = [theirs[n].identity for n in behind], []
