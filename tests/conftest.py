@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpcore2
 import pytest
@@ -21,6 +22,10 @@ from acphold.machine.runtime_folder import is_of_daemon, sockets
 from acphold.machine.unix import pid_at
 from tests.distributions import FOLDERS
 from tests.postgresql import Databases, pooled, shared
+
+if TYPE_CHECKING:
+    from tests.hub.shared import Shared
+    from tests.served import Guest
 
 pytest_plugins = ["tests.plugin", "tests.editor"]
 pytest.register_assert_rewrite("tests.journal.promises")
@@ -97,6 +102,25 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     with databases.new() as url:
         found = Url(path)
         found.url = url
+        yield found
+
+
+@pytest.fixture
+async def house(journal: Path) -> AsyncIterator[Shared]:
+    """A hub over a puppet agent: see `tests.hub.shared`. Name it last: what else a test has been
+    given is there until it has ended."""
+    from tests.hub.shared import shared as hub  # late: three rooms want it
+
+    async with hub(journal) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(journal: Path) -> AsyncIterator[Guest]:
+    """A client of a scripted agent behind a hub."""
+    from tests.served import wrapped  # late, too
+
+    async with wrapped(journal) as found:
         yield found
 
 

@@ -56,31 +56,29 @@ async def test_an_adopted_session_stays_whatever_time_the_agent_lists_it_with(
 
 @pytest.mark.parametrize("none", ["", "a\0b", "x" * 1001])
 async def test_what_is_no_id_is_not_adopted_though_the_agent_would_load_it(
-    journal: Path, none: str
+    none: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        client = await house.client()
-        await client.refused("session/load", open_params(none, "/"))
-        assert house.agent.replayed.is_set() is False
+    holding(house)
+    client = await house.client()
+    await client.refused("session/load", open_params(none, "/"))
+    assert house.agent.replayed.is_set() is False
 
 
 async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        house.agent.may_answer.clear()
-        one, two = await house.client(), await house.client()
-        house.agent.may_answer.set()
-        await one.sessions()
-        house.agent.may_answer.clear()
-        loads = [client.begin("session/load", open_params("theirs", "/")) for client in (one, two)]
-        await house.agent.replayed.wait()
-        house.agent.may_answer.set()
-        await asyncio.gather(*loads)
-        assert one.text() == two.text() == "It is that."
-        assert [method for method, _ in house.agent.asked].count("session/load") == 1
+    holding(house)
+    house.agent.may_answer.clear()
+    one, two = await house.client(), await house.client()
+    house.agent.may_answer.set()
+    await one.sessions()
+    house.agent.may_answer.clear()
+    loads = [client.begin("session/load", open_params("theirs", "/")) for client in (one, two)]
+    await house.agent.replayed.wait()
+    house.agent.may_answer.set()
+    await asyncio.gather(*loads)
+    assert one.text() == two.text() == "It is that."
+    assert [method for method, _ in house.agent.asked].count("session/load") == 1
 
 
 @pytest.mark.usefixtures("forgets")
@@ -114,39 +112,37 @@ async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
         assert one.text() == two.text() == "It is that."
 
 
-async def test_a_load_that_its_client_cancels_is_adopted_all_the_same(journal: Path) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        client = await house.client()
-        await client.sessions()
-        house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params("theirs", "/"))
-        await house.agent.replayed.wait()
-        client.tell("$/cancel_request", {"requestId": client.last_id})
-        with pytest.raises(Exception, match="cancelled"):
-            await loading
-        house.agent.may_answer.set()
-        await client.load("theirs")
-        assert client.text() == "It is that."
+async def test_a_load_that_its_client_cancels_is_adopted_all_the_same(house: Shared) -> None:
+    holding(house)
+    client = await house.client()
+    await client.sessions()
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params("theirs", "/"))
+    await house.agent.replayed.wait()
+    client.tell("$/cancel_request", {"requestId": client.last_id})
+    with pytest.raises(Exception, match="cancelled"):
+        await loading
+    house.agent.may_answer.set()
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
 async def test_a_session_that_is_closed_while_it_is_adopted_can_be_loaded_again(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        client = await house.client()
-        await client.sessions()
-        house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params("theirs", "/"))
-        await house.agent.replayed.wait()
-        await client.call("session/close", {"sessionId": "theirs"})
-        assert loading.done() or await asyncio.wait([loading])
-        assert loading.exception() is not None
-        house.agent.may_answer.set()
-        assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
-        await client.load("theirs")
-        assert client.text() == "It is that."
+    holding(house)
+    client = await house.client()
+    await client.sessions()
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params("theirs", "/"))
+    await house.agent.replayed.wait()
+    await client.call("session/close", {"sessionId": "theirs"})
+    assert loading.done() or await asyncio.wait([loading])
+    assert loading.exception() is not None
+    house.agent.may_answer.set()
+    assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
 async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked_again(
@@ -214,14 +210,15 @@ async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_t
 
 
 @pytest.mark.usefixtures("forgets")
-async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal: Path) -> None:
-    async with shared(journal) as house:
-        await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))
-        holding(house)
-        client = await house.client()
-        assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
-        await client.load("theirs")
-        assert client.text() == "It is that."
+async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(
+    journal: Path, house: Shared
+) -> None:
+    await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))
+    holding(house)
+    client = await house.client()
+    assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
 async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
@@ -255,25 +252,23 @@ async def test_an_agent_that_reads_the_journal_does_not_wait_for_who_asks_it(
         await loading
 
 
-async def test_resuming_what_only_the_agent_knows_sends_no_history(journal: Path) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        client = await house.client()
-        await client.sessions()
-        await client.resume("theirs")
-        assert client.updates() == []
-        await client.load("theirs")
-        assert client.text() == "It is that."
+async def test_resuming_what_only_the_agent_knows_sends_no_history(house: Shared) -> None:
+    holding(house)
+    client = await house.client()
+    await client.sessions()
+    await client.resume("theirs")
+    assert client.updates() == []
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
-async def test_the_agents_list_is_asked_before_a_folder_is_believed(journal: Path) -> None:
-    async with shared(journal) as house:
-        holding(house, cwd="/right")
-        client = await house.client()
-        error = await client.refused("session/load", open_params("theirs", "/wrong"))
-        assert error.code == -32602
-        await client.load("theirs", "/right")
-        assert client.text() == "It is that."
+async def test_the_agents_list_is_asked_before_a_folder_is_believed(house: Shared) -> None:
+    holding(house, cwd="/right")
+    client = await house.client()
+    error = await client.refused("session/load", open_params("theirs", "/wrong"))
+    assert error.code == -32602
+    await client.load("theirs", "/right")
+    assert client.text() == "It is that."
 
 
 CONTEXT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
@@ -292,17 +287,16 @@ CONTEXT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
     ],
 )
 async def test_what_an_agent_told_the_model_does_not_name_an_adopted_session(
-    journal: Path, messages: list[str], listed: str | None, title: str | None
+    messages: list[str], listed: str | None, title: str | None, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        holding(house, title=listed)
-        told = [json.loads(said(text, "user_message_chunk")) for text in messages]
-        house.agent.replays["session/load"] = [
-            json.dumps({**update, "messageId": str(number)}).encode()
-            for number, update in enumerate(told)
-        ]
-        await house.loaded("theirs")
-        assert (await house.journal.session("theirs")).title == title
+    holding(house, title=listed)
+    told = [json.loads(said(text, "user_message_chunk")) for text in messages]
+    house.agent.replays["session/load"] = [
+        json.dumps({**update, "messageId": str(number)}).encode()
+        for number, update in enumerate(told)
+    ]
+    await house.loaded("theirs")
+    assert (await house.journal.session("theirs")).title == title
 
 
 async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_any_other(
@@ -357,24 +351,23 @@ async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
 
 
 async def test_a_session_that_is_deleted_while_it_is_adopted_is_deleted_at_the_agent_too(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        holding(house)
-        house.agent.can("load", "list", "delete")
-        house.agent.results["session/delete"] = b"{}"
-        client = await house.client()
-        await client.sessions()
-        house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params("theirs", "/"))
-        await house.agent.replayed.wait()
-        deleting = client.begin("session/delete", {"sessionId": "theirs"})
-        await asyncio.wait([loading])
-        assert loading.exception() is not None
-        house.agent.may_answer.set()
-        await deleting
-        assert "session/delete" in [method for method, _ in house.agent.asked]
-        assert await client.sessions() == []
+    holding(house)
+    house.agent.can("load", "list", "delete")
+    house.agent.results["session/delete"] = b"{}"
+    client = await house.client()
+    await client.sessions()
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params("theirs", "/"))
+    await house.agent.replayed.wait()
+    deleting = client.begin("session/delete", {"sessionId": "theirs"})
+    await asyncio.wait([loading])
+    assert loading.exception() is not None
+    house.agent.may_answer.set()
+    await deleting
+    assert "session/delete" in [method for method, _ in house.agent.asked]
+    assert await client.sessions() == []
 
 
 async def test_a_command_that_the_agent_ran_in_an_adoption_ends_if_that_fails(

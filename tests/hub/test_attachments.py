@@ -29,15 +29,14 @@ def numbers(client: Onlooker) -> list[int]:
     return [int(word) for word in client.text().split()]
 
 
-async def test_every_client_sees_every_update(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two, session = await house.pair()
-        turn = await house.begun(one, session, "hi")
-        await house.agent.say(session, "1 ", "2 ")
-        await until([one, two], "2 ")
-        await house.agent.end(session)
-        await turn
-        assert numbers(one) == numbers(two) == [1, 2]
+async def test_every_client_sees_every_update(house: Shared) -> None:
+    one, two, session = await house.pair()
+    turn = await house.begun(one, session, "hi")
+    await house.agent.say(session, "1 ", "2 ")
+    await until([one, two], "2 ")
+    await house.agent.end(session)
+    await turn
+    assert numbers(one) == numbers(two) == [1, 2]
 
 
 @pytest.mark.of_a_file  # of a database, it may still read the prompt then
@@ -45,57 +44,54 @@ async def test_every_client_sees_every_update(journal: Path) -> None:
     ("said_at_once", "writes"), [(1, 1), (bounds.APART, bounds.APART), (bounds.APART + 1, 1)]
 )
 async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int
+    monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        turn = await house.begun(client, session, "hi")
-        written: list[bytes] = []
-        send = client.connection.send
+    client = await house.client()
+    session = await client.new()
+    turn = await house.begun(client, session, "hi")
+    written: list[bytes] = []
+    send = client.connection.send
 
-        def noted(lines: bytes) -> None:
-            written.append(lines)
-            send(lines)
+    def noted(lines: bytes) -> None:
+        written.append(lines)
+        send(lines)
 
-        monkeypatch.setattr(client.connection, "send", noted)
-        await house.agent.say(session, *[f"{n} " for n in range(said_at_once)])
-        assert len(written) == writes
-        await house.agent.end(session)
-        await turn
-        assert numbers(client) == [*range(said_at_once)]
+    monkeypatch.setattr(client.connection, "send", noted)
+    await house.agent.say(session, *[f"{n} " for n in range(said_at_once)])
+    assert len(written) == writes
+    await house.agent.end(session)
+    await turn
+    assert numbers(client) == [*range(said_at_once)]
 
 
-async def test_a_second_client_does_not_start_the_agent_again(journal: Path) -> None:
-    async with shared(journal) as house:
-        await house.client()
-        await house.client()
-        assert house.agent.generation == 1
+async def test_a_second_client_does_not_start_the_agent_again(house: Shared) -> None:
+    await house.client()
+    await house.client()
+    assert house.agent.generation == 1
 
 
 async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, two, three = [await house.client() for _ in range(3)]
-        session = await one.new()
-        turn = await house.begun(one, session, "count")
-        await house.agent.say(session, *[f"{n} " for n in range(10)])
-        loading = two.begin("session/load", open_params(session, "/"))
-        resuming = three.begin("session/resume", open_params(session, "/"))
-        for n in range(10, 200):
-            await house.agent.say(session, f"{n} ")
-            await asyncio.sleep(0)
-        await loading
-        await resuming
-        await house.agent.say(session, "200 ")
-        await house.agent.end(session)
-        await turn
-        await until([one, two, three], "200 ")
-        assert numbers(one) == numbers(two) == list(range(201))
-        seen = numbers(three)
-        assert seen == list(range(seen[0], 201))  # from where it resumed, without a gap
-        assert seen[0] >= 10
+    one, two, three = [await house.client() for _ in range(3)]
+    session = await one.new()
+    turn = await house.begun(one, session, "count")
+    await house.agent.say(session, *[f"{n} " for n in range(10)])
+    loading = two.begin("session/load", open_params(session, "/"))
+    resuming = three.begin("session/resume", open_params(session, "/"))
+    for n in range(10, 200):
+        await house.agent.say(session, f"{n} ")
+        await asyncio.sleep(0)
+    await loading
+    await resuming
+    await house.agent.say(session, "200 ")
+    await house.agent.end(session)
+    await turn
+    await until([one, two, three], "200 ")
+    assert numbers(one) == numbers(two) == list(range(201))
+    seen = numbers(three)
+    assert seen == list(range(seen[0], 201))  # from where it resumed, without a gap
+    assert seen[0] >= 10
 
 
 @st.composite
@@ -178,37 +174,33 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
 
 
 async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, slow, session = await house.pair()
-        slow.reads.clear()
-        turn = await house.begun(one, session, "flood")
-        filler = "x" * 10_000
-        for n in range(400):  # four megabytes
-            await house.agent.say(session, f"{n}{filler} ")
-            assert slow.connection.buffered <= bounds.LAG_BYTES + bounds.PAGE_BYTES + 4 * len(
-                filler
-            )
-        await house.agent.end(session)
-        await turn  # and nobody waited for the slow one
-        slow.reads.set()
-        await slow.until_text("399x")
-        assert slow.text() == one.text()
+    one, slow, session = await house.pair()
+    slow.reads.clear()
+    turn = await house.begun(one, session, "flood")
+    filler = "x" * 10_000
+    for n in range(400):  # four megabytes
+        await house.agent.say(session, f"{n}{filler} ")
+        assert slow.connection.buffered <= bounds.LAG_BYTES + bounds.PAGE_BYTES + 4 * len(filler)
+    await house.agent.end(session)
+    await turn  # and nobody waited for the slow one
+    slow.reads.set()
+    await slow.until_text("399x")
+    assert slow.text() == one.text()
 
 
-async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(journal: Path) -> None:
-    async with shared(journal) as house:
-        slow, session = await house.opened()
-        turn = await house.begun(slow, session, "flood")
-        slow.reads.clear()
-        for _ in range(400):  # four megabytes
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        await house.agent.end(session)
-        assert not turn.done()
-        slow.reads.set()
-        assert await turn == {"stopReason": "end_turn"}
-        assert slow.text().count("x ") == 400
+async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(house: Shared) -> None:
+    slow, session = await house.opened()
+    turn = await house.begun(slow, session, "flood")
+    slow.reads.clear()
+    for _ in range(400):  # four megabytes
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.end(session)
+    assert not turn.done()
+    slow.reads.set()
+    assert await turn == {"stopReason": "end_turn"}
+    assert slow.text().count("x ") == 400
 
 
 BEGUN: dict[str, Any] = {"_meta": {"acphold/begun": True}}
@@ -244,45 +236,42 @@ async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_a
         assert not any("acphold/begun" in str(message) for message in one.messages)
 
 
-async def test_an_error_of_a_turn_follows_its_updates_too(journal: Path) -> None:
-    async with shared(journal) as house:
-        slow, session = await house.opened()
-        turn = await house.begun(slow, session, "flood")
-        slow.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        await house.agent.end(session, RemoteError(5, "no"))
-        slow.reads.set()
-        with pytest.raises(Refused):
-            await turn
-        assert slow.text().count("x ") == 400
+async def test_an_error_of_a_turn_follows_its_updates_too(house: Shared) -> None:
+    slow, session = await house.opened()
+    turn = await house.begun(slow, session, "flood")
+    slow.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.end(session, RemoteError(5, "no"))
+    slow.reads.set()
+    with pytest.raises(Refused):
+        await turn
+    assert slow.text().count("x ") == 400
 
 
-async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
-    async with shared(journal) as house:
-        slow, session = await house.opened(session={"notices": {}})
-        slow.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
-        slow.reads.set()
-        await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
+async def test_a_notice_reaches_a_client_that_lags(house: Shared) -> None:
+    slow, session = await house.opened(session={"notices": {}})
+    slow.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
+    slow.reads.set()
+    await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
 
 
-async def test_notifications_wait_behind_the_updates_a_client_lags_with(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, slow, session = await house.pair()
-        slow.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        params = json.dumps({"sessionId": session}).encode()
-        await house.agent.listener.hear(Notified("_vendor/note", params))
-        await house.agent.say(session, "behind")
-        slow.reads.set()
-        for client in (one, slow):
-            await client.until_text("behind")
-            told = [message["method"] for message in client.messages if "method" in message]
-            assert told[-2:] == ["_vendor/note", "session/update"]
+async def test_notifications_wait_behind_the_updates_a_client_lags_with(house: Shared) -> None:
+    one, slow, session = await house.pair()
+    slow.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    params = json.dumps({"sessionId": session}).encode()
+    await house.agent.listener.hear(Notified("_vendor/note", params))
+    await house.agent.say(session, "behind")
+    slow.reads.set()
+    for client in (one, slow):
+        await client.until_text("behind")
+        told = [message["method"] for message in client.messages if "method" in message]
+        assert told[-2:] == ["_vendor/note", "session/update"]
 
 
 async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
@@ -304,58 +293,54 @@ async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
         assert not house.agent.cancelled.is_set()
 
 
-async def test_a_session_that_another_client_holds_is_not_open_here(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        error = await two.refused("session/prompt", prompt_params(session, "x"))
-        assert error.code == -32002
-        assert [info["sessionId"] for info in await two.sessions()] == [session]
-        await one.leave()
-        async with asyncio.timeout(20):
-            while house.hub.open_ids:  # noqa: ASYNC110 (nobody is told of it)
-                await asyncio.sleep(0.01)
+async def test_a_session_that_another_client_holds_is_not_open_here(house: Shared) -> None:
+    one, two = await house.client(), await house.client()
+    session = await one.new()
+    error = await two.refused("session/prompt", prompt_params(session, "x"))
+    assert error.code == -32002
+    assert [info["sessionId"] for info in await two.sessions()] == [session]
+    await one.leave()
+    async with asyncio.timeout(20):
+        while house.hub.open_ids:  # noqa: ASYNC110 (nobody is told of it)
+            await asyncio.sleep(0.01)
 
 
-async def test_prompts_of_two_clients_wait_for_each_other(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two, session = await house.pair()
-        first = await house.begun(one, session, "first")
-        second = two.begin_prompt(session, "second")
-        await house.agent.say(session, "1 ")
-        await until([one, two], "1 ")
-        await house.agent.end(session)
-        assert await first == {"stopReason": "end_turn"}
-        await house.agent.prompted(session)
-        await house.agent.say(session, "2 ")
-        await house.agent.end(session)
-        assert await second == {"stopReason": "end_turn"}
-        prompts = [params for method, params in house.agent.asked if method == "session/prompt"]
-        assert [p["prompt"][0]["text"] for p in prompts] == ["first", "second"]
+async def test_prompts_of_two_clients_wait_for_each_other(house: Shared) -> None:
+    one, two, session = await house.pair()
+    first = await house.begun(one, session, "first")
+    second = two.begin_prompt(session, "second")
+    await house.agent.say(session, "1 ")
+    await until([one, two], "1 ")
+    await house.agent.end(session)
+    assert await first == {"stopReason": "end_turn"}
+    await house.agent.prompted(session)
+    await house.agent.say(session, "2 ")
+    await house.agent.end(session)
+    assert await second == {"stopReason": "end_turn"}
+    prompts = [params for method, params in house.agent.asked if method == "session/prompt"]
+    assert [p["prompt"][0]["text"] for p in prompts] == ["first", "second"]
 
 
-async def test_a_mode_that_one_client_sets_is_told_to_the_others(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.results["session/set_mode"] = b"{}"
-        one, two, session = await house.pair()
-        await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
-        [update] = await two.until(two.updates)
-        assert update["sessionUpdate"] == "current_mode_update"
-        assert update["currentModeId"] == "code"
-        assert one.updates() == []
+async def test_a_mode_that_one_client_sets_is_told_to_the_others(house: Shared) -> None:
+    house.agent.results["session/set_mode"] = b"{}"
+    one, two, session = await house.pair()
+    await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+    [update] = await two.until(two.updates)
+    assert update["sessionUpdate"] == "current_mode_update"
+    assert update["currentModeId"] == "code"
+    assert one.updates() == []
 
 
-async def test_a_load_that_fails_leaves_nobody_attached(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        try:
-            await two.load(session, "/elsewhere")
-        except Refused as error:
-            assert error.code == -32602  # noqa: PT017
-        await house.agent.say(session, "1 ")
-        await one.until_text("1 ")
-        assert two.updates() == []
+async def test_a_load_that_fails_leaves_nobody_attached(house: Shared) -> None:
+    one, two = await house.client(), await house.client()
+    session = await one.new()
+    try:
+        await two.load(session, "/elsewhere")
+    except Refused as error:
+        assert error.code == -32602  # noqa: PT017
+    await house.agent.say(session, "1 ")
+    await one.until_text("1 ")
+    assert two.updates() == []
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
@@ -468,16 +453,15 @@ async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answe
 
 
 async def test_a_client_that_is_refused_a_position_has_the_session_open_as_before(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        for place in (999, -1):
-            params = {**open_params(session, "/"), "_meta": {"acphold/after": place}}
-            await client.refused("session/resume", params)
-        await house.agent.say(session, "1 ")
-        await client.until_text("1 ")
-        assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
+    client, session = await house.opened()
+    for place in (999, -1):
+        params = {**open_params(session, "/"), "_meta": {"acphold/after": place}}
+        await client.refused("session/resume", params)
+    await house.agent.say(session, "1 ")
+    await client.until_text("1 ")
+    assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
 
 
 @pytest.mark.of_a_file
@@ -499,141 +483,134 @@ async def test_the_later_one_of_two_loads_at_once_counts(journal: Path) -> None:
 
 @pytest.mark.of_a_file
 async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the_agent(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        client.reads.clear()
-        params = json.dumps({"sessionId": session, "filler": "x" * 10_000}).encode()
+    client, session = await house.opened()
+    client.reads.clear()
+    params = json.dumps({"sessionId": session, "filler": "x" * 10_000}).encode()
 
-        async def flood() -> None:
-            for _ in range(1000):
-                await house.agent.listener.hear(Notified("_vendor/note", params))
+    async def flood() -> None:
+        for _ in range(1000):
+            await house.agent.listener.hear(Notified("_vendor/note", params))
 
-        flooding = asyncio.create_task(flood())
-        await client.until(lambda: True)
-        done, _ = await asyncio.wait([flooding], timeout=0.3)
-        assert not done
-        assert client.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
-        client.reads.set()
-        await flooding
-        await client.until(lambda: len(client.messages) == 2 + 1000)
+    flooding = asyncio.create_task(flood())
+    await client.until(lambda: True)
+    done, _ = await asyncio.wait([flooding], timeout=0.3)
+    assert not done
+    assert client.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
+    client.reads.set()
+    await flooding
+    await client.until(lambda: len(client.messages) == 2 + 1000)
 
 
 @pytest.mark.parametrize("about_a_session", [True, False])
 async def test_a_client_that_does_not_read_is_not_told_on_and_on_while_others_are(
-    journal: Path, about_a_session: bool
+    about_a_session: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        _, slow, session = await house.pair()
-        slow.reads.clear()
-        told = {"sessionId": session} if about_a_session else {}
-        params = json.dumps({**told, "filler": "x" * 10_000}).encode()
-        for _ in range(500):
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-        assert slow.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
-        slow.reads.set()
-        await house.agent.say(session, "behind")
-        await slow.until_text("behind")
+    _, slow, session = await house.pair()
+    slow.reads.clear()
+    told = {"sessionId": session} if about_a_session else {}
+    params = json.dumps({**told, "filler": "x" * 10_000}).encode()
+    for _ in range(500):
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+    assert slow.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
+    slow.reads.set()
+    await house.agent.say(session, "behind")
+    await slow.until_text("behind")
 
 
 async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_bytes(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, slow, session = await house.pair()
-        slow.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        params = json.dumps({"sessionId": session, "filler": "x" * bounds.DUE_BYTES}).encode()
+    one, slow, session = await house.pair()
+    slow.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    params = json.dumps({"sessionId": session, "filler": "x" * bounds.DUE_BYTES}).encode()
 
-        def notes(client: Onlooker) -> int:
-            return sum(message.get("method") == "_vendor/note" for message in client.messages)
+    def notes(client: Onlooker) -> int:
+        return sum(message.get("method") == "_vendor/note" for message in client.messages)
 
-        def told_so_often(times: int) -> bool:
-            return notes(one) == times
+    def told_so_often(times: int) -> bool:
+        return notes(one) == times
 
-        for number in range(5):
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-            await one.until(partial(told_so_often, number + 1))
-        slow.reads.set()
-        await house.agent.say(session, "behind")
-        await slow.until_text("behind")
-        assert notes(slow) == 1
+    for number in range(5):
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+        await one.until(partial(told_so_often, number + 1))
+    slow.reads.set()
+    await house.agent.say(session, "behind")
+    await slow.until_text("behind")
+    assert notes(slow) == 1
 
 
 async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attaches_anew(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        client.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        params = json.dumps({"sessionId": session}).encode()
-        [lagging] = house.hub.conversation(session).session.attachments
-        house.hub.conversation(session).session.attachments.tell("_vendor/note", params)
-        loading = client.begin("session/load", open_params(session, "/"))
-        await _closed(lagging)
-        client.reads.set()
-        await loading
-        await client.until(
-            lambda: "_vendor/note" in [message.get("method") for message in client.messages]
-        )
+    client, session = await house.opened()
+    client.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    params = json.dumps({"sessionId": session}).encode()
+    [lagging] = house.hub.conversation(session).session.attachments
+    house.hub.conversation(session).session.attachments.tell("_vendor/note", params)
+    loading = client.begin("session/load", open_params(session, "/"))
+    await _closed(lagging)
+    client.reads.set()
+    await loading
+    await client.until(
+        lambda: "_vendor/note" in [message.get("method") for message in client.messages]
+    )
 
 
 async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_one(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = house.hub.conversation(await client.new()).session
-        [old] = session.attachments
-        new = session.attachments.attach(client.connection, after=0, live_after=0)
-        await house.agent.say(session.id, "1 ")
-        done: list[str] = []
-        old.when_reached(session.last_seq, lambda: done.append("acted"))
-        reached = asyncio.Event()
-        old.when_reached(session.last_seq, reached.set)
-        assert not done
-        new.open()
-        await asyncio.wait_for(reached.wait(), 20)
-        assert done == ["acted"]
+    client = await house.client()
+    session = house.hub.conversation(await client.new()).session
+    [old] = session.attachments
+    new = session.attachments.attach(client.connection, after=0, live_after=0)
+    await house.agent.say(session.id, "1 ")
+    done: list[str] = []
+    old.when_reached(session.last_seq, lambda: done.append("acted"))
+    reached = asyncio.Event()
+    old.when_reached(session.last_seq, reached.set)
+    assert not done
+    new.open()
+    await asyncio.wait_for(reached.wait(), 20)
+    assert done == ["acted"]
 
 
 async def test_what_is_in_the_journal_before_it_is_published_is_read_to_nobody(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session_id = await house.opened()
-        await house.turn(client, session_id, "one", "ONE")
-        session = house.hub.conversation(session_id).session
-        # As where the answer to a commit is on its way from a database.
-        await house.journal.append(session.lease, [("update", [said("early")])])
-        reads = await house.loaded(session_id)
-        assert reads.text() == "ONE"
+    client, session_id = await house.opened()
+    await house.turn(client, session_id, "one", "ONE")
+    session = house.hub.conversation(session_id).session
+    # As where the answer to a commit is on its way from a database.
+    await house.journal.append(session.lease, [("update", [said("early")])])
+    reads = await house.loaded(session_id)
+    assert reads.text() == "ONE"
 
 
 @pytest.mark.of_a_file
 async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        [attachment] = house.hub.conversation(session).session.attachments
+    client, session = await house.opened()
+    [attachment] = house.hub.conversation(session).session.attachments
 
-        async def fail(*_: object) -> list[Segment]:
-            raise JournalError("the disk had a bad moment")
+    async def fail(*_: object) -> list[Segment]:
+        raise JournalError("the disk had a bad moment")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(house.journal, "read", fail)
-            attachment.cursor -= 1  # it lags
-            await house.agent.say(session, "not told")
-            await asyncio.wait_for(_closed(attachment), 5)
-        error = await client.refused("session/prompt", prompt_params(session, "hi"))
-        assert "call session/load" in error.message
-        await client.load(session)
-        assert client.text() == "not told"
+    with monkeypatch.context() as patch:
+        patch.setattr(house.journal, "read", fail)
+        attachment.cursor -= 1  # it lags
+        await house.agent.say(session, "not told")
+        await asyncio.wait_for(_closed(attachment), 5)
+    error = await client.refused("session/prompt", prompt_params(session, "hi"))
+    assert "call session/load" in error.message
+    await client.load(session)
+    assert client.text() == "not told"
 
 
 async def _closed(attachment: Attachment) -> None:
@@ -652,22 +629,21 @@ async def caught_up(house: Shared, session: str) -> None:
 
 
 async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await caught_up(house, session)
-        sent: list[bytes] = []
-        send = client.connection.send
+    client, session = await house.opened()
+    await caught_up(house, session)
+    sent: list[bytes] = []
+    send = client.connection.send
 
-        def noted(lines: bytes) -> None:
-            sent.append(lines)
-            send(lines)
+    def noted(lines: bytes) -> None:
+        sent.append(lines)
+        send(lines)
 
-        client.connection.send = noted
-        await house.agent.say(session, "1 ", "2 ", "3 ")
-        await until([client], "3 ")
-        assert [line.count(b"\n") for line in sent] == [1, 1, 1]
+    client.connection.send = noted
+    await house.agent.say(session, "1 ", "2 ", "3 ")
+    await until([client], "3 ")
+    assert [line.count(b"\n") for line in sent] == [1, 1, 1]
 
 
 async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(

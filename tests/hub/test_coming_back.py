@@ -167,57 +167,54 @@ async def test_a_session_that_nobody_followed_is_settled_as_usual_after_its_owne
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_once_it_was_settled_without_followers_nobody_followed_it(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, follower = await house.client(), await house.client(**POSITIONS)
-        session = await one.new()
-        await follower.load(session)
-        turn = await house.begun(one, session, "say it")
-        await house.agent.say(session, "a")
-        while not (await house.journal.session(session)).followers:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        await house.agent.end(session)
-        await turn
-        await follower.call("session/close", {"sessionId": session})
-        await one.load(session)
-        await house.turn(one, session, "say it", "a", "b")
-        while (await house.journal.session(session)).followers:  # noqa: ASYNC110 (a journal tells nobody)
-            await asyncio.sleep(0.005)
-        await house.begun(one, session, "again")
-        await house.agent.say(session, "c")
-        assert not (await house.journal.session(session)).followers
+async def test_once_it_was_settled_without_followers_nobody_followed_it(house: Shared) -> None:
+    one, follower = await house.client(), await house.client(**POSITIONS)
+    session = await one.new()
+    await follower.load(session)
+    turn = await house.begun(one, session, "say it")
+    await house.agent.say(session, "a")
+    while not (await house.journal.session(session)).followers:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    await house.agent.end(session)
+    await turn
+    await follower.call("session/close", {"sessionId": session})
+    await one.load(session)
+    await house.turn(one, session, "say it", "a", "b")
+    while (await house.journal.session(session)).followers:  # noqa: ASYNC110 (a journal tells nobody)
+        await asyncio.sleep(0.005)
+    await house.begun(one, session, "again")
+    await house.agent.say(session, "c")
+    assert not (await house.journal.session(session)).followers
 
 
 async def test_a_client_is_let_in_though_its_position_cannot_be_noted(
-    journal: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, follower = await house.client(), await house.client(**POSITIONS)
-        session = await one.new()
-        await house.turn(one, session, "say it", "a")
+    one, follower = await house.client(), await house.client(**POSITIONS)
+    session = await one.new()
+    await house.turn(one, session, "say it", "a")
 
-        async def full(*_: object) -> None:
-            raise JournalError("the disk is full")
+    async def full(*_: object) -> None:
+        raise JournalError("the disk is full")
 
-        monkeypatch.setattr(house.hub.journal, "change", full)
-        await follower.load(session)
-        assert follower.text() == "a"
-        assert "positions may be lost" in caplog.text
+    monkeypatch.setattr(house.hub.journal, "change", full)
+    await follower.load(session)
+    assert follower.text() == "a"
+    assert "positions may be lost" in caplog.text
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_client_that_is_refused_takes_nobodys_position(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        _, session, place = await cut_off(house)
-        stranger = await house.client(**POSITIONS)
-        refusal = await stranger.refused("session/resume", {**opened(session), **after(999)})
-        assert "the session ends at" in refusal.message
-        await says_and_ends(house, session, "b", "c")
-        await rested(house)
-        back = await house.client(**POSITIONS)
-        await back.resume(session, **after(place))
-        await back.until_text("c")
-        assert back.text() == "bc"
+async def test_a_client_that_is_refused_takes_nobodys_position(house: Shared) -> None:
+    _, session, place = await cut_off(house)
+    stranger = await house.client(**POSITIONS)
+    refusal = await stranger.refused("session/resume", {**opened(session), **after(999)})
+    assert "the session ends at" in refusal.message
+    await says_and_ends(house, session, "b", "c")
+    await rested(house)
+    back = await house.client(**POSITIONS)
+    await back.resume(session, **after(place))
+    await back.until_text("c")
+    assert back.text() == "bc"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -238,17 +235,16 @@ async def test_an_owner_that_ends_leaves_the_session_as_it_is_to_those_it_cut_of
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("later", [bounds.BOOKMARK_SECONDS + 1, 20 * 3600.0])
 async def test_a_client_that_was_cut_off_in_a_turn_may_come_back_within_a_day(
-    journal: Path, later: float
+    later: float, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        _, session, place = await cut_off(house)
-        pass_by(house, session, later)
-        await says_and_ends(house, session, "b", "c")
-        await rested(house)
-        back = await house.client(**POSITIONS)
-        await back.resume(session, **after(place))
-        await back.until_text("c")
-        assert back.text() == "bc"
+    _, session, place = await cut_off(house)
+    pass_by(house, session, later)
+    await says_and_ends(house, session, "b", "c")
+    await rested(house)
+    back = await house.client(**POSITIONS)
+    await back.resume(session, **after(place))
+    await back.until_text("c")
+    assert back.text() == "bc"
 
 
 def pass_by(house: Shared, session: str, seconds: float) -> None:
@@ -264,50 +260,48 @@ def pass_by(house: Shared, session: str, seconds: float) -> None:
     "later", [bounds.BOOKMARK_SECONDS + 1, bounds.BOOKMARK_IN_TURN_SECONDS + 1]
 )
 async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_is_told_to_load(
-    journal: Path, later: float
+    later: float, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        other, session, place = await cut_off(house)
-        await says_and_ends(house, session, "b", "c")
-        pass_by(house, session, later)
-        await house.turn(other, session, "say it", "d", "e")
-        await until_merged(house, session)
-        back = await house.client(**POSITIONS)
-        refusal = await back.refused("session/resume", {**opened(session), **after(place)})
-        assert refusal.code == -32602
-        assert "load the session" in refusal.message
-        await back.load(session)
-        assert back.text() == "abcde"
+    other, session, place = await cut_off(house)
+    await says_and_ends(house, session, "b", "c")
+    pass_by(house, session, later)
+    await house.turn(other, session, "say it", "d", "e")
+    await until_merged(house, session)
+    back = await house.client(**POSITIONS)
+    refusal = await back.refused("session/resume", {**opened(session), **after(place)})
+    assert refusal.code == -32602
+    assert "load the session" in refusal.message
+    await back.load(session)
+    assert back.text() == "abcde"
 
 
 async def test_a_client_goes_on_between_two_turns_though_what_came_later_was_put_together(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, other = await house.client(**POSITIONS), await house.client()
-        session = await one.new()
-        await other.load(session)
-        await house.turn(one, session, "say it", "a", "b")
-        await one.until(lambda: "session_info_update" in str(told(one)[-1]))
-        place = positions(one)[-1]  # of the title; the end of the turn tells it nothing
-        await one.leave()
-        running = await house.begun(other, session, "say it")
-        for n, status in enumerate(("pending", "in_progress", "completed")):
-            await house.agent.say(session, f"{n}")
-            call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
-            await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-        await house.agent.end(session)
-        await running
-        await settle(house, session)
-        back = await house.client(**POSITIONS)
-        await back.resume(session, **after(place))
-        await back.until(lambda: back.text() == "012")
-        assert shown(back) == [
-            ("user_message_chunk", "say it"),
-            ("agent_message_chunk", "0"),
-            ("tool_call_update", "completed"),
-            ("agent_message_chunk", "12"),
-        ]
+    one, other = await house.client(**POSITIONS), await house.client()
+    session = await one.new()
+    await other.load(session)
+    await house.turn(one, session, "say it", "a", "b")
+    await one.until(lambda: "session_info_update" in str(told(one)[-1]))
+    place = positions(one)[-1]  # of the title; the end of the turn tells it nothing
+    await one.leave()
+    running = await house.begun(other, session, "say it")
+    for n, status in enumerate(("pending", "in_progress", "completed")):
+        await house.agent.say(session, f"{n}")
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    await house.agent.end(session)
+    await running
+    await settle(house, session)
+    back = await house.client(**POSITIONS)
+    await back.resume(session, **after(place))
+    await back.until(lambda: back.text() == "012")
+    assert shown(back) == [
+        ("user_message_chunk", "say it"),
+        ("agent_message_chunk", "0"),
+        ("tool_call_update", "completed"),
+        ("agent_message_chunk", "12"),
+    ]
 
 
 def shown(client: Onlooker) -> list[tuple[str, Any]]:

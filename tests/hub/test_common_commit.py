@@ -66,59 +66,54 @@ async def two_at_work(house: Shared) -> Onlooker:
 
 
 @pytest.mark.of_a_file
-async def test_it_is_one_transaction_and_told_to_who_has_each_session(journal: Path) -> None:
-    async with shared(journal) as house:
-        one = await two_at_work(house)
-        two = await house.loaded("s1")
-        with commits(house.journal) as made:
-            assert await say(house, s0=said("left"), s1=said("right")) == [True, True]
-        assert len(made) == 1
-        await one.until_text("left")
-        await one.until_text("right")
-        await two.until_text("right")
-        assert "left" not in two.text()
-        late = await house.loaded("s0")
-        assert late.text() == "left"
-        assert [said("left")] == [
-            entry.raw
-            for segment in await house.journal.read("s0", 0)
-            for entry in segment.entries()
-            if entry.kind == "update"
-        ]
+async def test_it_is_one_transaction_and_told_to_who_has_each_session(house: Shared) -> None:
+    one = await two_at_work(house)
+    two = await house.loaded("s1")
+    with commits(house.journal) as made:
+        assert await say(house, s0=said("left"), s1=said("right")) == [True, True]
+    assert len(made) == 1
+    await one.until_text("left")
+    await one.until_text("right")
+    await two.until_text("right")
+    assert "left" not in two.text()
+    late = await house.loaded("s0")
+    assert late.text() == "left"
+    assert [said("left")] == [
+        entry.raw
+        for segment in await house.journal.read("s0", 0)
+        for entry in segment.entries()
+        if entry.kind == "update"
+    ]
 
 
 @pytest.mark.of_a_file
 async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await two_at_work(house)
-        writes: list[bytes] = []
-        send = client.connection.send
+    client = await two_at_work(house)
+    writes: list[bytes] = []
+    send = client.connection.send
 
-        def noted(lines: bytes) -> None:
-            writes.append(lines)
-            send(lines)
+    def noted(lines: bytes) -> None:
+        writes.append(lines)
+        send(lines)
 
-        monkeypatch.setattr(client.connection, "send", noted)
-        words = [Updates(session, "update", [*map(said, "abc")]) for session in ("s0", "s1")]
-        assert await house.desk.router.hear_together(words) == [True, True]
-        await client.until(
-            lambda: [client.text(session_id=it) for it in ("s0", "s1")] == 2 * ["abc"]
-        )
-        assert [write.count(b"agent_message_chunk") for write in writes] == [2, 2, 2]
-        assert [write.count(b'"s0"') for write in writes] == [1, 1, 1]
+    monkeypatch.setattr(client.connection, "send", noted)
+    words = [Updates(session, "update", [*map(said, "abc")]) for session in ("s0", "s1")]
+    assert await house.desk.router.hear_together(words) == [True, True]
+    await client.until(lambda: [client.text(session_id=it) for it in ("s0", "s1")] == 2 * ["abc"])
+    assert [write.count(b"agent_message_chunk") for write in writes] == [2, 2, 2]
+    assert [write.count(b'"s0"') for write in writes] == [1, 1, 1]
 
 
-async def test_a_queue_that_changes_with_words_of_several_sessions_is_told(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta={"acphold/queue": True})
-        for _ in range(2):
-            await house.at_work(client)
-        add = QueueChange("add", "p1", msgspec.Raw(b'[{"type":"text","text":"later"}]'))
-        house.desk.hub.conversation("s0").session.hold(QUEUE, [msgspec.json.encode(add)])
-        assert await say(house, s0=said("left"), s1=said("right")) == [True, True]
-        await client.until(lambda: QUEUE_METHOD in methods(client))
+async def test_a_queue_that_changes_with_words_of_several_sessions_is_told(house: Shared) -> None:
+    client = await house.client(_meta={"acphold/queue": True})
+    for _ in range(2):
+        await house.at_work(client)
+    add = QueueChange("add", "p1", msgspec.Raw(b'[{"type":"text","text":"later"}]'))
+    house.desk.hub.conversation("s0").session.hold(QUEUE, [msgspec.json.encode(add)])
+    assert await say(house, s0=said("left"), s1=said("right")) == [True, True]
+    await client.until(lambda: QUEUE_METHOD in methods(client))
 
 
 @pytest.mark.of_a_file
@@ -162,44 +157,43 @@ async def test_a_prompt_that_is_not_taken_with_the_others_is_committed_alone(
             await turn
 
 
-async def test_what_is_more_than_speech_is_to_be_heard_alone(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await two_at_work(house)
-        assert await say(house, s0=said("words"), s1=PLAN, s9=said("early")) == [
-            True,
-            False,
-            False,
-        ]
-        await client.until_text("words")
+async def test_what_is_more_than_speech_is_to_be_heard_alone(house: Shared) -> None:
+    client = await two_at_work(house)
+    assert await say(house, s0=said("words"), s1=PLAN, s9=said("early")) == [
+        True,
+        False,
+        False,
+    ]
+    await client.until_text("words")
 
 
 @pytest.mark.of_a_file
 async def test_nobody_is_shown_what_the_journal_could_not_take(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        sessions = [await client.new() for _ in range(2)]
-        turns = [await house.begun(client, session, "go") for session in sessions]
+    client = await house.client()
+    sessions = [await client.new() for _ in range(2)]
+    turns = [await house.begun(client, session, "go") for session in sessions]
 
-        async def full(*_: object) -> None:
-            raise JournalUnavailableError("the disk is full")
+    async def full(*_: object) -> None:
+        raise JournalUnavailableError("the disk is full")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(SqliteJournal, "append_all", full)
-            await say(house, s0=said("left"), s1=said("right"))
-        for turn in turns:
-            with pytest.raises(Refused, match="the disk is full"):
-                await turn
-        assert client.text() == ""
-
-
-async def test_the_others_go_on_when_one_session_was_taken_elsewhere(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await two_at_work(house)
-        other = open_journal(journal)
-        await other.acquire("s1")
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteJournal, "append_all", full)
         await say(house, s0=said("left"), s1=said("right"))
-        await client.until_text("left")
-        assert "right" not in client.text()
-        await other.aclose()
+    for turn in turns:
+        with pytest.raises(Refused, match="the disk is full"):
+            await turn
+    assert client.text() == ""
+
+
+async def test_the_others_go_on_when_one_session_was_taken_elsewhere(
+    journal: Path, house: Shared
+) -> None:
+    client = await two_at_work(house)
+    other = open_journal(journal)
+    await other.acquire("s1")
+    await say(house, s0=said("left"), s1=said("right"))
+    await client.until_text("left")
+    assert "right" not in client.text()
+    await other.aclose()

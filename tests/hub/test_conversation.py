@@ -29,49 +29,43 @@ async def hear(house: Shared, session: str, *raws: bytes, kind: str = "update") 
     await house.agent.listener.hear(Updates(session, kind, raws))
 
 
-async def test_what_equals_the_present_state_is_not_journalled_again(journal: Path) -> None:
-    async with shared(journal) as house:
-        _, session = await house.opened()
-        for _ in range(3):
-            await hear(house, session, COMMANDS)
-        updates = [raw for kind, raw in await entries(house, session) if kind == "update"]
-        assert updates == [COMMANDS]
+async def test_what_equals_the_present_state_is_not_journalled_again(house: Shared) -> None:
+    _, session = await house.opened()
+    for _ in range(3):
+        await hear(house, session, COMMANDS)
+    updates = [raw for kind, raw in await entries(house, session) if kind == "update"]
+    assert updates == [COMMANDS]
 
 
 async def test_a_mode_that_a_client_sets_is_told_once_though_the_agent_tells_it_too(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.results["session/set_mode"] = b"{}"
-        one, two, session = await house.pair()
-        await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
-        told = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
-        await hear(house, session, json.dumps(told).encode())
-        await hear(house, session, said("x"))
-        await two.until_text("x")
-        assert [u["sessionUpdate"] for u in two.updates()].count("current_mode_update") == 1
+    house.agent.results["session/set_mode"] = b"{}"
+    one, two, session = await house.pair()
+    await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+    told = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
+    await hear(house, session, json.dumps(told).encode())
+    await hear(house, session, said("x"))
+    await two.until_text("x")
+    assert [u["sessionUpdate"] for u in two.updates()].count("current_mode_update") == 1
 
 
-async def test_an_agents_notice_with_more_in_its_params_is_told(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(session={"notices": {}})
-        update = {"sessionUpdate": "notice", "severity": "info", "title": "Look"}
-        params = {"sessionId": session, "update": update, "_meta": {"vendor": 1}}
-        await hear(house, session, json.dumps(params).encode(), kind="params")
-        await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
-        assert client.messages[-1]["params"]["_meta"] == {"vendor": 1}
+async def test_an_agents_notice_with_more_in_its_params_is_told(house: Shared) -> None:
+    client, session = await house.opened(session={"notices": {}})
+    update = {"sessionUpdate": "notice", "severity": "info", "title": "Look"}
+    params = {"sessionId": session, "update": update, "_meta": {"vendor": 1}}
+    await hear(house, session, json.dumps(params).encode(), kind="params")
+    await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
+    assert client.messages[-1]["params"]["_meta"] == {"vendor": 1}
 
 
-async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        house.agent.notice_behind_new = json.dumps(
-            {"sessionUpdate": "notice", "severity": "info", "title": "Welcome"}
-        ).encode()
-        client = await house.client(session={"notices": {}})
-        await client.new()
-        await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
+async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(house: Shared) -> None:
+    house.agent.notice_behind_new = json.dumps(
+        {"sessionUpdate": "notice", "severity": "info", "title": "Welcome"}
+    ).encode()
+    client = await house.client(session={"notices": {}})
+    await client.new()
+    await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
 
 
 async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_not_take(
@@ -92,70 +86,66 @@ async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_
             await turn
 
 
-async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path) -> None:
-    async with shared(journal) as house:
-        _, session = await house.opened()
-        at = "2031-05-06T07:08:09.000Z"
-        info = {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": at}
-        await hear(house, session, json.dumps(info).encode())
-        row = await house.journal.session(session)
-        assert (row.title, row.updated_at) == ("T", milliseconds(at))
+async def test_an_agents_own_time_of_a_session_stands_in_the_list(house: Shared) -> None:
+    _, session = await house.opened()
+    at = "2031-05-06T07:08:09.000Z"
+    info = {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": at}
+    await hear(house, session, json.dumps(info).encode())
+    row = await house.journal.session(session)
+    assert (row.title, row.updated_at) == ("T", milliseconds(at))
 
 
 @pytest.mark.parametrize("at", ["2031-05-06T07:08:09.000Z", "2020-05-06T07:08:09.000Z"])
 async def test_list_and_load_say_one_time_that_the_agent_told_until_something_else_begins(
-    journal: Path, at: str
+    at: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        rests = house.hub.conversation(session).session
+    client, session = await house.opened()
+    rests = house.hub.conversation(session).session
 
-        async def said() -> set[str]:
-            """The time in the list right after a turn, and later, and at the end of a load."""
-            times = {(await client.sessions())[0]["updatedAt"]}
-            await rests.settle()
-            times.add((await client.sessions())[0]["updatedAt"])
-            other = await house.client()
-            await other.load(session)
-            told = [it["updatedAt"] for it in other.updates() if "updatedAt" in it]
-            await other.call("session/close", {"sessionId": session})
-            return times | {*told[-1:]}
+    async def said() -> set[str]:
+        """The time in the list right after a turn, and later, and at the end of a load."""
+        times = {(await client.sessions())[0]["updatedAt"]}
+        await rests.settle()
+        times.add((await client.sessions())[0]["updatedAt"])
+        other = await house.client()
+        await other.load(session)
+        told = [it["updatedAt"] for it in other.updates() if "updatedAt" in it]
+        await other.call("session/close", {"sessionId": session})
+        return times | {*told[-1:]}
 
-        await house.turn(client, session, "one", "ONE")
-        [first] = await said()
-        turn = await house.begun(client, session, "two")
-        info = {"sessionUpdate": "session_info_update", "updatedAt": at}
-        await hear(house, session, json.dumps(info).encode())
-        await house.agent.end(session)
-        await turn
-        assert await said() == {at}
-        await house.turn(client, session, "three", "THREE")
-        [last] = await said()
-        assert first < last != at
-
-
-async def test_an_agents_time_that_no_calendar_has_is_passed_over(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        before = await house.journal.session(session)
-        info = {"sessionUpdate": "session_info_update", "updatedAt": "9999-12-31T23:59:59-12:00"}
-        await hear(house, session, json.dumps(info).encode())
-        row = await house.journal.session(session)
-        assert row.updated_at == before.updated_at
+    await house.turn(client, session, "one", "ONE")
+    [first] = await said()
+    turn = await house.begun(client, session, "two")
+    info = {"sessionUpdate": "session_info_update", "updatedAt": at}
+    await hear(house, session, json.dumps(info).encode())
+    await house.agent.end(session)
+    await turn
+    assert await said() == {at}
+    await house.turn(client, session, "three", "THREE")
+    [last] = await said()
+    assert first < last != at
 
 
-async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "hi there")
-        while (await entries(house, session))[-1][0] != "prompt":
-            assert not (await house.journal.session(session)).prompted
-            await asyncio.sleep(0)
-        row = await house.journal.session(session)
-        assert (row.prompted, row.title) == (True, "hi there")
-        await house.agent.end(session)
-        await turn
+async def test_an_agents_time_that_no_calendar_has_is_passed_over(house: Shared) -> None:
+    client = await house.client()
+    session = await client.new()
+    before = await house.journal.session(session)
+    info = {"sessionUpdate": "session_info_update", "updatedAt": "9999-12-31T23:59:59-12:00"}
+    await hear(house, session, json.dumps(info).encode())
+    row = await house.journal.session(session)
+    assert row.updated_at == before.updated_at
+
+
+async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(house: Shared) -> None:
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "hi there")
+    while (await entries(house, session))[-1][0] != "prompt":
+        assert not (await house.journal.session(session)).prompted
+        await asyncio.sleep(0)
+    row = await house.journal.session(session)
+    assert (row.prompted, row.title) == (True, "hi there")
+    await house.agent.end(session)
+    await turn
 
 
 async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
@@ -201,39 +191,37 @@ async def test_of_a_prompt_that_comes_back_as_one_text_only_the_persons_words_ar
         assert client.text("user_message_chunk") == "go on"
 
 
-async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        client.reads.clear()
-        filler = "x" * 1_000_000
+async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(house: Shared) -> None:
+    client, session = await house.opened()
+    client.reads.clear()
+    filler = "x" * 1_000_000
 
-        async def ask(number: int) -> Any:
-            params = {"sessionId": session, "n": number, "filler": filler}
-            return await house.agent.listener.answer(
-                AgentRequest("_vendor/ask", json.dumps(params).encode())
-            )
+    async def ask(number: int) -> Any:
+        params = {"sessionId": session, "n": number, "filler": filler}
+        return await house.agent.listener.answer(
+            AgentRequest("_vendor/ask", json.dumps(params).encode())
+        )
 
-        asking = [asyncio.create_task(ask(n)) for n in range(40)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert client.connection.buffered < 4_000_000
-        assert UNANSWERED == 16 * 1024 * 1024  # the most that the agent's peer lets through
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+    asking = [asyncio.create_task(ask(n)) for n in range(40)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert client.connection.buffered < 4_000_000
+    assert UNANSWERED == 16 * 1024 * 1024  # the most that the agent's peer lets through
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
 
 
-async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two, session = await house.pair()
-        turn = await house.begun(one, session, "my words")
-        await hear(house, session, said("my words", "user_message_chunk"))
-        await house.agent.say(session, "heard")
-        await house.agent.end(session)
-        await turn
-        await two.until_text("heard")
-        for client in (one, two):
-            assert client.text("user_message_chunk") == "my words"
+async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(house: Shared) -> None:
+    one, two, session = await house.pair()
+    turn = await house.begun(one, session, "my words")
+    await hear(house, session, said("my words", "user_message_chunk"))
+    await house.agent.say(session, "heard")
+    await house.agent.end(session)
+    await turn
+    await two.until_text("heard")
+    for client in (one, two):
+        assert client.text("user_message_chunk") == "my words"
 
 
 async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
@@ -257,18 +245,17 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
         assert told == ["_vendor/note"] * 7
 
 
-async def test_modes_with_ids_that_are_no_strings_do_no_harm(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.opened = {
-            "modes": {"currentModeId": "a", "availableModes": [{"id": 1, "name": "One"}]}
-        }
-        client = await house.client()
-        session = await client.new()
-        option = {"id": "m", "category": "mode", "currentValue": 1, "options": []}
-        update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
-        await hear(house, session, json.dumps(update).encode())
-        await house.agent.say(session, "goes on")
-        await client.until_text("goes on")
+async def test_modes_with_ids_that_are_no_strings_do_no_harm(house: Shared) -> None:
+    house.agent.opened = {
+        "modes": {"currentModeId": "a", "availableModes": [{"id": 1, "name": "One"}]}
+    }
+    client = await house.client()
+    session = await client.new()
+    option = {"id": "m", "category": "mode", "currentValue": 1, "options": []}
+    update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
+    await hear(house, session, json.dumps(update).encode())
+    await house.agent.say(session, "goes on")
+    await client.until_text("goes on")
 
 
 async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ours(

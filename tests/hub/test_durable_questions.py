@@ -64,26 +64,25 @@ async def journalled(house: Shared, session: str, kind: str) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_question_and_answer_are_in_the_journal_with_who_answered(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(name="zed")
-        client.answers[PERMISSION] = lambda _: selected("allow_once")
-        session = await house.at_work(client)
-        assert await asking(house, session) == selected("allow_once")
-        [question] = await house.entries(session, "question")
-        [answer] = await house.entries(session, "answer")
-        assert question == {
-            "id": question["id"],
-            "method": PERMISSION,
-            "params": permission(session, *ALL_KINDS),
-        }
-        assert answer == {
-            "question": question["id"],
-            "outcome": "answered",
-            "result": selected("allow_once"),
-            "client": {"name": "zed", "version": "1.0"},
-        }
-        assert (await house.journal.summary(session)).open_questions == ()
+async def test_question_and_answer_are_in_the_journal_with_who_answered(house: Shared) -> None:
+    client = await house.client(name="zed")
+    client.answers[PERMISSION] = lambda _: selected("allow_once")
+    session = await house.at_work(client)
+    assert await asking(house, session) == selected("allow_once")
+    [question] = await house.entries(session, "question")
+    [answer] = await house.entries(session, "answer")
+    assert question == {
+        "id": question["id"],
+        "method": PERMISSION,
+        "params": permission(session, *ALL_KINDS),
+    }
+    assert answer == {
+        "question": question["id"],
+        "outcome": "answered",
+        "result": selected("allow_once"),
+        "client": {"name": "zed", "version": "1.0"},
+    }
+    assert (await house.journal.summary(session)).open_questions == ()
 
 
 async def test_a_question_and_its_end_move_the_session_up_by_which_other_processes_know_of_them(
@@ -109,53 +108,50 @@ async def test_a_question_and_its_end_move_the_session_up_by_which_other_process
         assert await is_new()
 
 
-async def test_questions_are_no_part_of_a_replay(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(), await house.client()
-        one.answers[PERMISSION] = lambda _: selected("allow_once")
-        session = await house.at_work(one)
-        await asking(house, session)
-        await house.agent.say(session, "done")
-        await two.load(session)
-        # The prompt, the call as it was asked about, and the words.
-        assert methods(two) == ["session/update"] * 3
+async def test_questions_are_no_part_of_a_replay(house: Shared) -> None:
+    one, two = await house.client(), await house.client()
+    one.answers[PERMISSION] = lambda _: selected("allow_once")
+    session = await house.at_work(one)
+    await asking(house, session)
+    await house.agent.say(session, "done")
+    await two.load(session)
+    # The prompt, the call as it was asked about, and the words.
+    assert methods(two) == ["session/update"] * 3
 
 
-async def test_the_question_is_journalled_before_anybody_is_asked(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        seen: list[int] = []
+async def test_the_question_is_journalled_before_anybody_is_asked(house: Shared) -> None:
+    client = await house.client()
+    seen: list[int] = []
 
-        async def asked(_: dict[str, Any]) -> Any:
-            seen.append(len(await house.entries(session, "question")))
-            return selected("allow_once")
+    async def asked(_: dict[str, Any]) -> Any:
+        seen.append(len(await house.entries(session, "question")))
+        return selected("allow_once")
 
-        client.answers[PERMISSION] = asked
-        session = await house.at_work(client)
-        await asking(house, session)
-        assert seen == [1]
+    client.answers[PERMISSION] = asked
+    session = await house.at_work(client)
+    await asking(house, session)
+    assert seen == [1]
 
 
 async def test_a_question_waits_while_nobody_is_attached_and_is_put_to_who_comes(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.heeds_cancel = False
-        one = await house.client()
-        session = await house.at_work(one)
-        await house.agent.say(session, "working")
-        hub_leaves(house, one)
-        question = asking(house, session)
-        await journalled(house, session, "question")
-        assert (await house.journal.summary(session)).open_questions != ()
-        two = await house.client()
-        person = Person(two)
-        await two.load(session)
-        answer = two.place_of_answer(two.last_id)
-        await person.asked.wait()
-        assert two.messages[answer + 1]["method"] == PERMISSION
-        person.answer.set_result(selected("reject_once"))
-        assert await question == selected("reject_once")
+    house.agent.heeds_cancel = False
+    one = await house.client()
+    session = await house.at_work(one)
+    await house.agent.say(session, "working")
+    hub_leaves(house, one)
+    question = asking(house, session)
+    await journalled(house, session, "question")
+    assert (await house.journal.summary(session)).open_questions != ()
+    two = await house.client()
+    person = Person(two)
+    await two.load(session)
+    answer = two.place_of_answer(two.last_id)
+    await person.asked.wait()
+    assert two.messages[answer + 1]["method"] == PERMISSION
+    person.answer.set_result(selected("reject_once"))
+    assert await question == selected("reject_once")
 
 
 def hub_leaves(house: Shared, client: Onlooker) -> None:
@@ -164,111 +160,104 @@ def hub_leaves(house: Shared, client: Onlooker) -> None:
 
 
 async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_told_once(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        first = await house.client(**FORMS)
-        session = await house.at_work(first)
-        hub_leaves(house, first)
-        two = await house.loaded(session, session={"notices": {}})
-        question = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
-        await two.until(lambda: notices(two))
-        three = await house.loaded(session, session={"notices": {}})
-        await three.until(lambda: notices(three))
-        four = await house.client(**FORMS)
-        person = Person(four, FORM)
-        await four.load(session)
-        await person.asked.wait()
-        person.answer.set_result({"action": "accept", "content": {"branch": "main"}})
-        assert await question == {"action": "accept", "content": {"branch": "main"}}
-        assert notices(two) == notices(three) == ["The agent is waiting for an answer"]
-        assert FORM not in methods(two) + methods(three)
+    first = await house.client(**FORMS)
+    session = await house.at_work(first)
+    hub_leaves(house, first)
+    two = await house.loaded(session, session={"notices": {}})
+    question = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+    await two.until(lambda: notices(two))
+    three = await house.loaded(session, session={"notices": {}})
+    await three.until(lambda: notices(three))
+    four = await house.client(**FORMS)
+    person = Person(four, FORM)
+    await four.load(session)
+    await person.asked.wait()
+    person.answer.set_result({"action": "accept", "content": {"branch": "main"}})
+    assert await question == {"action": "accept", "content": {"branch": "main"}}
+    assert notices(two) == notices(three) == ["The agent is waiting for an answer"]
+    assert FORM not in methods(two) + methods(three)
 
 
 async def test_a_form_is_refused_if_the_agent_was_not_told_that_forms_can_be_shown(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        session = await house.at_work(await house.client())
-        with pytest.raises(MethodNotFoundError):
-            await house.agent.ask_client(FORM, **form(session))
-        assert await house.entries(session, "question") == []
+    session = await house.at_work(await house.client())
+    with pytest.raises(MethodNotFoundError):
+        await house.agent.ask_client(FORM, **form(session))
+    assert await house.entries(session, "question") == []
 
 
 async def test_a_form_is_put_to_a_client_that_can_show_it_though_the_first_one_could_not(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        session = await house.at_work(await house.client())
-        two = await house.client(**FORMS)
-        two.answers[FORM] = lambda _: {"action": "decline"}
-        await two.load(session)
-        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "decline"}
+    session = await house.at_work(await house.client())
+    two = await house.client(**FORMS)
+    two.answers[FORM] = lambda _: {"action": "decline"}
+    await two.load(session)
+    assert await house.agent.ask_client(FORM, **form(session)) == {"action": "decline"}
 
 
-async def test_a_cancel_ends_questions_and_forms_as_cancelled(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.heeds_cancel = False
-        client = await house.client(**FORMS)
-        people = Person(client), Person(client, FORM)
-        session = await house.at_work(client)
-        question = asking(house, session)
-        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
-        for person in people:
-            await person.asked.wait()
-        client.tell("session/cancel", {"sessionId": session})
-        assert await question == {"outcome": {"outcome": "cancelled"}}
-        assert await asked == {"action": "cancel"}
-        # And questions while it winds down are put to nobody.
-        assert await asking(house, session) == {"outcome": {"outcome": "cancelled"}}
-        assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
-        assert [person.times for person in people] == [1, 1]
-        answers = await house.entries(session, "answer")
-        assert [answer["outcome"] for answer in answers] == ["cancelled", "cancelled"]
+async def test_a_cancel_ends_questions_and_forms_as_cancelled(house: Shared) -> None:
+    house.agent.heeds_cancel = False
+    client = await house.client(**FORMS)
+    people = Person(client), Person(client, FORM)
+    session = await house.at_work(client)
+    question = asking(house, session)
+    asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+    for person in people:
+        await person.asked.wait()
+    client.tell("session/cancel", {"sessionId": session})
+    assert await question == {"outcome": {"outcome": "cancelled"}}
+    assert await asked == {"action": "cancel"}
+    # And questions while it winds down are put to nobody.
+    assert await asking(house, session) == {"outcome": {"outcome": "cancelled"}}
+    assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
+    assert [person.times for person in people] == [1, 1]
+    answers = await house.entries(session, "answer")
+    assert [answer["outcome"] for answer in answers] == ["cancelled", "cancelled"]
 
 
-async def test_a_question_that_all_refuse_is_refused_with_the_reason(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        del client.answers[PERMISSION]
-        session = await house.at_work(client)
-        with pytest.raises(RemoteError, match="not here"):
-            await asking(house, session)
-        [answer] = await house.entries(session, "answer")
-        assert (answer["outcome"], answer["message"]) == ("refused", "not here")
+async def test_a_question_that_all_refuse_is_refused_with_the_reason(house: Shared) -> None:
+    client = await house.client()
+    del client.answers[PERMISSION]
+    session = await house.at_work(client)
+    with pytest.raises(RemoteError, match="not here"):
+        await asking(house, session)
+    [answer] = await house.entries(session, "answer")
+    assert (answer["outcome"], answer["message"]) == ("refused", "not here")
 
 
 @pytest.mark.of_a_file
 async def test_a_late_answer_and_a_client_that_knows_no_cancelled_requests_harm_nothing(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(), await house.client()
-        late = Person(one)
-        two.answers[PERMISSION] = lambda _: selected("reject_once")
-        session = await house.at_work(one)
-        await two.load(session)
-        assert await asking(house, session) == selected("reject_once")
-        await late.asked.wait()
-        late.answer.set_result(selected("allow_always"))
-        await house.agent.say(session, "on")
-        await one.until_text("on")
-        assert await one.call("session/list", {})
-        [answer] = await house.entries(session, "answer")
-        assert answer["result"] == selected("reject_once")
+    one, two = await house.client(), await house.client()
+    late = Person(one)
+    two.answers[PERMISSION] = lambda _: selected("reject_once")
+    session = await house.at_work(one)
+    await two.load(session)
+    assert await asking(house, session) == selected("reject_once")
+    await late.asked.wait()
+    late.answer.set_result(selected("allow_always"))
+    await house.agent.say(session, "on")
+    await one.until_text("on")
+    assert await one.call("session/list", {})
+    [answer] = await house.entries(session, "answer")
+    assert answer["result"] == selected("reject_once")
 
 
-async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        person = Person(client)
-        session = await house.at_work(client)
-        question = asking(house, session)
-        await person.asked.wait()
-        question.cancel()
-        await journalled(house, session, "answer")
-        [answer] = await house.entries(session, "answer")
-        assert answer["outcome"] == "withdrawn"
+async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(house: Shared) -> None:
+    client = await house.client()
+    person = Person(client)
+    session = await house.at_work(client)
+    question = asking(house, session)
+    await person.asked.wait()
+    question.cancel()
+    await journalled(house, session, "answer")
+    [answer] = await house.entries(session, "answer")
+    assert answer["outcome"] == "withdrawn"
 
 
 @pytest.mark.parametrize(
@@ -317,29 +306,28 @@ async def test_a_question_is_rejected_behind_its_limit_though_somebody_is_there(
 
 
 async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client()
-        session = await house.at_work(one)
-        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run make"}
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-        hub_leaves(house, one)
-        question = asking(house, session)
-        await journalled(house, session, "question")
-        await house.agent.end(session, AgentExitedError("it crashed", "signal SIGSEGV", ""))
-        with pytest.raises(AgentExitedError):
-            await question
-        two = await house.loaded(session, session={"notices": {}})
-        assert PERMISSION not in methods(two)
-        await two.until(lambda: notices(two))
-        assert notices(two) == ["The agent's question was not answered"]
-        [answer] = await house.entries(session, "answer")
-        assert (answer["outcome"], answer["message"]) == ("interrupted", "it crashed")
-        closed = [u for u in two.updates() if u.get("status") == "failed"]
-        assert closed[0]["_meta"]["acphold/failed"] == "it crashed"
-        three = await house.loaded(session, session={"notices": {}})
-        assert notices(three) == []  # it was for the moment
+    one = await house.client()
+    session = await house.at_work(one)
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run make"}
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    hub_leaves(house, one)
+    question = asking(house, session)
+    await journalled(house, session, "question")
+    await house.agent.end(session, AgentExitedError("it crashed", "signal SIGSEGV", ""))
+    with pytest.raises(AgentExitedError):
+        await question
+    two = await house.loaded(session, session={"notices": {}})
+    assert PERMISSION not in methods(two)
+    await two.until(lambda: notices(two))
+    assert notices(two) == ["The agent's question was not answered"]
+    [answer] = await house.entries(session, "answer")
+    assert (answer["outcome"], answer["message"]) == ("interrupted", "it crashed")
+    closed = [u for u in two.updates() if u.get("status") == "failed"]
+    assert closed[0]["_meta"]["acphold/failed"] == "it crashed"
+    three = await house.loaded(session, session={"notices": {}})
+    assert notices(three) == []  # it was for the moment
 
 
 @pytest.mark.of_a_file
@@ -431,71 +419,68 @@ async def test_a_question_whose_answer_cannot_be_journalled_is_closed_before_the
 
 
 async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(), await house.client()
-        two.answers[PERMISSION] = lambda _: selected("reject_once")
-        session = await house.at_work(one)
-        await two.load(session)
-        one.reads.clear()
-        filler = "x" * 100_000
-        for number in range(40):  # twice as much as is allowed
-            params = {**permission(session, "reject_once"), "n": number, "filler": filler}
-            asked = AgentRequest(PERMISSION, json.dumps(params).encode())
-            assert json.loads(await house.agent.listener.answer(asked)) == selected("reject_once")
-            await house.agent.say(session, filler)
-            assert one.connection.buffered < 4_000_000
-        [attachment] = [
-            item
-            for item in house.hub.conversation(session).session.attachments
-            if item.client is one.connection
-        ]
-        assert not attachment._due
-        one.reads.set()
+    one, two = await house.client(), await house.client()
+    two.answers[PERMISSION] = lambda _: selected("reject_once")
+    session = await house.at_work(one)
+    await two.load(session)
+    one.reads.clear()
+    filler = "x" * 100_000
+    for number in range(40):  # twice as much as is allowed
+        params = {**permission(session, "reject_once"), "n": number, "filler": filler}
+        asked = AgentRequest(PERMISSION, json.dumps(params).encode())
+        assert json.loads(await house.agent.listener.answer(asked)) == selected("reject_once")
+        await house.agent.say(session, filler)
+        assert one.connection.buffered < 4_000_000
+    [attachment] = [
+        item
+        for item in house.hub.conversation(session).session.attachments
+        if item.client is one.connection
+    ]
+    assert not attachment._due
+    one.reads.set()
 
 
 WATCHES: dict[str, Any] = {"_meta": {"acphold/watches": True}}
 
 
 async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_there(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client(**FORMS)
-        watcher = await house.client(session={"notices": {}}, **FORMS, **WATCHES)
-        session = await house.at_work(one)
-        await watcher.load(session)
-        await one.leave()
-        await house.gone(one)
-        question = asking(house, session)
-        await watcher.until(lambda: "The agent is waiting for an answer" in notices(watcher))
-        other = await house.client()
-        other.answers[PERMISSION] = lambda _: selected("reject_once")
-        await other.load(session)
-        assert await question == selected("reject_once")
-        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
-        await journalled(house, session, "question")
-        assert not {PERMISSION, FORM} & {*methods(watcher)}
-        asked.cancel()
+    one = await house.client(**FORMS)
+    watcher = await house.client(session={"notices": {}}, **FORMS, **WATCHES)
+    session = await house.at_work(one)
+    await watcher.load(session)
+    await one.leave()
+    await house.gone(one)
+    question = asking(house, session)
+    await watcher.until(lambda: "The agent is waiting for an answer" in notices(watcher))
+    other = await house.client()
+    other.answers[PERMISSION] = lambda _: selected("reject_once")
+    await other.load(session)
+    assert await question == selected("reject_once")
+    asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+    await journalled(house, session, "question")
+    assert not {PERMISSION, FORM} & {*methods(watcher)}
+    asked.cancel()
 
 
 async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_id(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client()
-        watcher = await house.client(session={"notices": {}}, **WATCHES)
-        session = await house.at_work(one)
-        await watcher.load(session)
-        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py\nand more"}
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-        params = permission(session, *ALL_KINDS) | {"toolCall": {"toolCallId": "t"}}
-        question = asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
-        await watcher.until(lambda: notices(watcher))
-        [told] = [u for u in watcher.updates() if u["sessionUpdate"] == "notice"]
-        assert "The question: Edit main.py" in json.dumps(told)
-        question.cancel()
+    one = await house.client()
+    watcher = await house.client(session={"notices": {}}, **WATCHES)
+    session = await house.at_work(one)
+    await watcher.load(session)
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py\nand more"}
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    params = permission(session, *ALL_KINDS) | {"toolCall": {"toolCallId": "t"}}
+    question = asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
+    await watcher.until(lambda: notices(watcher))
+    [told] = [u for u in watcher.updates() if u["sessionUpdate"] == "notice"]
+    assert "The question: Edit main.py" in json.dumps(told)
+    question.cancel()
 
 
 async def test_a_watcher_counts_as_nobody_with_reject(journal: Path) -> None:
@@ -510,57 +495,54 @@ async def test_a_watcher_counts_as_nobody_with_reject(journal: Path) -> None:
 
 
 async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
-        session = await house.at_work(one)
-        await watcher.load(session)
-        await one.leave()
-        await house.gone(one)
-        asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
-        await journalled(house, session, "question")
-        assert not asked.done()  # not refused: a client that can show forms may still come
-        asked.cancel()
+    one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
+    session = await house.at_work(one)
+    await watcher.load(session)
+    await one.leave()
+    await house.gone(one)
+    asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
+    await journalled(house, session, "question")
+    assert not asked.done()  # not refused: a client that can show forms may still come
+    asked.cancel()
 
 
 @pytest.mark.parametrize("method", ["authenticate", "session/new"])
 async def test_a_form_of_a_request_is_for_the_client_that_made_it_under_the_id_that_it_gave(
-    journal: Path, method: str
+    method: str, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**FORMS), await house.client(**FORMS)
-        house.agent.may_answer.clear()
-        house.agent.results["authenticate"] = b"{}"
-        person = Person(two, FORM)
-        person.answer.set_result({"action": "decline"})
-        asking = two.begin(method, {"cwd": "/", "mcpServers": [], "methodId": "m"})
-        await house.agent.was_asked(method)
-        wanted = {**form(""), "requestId": len(house.agent.calls) - 1}
-        del wanted["sessionId"]
-        assert await house.agent.ask_client(FORM, **wanted) == {"action": "decline"}
-        [asked] = [m["params"] for m in two.messages if m.get("method") == FORM]
-        assert asked["requestId"] == two.last_id
-        assert FORM not in methods(one)
-        house.agent.may_answer.set()
-        await asking
+    one, two = await house.client(**FORMS), await house.client(**FORMS)
+    house.agent.may_answer.clear()
+    house.agent.results["authenticate"] = b"{}"
+    person = Person(two, FORM)
+    person.answer.set_result({"action": "decline"})
+    asking = two.begin(method, {"cwd": "/", "mcpServers": [], "methodId": "m"})
+    await house.agent.was_asked(method)
+    wanted = {**form(""), "requestId": len(house.agent.calls) - 1}
+    del wanted["sessionId"]
+    assert await house.agent.ask_client(FORM, **wanted) == {"action": "decline"}
+    [asked] = [m["params"] for m in two.messages if m.get("method") == FORM]
+    assert asked["requestId"] == two.last_id
+    assert FORM not in methods(one)
+    house.agent.may_answer.set()
+    await asking
 
 
-async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client(**FORMS)
-        other = await house.client(**FORMS)
-        person = Person(one, FORM)
-        house.agent.may_answer.clear()
-        one.begin("session/new", {"cwd": "/", "mcpServers": []})
-        await house.agent.was_asked("session/new")
-        params = {**form(""), "requestId": len(house.agent.calls) - 1}
-        del params["sessionId"]
-        asked = asyncio.create_task(house.agent.ask_client(FORM, **params))
-        await person.asked.wait()
-        await one.leave()
-        assert await asked == {"action": "cancel"}
-        await house.gone(one)
-        # So is one that comes only then.
-        assert await house.agent.ask_client(FORM, **params) == {"action": "cancel"}
-        assert FORM not in methods(other)
+async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(house: Shared) -> None:
+    one = await house.client(**FORMS)
+    other = await house.client(**FORMS)
+    person = Person(one, FORM)
+    house.agent.may_answer.clear()
+    one.begin("session/new", {"cwd": "/", "mcpServers": []})
+    await house.agent.was_asked("session/new")
+    params = {**form(""), "requestId": len(house.agent.calls) - 1}
+    del params["sessionId"]
+    asked = asyncio.create_task(house.agent.ask_client(FORM, **params))
+    await person.asked.wait()
+    await one.leave()
+    assert await asked == {"action": "cancel"}
+    await house.gone(one)
+    # So is one that comes only then.
+    assert await house.agent.ask_client(FORM, **params) == {"action": "cancel"}
+    assert FORM not in methods(other)

@@ -45,24 +45,26 @@ async def titles(client: Onlooker) -> list[str | None]:
     return [listed.get("title") for listed in await client.sessions()]
 
 
-async def test_an_agent_does_not_rename_what_a_person_has_named(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await name(house, session, "The agent's")
-        await rename(journal, session, "Mine")
-        await name(house, session, "The agent's second")
-        assert await titles(client) == ["Mine"]
-        await house.hub.look_at(session)
-        await client.until(lambda: told(client) == ["The agent's", "Mine"])
+async def test_an_agent_does_not_rename_what_a_person_has_named(
+    journal: Path, house: Shared
+) -> None:
+    client, session = await house.opened()
+    await name(house, session, "The agent's")
+    await rename(journal, session, "Mine")
+    await name(house, session, "The agent's second")
+    assert await titles(client) == ["Mine"]
+    await house.hub.look_at(session)
+    await client.until(lambda: told(client) == ["The agent's", "Mine"])
 
 
-async def test_a_given_title_wins_over_one_that_is_passed_on_whole(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await rename(journal, session, "Mine")
-        await name(house, session, "The agent's", _meta={"x": 1})
-        await client.until(lambda: told(client)[-1:] == ["Mine"])
-        assert await titles(client) == ["Mine"]
+async def test_a_given_title_wins_over_one_that_is_passed_on_whole(
+    journal: Path, house: Shared
+) -> None:
+    client, session = await house.opened()
+    await rename(journal, session, "Mine")
+    await name(house, session, "The agent's", _meta={"x": 1})
+    await client.until(lambda: told(client)[-1:] == ["Mine"])
+    assert await titles(client) == ["Mine"]
 
 
 async def test_clients_are_told_of_it_by_and_by(
@@ -89,44 +91,42 @@ async def test_a_client_that_loads_the_session_later_is_told_its_title_last(jour
         assert (await state_of(house.journal, session)).attributes.title == "Mine"
 
 
-async def test_a_given_title_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:
-    async with shared(journal) as house:
-        _, session = await house.opened()
-        before = await house.journal.session(session)
-        await rename(journal, session, "Mine")
-        for _ in range(3):
-            await house.hub.look_at(session)
-        row = await house.journal.session(session)
-        assert row.last_seq == before.last_seq + 1
-        assert row.updated_at == before.updated_at
-
-
-async def test_a_session_that_is_not_live_here_is_nothing_to_look_at(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        await house.hub.look_at("nobody")
-        assert client.updates() == []
-
-
-async def test_a_session_that_was_deleted_has_no_title_to_be_told(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.journal.delete(session)
+async def test_a_given_title_is_not_told_twice_and_does_not_move_the_session(
+    journal: Path, house: Shared
+) -> None:
+    _, session = await house.opened()
+    before = await house.journal.session(session)
+    await rename(journal, session, "Mine")
+    for _ in range(3):
         await house.hub.look_at(session)
-        assert told(client) == []
+    row = await house.journal.session(session)
+    assert row.last_seq == before.last_seq + 1
+    assert row.updated_at == before.updated_at
+
+
+async def test_a_session_that_is_not_live_here_is_nothing_to_look_at(house: Shared) -> None:
+    client = await house.client()
+    await house.hub.look_at("nobody")
+    assert client.updates() == []
+
+
+async def test_a_session_that_was_deleted_has_no_title_to_be_told(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.journal.delete(session)
+    await house.hub.look_at(session)
+    assert told(client) == []
 
 
 async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_back(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        for hours in (1, 0):
-            at = 1_800_000_000_000 + hours * 3_600_000
-            monkeypatch.setattr("acphold.live.hub.publication.now_ms", lambda at=at: at)
-            await house.turn(client, session, "and on")
-            assert not (await house.journal.session(session)).archived
-            await house.journal.change(session, RowChange(archived=True))
+    client, session = await house.opened()
+    for hours in (1, 0):
+        at = 1_800_000_000_000 + hours * 3_600_000
+        monkeypatch.setattr("acphold.live.hub.publication.now_ms", lambda at=at: at)
+        await house.turn(client, session, "and on")
+        assert not (await house.journal.session(session)).archived
+        await house.journal.change(session, RowChange(archived=True))
 
 
 async def test_a_prompt_right_behind_another_brings_back_what_was_archived_between_them(
@@ -147,13 +147,12 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
             assert not (await house.journal.session(session)).archived
 
 
-async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.journal.change(session, RowChange(archived=True))
-        assert await client.sessions() == []
-        await house.turn(client, session, "Once more")
-        assert [listed["sessionId"] for listed in await client.sessions()] == [session]
+async def test_the_next_prompt_brings_an_archived_session_back(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.journal.change(session, RowChange(archived=True))
+    assert await client.sessions() == []
+    await house.turn(client, session, "Once more")
+    assert [listed["sessionId"] for listed in await client.sessions()] == [session]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import acphold
 from tests.editor import prompt_params
-from tests.hub.shared import shared
+from tests.hub.shared import Shared
 
 OURS = str(Path(acphold.__file__).parent)
 LONG = 1 << 20
@@ -36,18 +36,17 @@ class Passes(Counter[str]):
 
 
 @pytest.mark.of_a_file
-async def test_a_long_prompt_is_gone_through_a_bounded_number_of_times(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "short", "answer")
-        passes = Passes()
-        sys.setprofile(passes.profile)
-        try:
-            turn = client.begin("session/prompt", prompt_params(session, "x" * 4 * LONG))
-            await house.agent.prompted(session)
-            await house.agent.say(session, "seen")
-        finally:
-            sys.setprofile(None)
-        await house.agent.end(session)
-        await turn
-        assert passes.total() <= 2, passes
+async def test_a_long_prompt_is_gone_through_a_bounded_number_of_times(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.turn(client, session, "short", "answer")
+    passes = Passes()
+    sys.setprofile(passes.profile)
+    try:
+        turn = client.begin("session/prompt", prompt_params(session, "x" * 4 * LONG))
+        await house.agent.prompted(session)
+        await house.agent.say(session, "seen")
+    finally:
+        sys.setprofile(None)
+    await house.agent.end(session)
+    await turn
+    assert passes.total() <= 2, passes

@@ -38,19 +38,18 @@ def behind(seq: int | None, of: str) -> dict[str, Any]:
 
 
 async def test_the_answer_that_opens_a_session_has_its_lineage_for_who_asks_for_positions(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, session = await house.opened(**POSITIONS)
-        made = lineage(one)
-        await house.turn(one, session, "say it", "a")
-        two = await house.loaded(session, **POSITIONS)
-        assert lineage(two) == made
-        three = await house.client()
-        await three.resume(session, **behind(positions(one)[-1], made))
-        assert lineage(three) == made  # it goes on behind positions, and gets some
-        four = await house.client()
-        assert "_meta" not in (await four.load(session) or {})
+    one, session = await house.opened(**POSITIONS)
+    made = lineage(one)
+    await house.turn(one, session, "say it", "a")
+    two = await house.loaded(session, **POSITIONS)
+    assert lineage(two) == made
+    three = await house.client()
+    await three.resume(session, **behind(positions(one)[-1], made))
+    assert lineage(three) == made  # it goes on behind positions, and gets some
+    four = await house.client()
+    assert "_meta" not in (await four.load(session) or {})
 
 
 async def test_the_lineage_is_the_same_under_the_next_owner_and_another_one_for_a_new_session(
@@ -205,18 +204,19 @@ def lineage_of(house: Shared, session: str) -> str:
 
 
 @pytest.mark.of_a_file
-async def test_nothing_is_appended_to_a_file_that_lacks_the_entry_before(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**POSITIONS)
-        before = lineage(client)
-        await house.turn(client, session, "first", "kept", "lost")
-        with closing(sqlite3.connect(journal)) as other:
-            other.execute("DELETE FROM segments WHERE key & 4294967295 > 3")
-            other.commit()
-        with pytest.raises(Refused, match="nothing after entry 3"):
-            await client.prompt(session, "second")
-        again = await house.loaded(session, **POSITIONS)
-        assert lineage(again) != before
+async def test_nothing_is_appended_to_a_file_that_lacks_the_entry_before(
+    journal: Path, house: Shared
+) -> None:
+    client, session = await house.opened(**POSITIONS)
+    before = lineage(client)
+    await house.turn(client, session, "first", "kept", "lost")
+    with closing(sqlite3.connect(journal)) as other:
+        other.execute("DELETE FROM segments WHERE key & 4294967295 > 3")
+        other.commit()
+    with pytest.raises(Refused, match="nothing after entry 3"):
+        await client.prompt(session, "second")
+    again = await house.loaded(session, **POSITIONS)
+    assert lineage(again) != before
 
 
 async def grown(house: Shared, client: Onlooker, session: str, beyond: int | None) -> None:

@@ -13,7 +13,7 @@ from acp_wire.schema.updates import UPDATE_KINDS
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice, notice_as_message
-from tests.hub.shared import Onlooker, said, shared
+from tests.hub.shared import Onlooker, Shared, said, shared
 from tests.hub.test_positions import POSITIONS, after, settle
 
 DEADLINE = 60
@@ -60,42 +60,40 @@ async def both_told(shows: Onlooker, plain: Onlooker) -> None:
 
 
 @pytest.mark.parametrize("how", ["alone", "in one read", "behind a text", "with more beside"])
-async def test_live_they_reach_only_clients_that_show_them(journal: Path, how: str) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        shows, session = await house.opened(**OFFERS_ALL)
-        plain = await house.loaded(session)
-        raws = needing_updates()
-        if how == "behind a text":
-            raws = [said("first"), *raws]
-        if how == "with more beside":
-            params = [b'{"sessionId":"s0","update":%b,"_meta":{"a":1}}' % raw for raw in raws]
-            await house.agent.listener.hear(Updates(session, "params", params))
-        else:
-            size = 1 if how == "alone" else len(raws)
-            for start in range(0, len(raws), size):
-                piece = raws[start : start + size]
-                await house.agent.listener.hear(Updates(session, "update", piece))
-        await both_told(shows, plain)
+async def test_live_they_reach_only_clients_that_show_them(how: str, house: Shared) -> None:
+    shows, session = await house.opened(**OFFERS_ALL)
+    plain = await house.loaded(session)
+    raws = needing_updates()
+    if how == "behind a text":
+        raws = [said("first"), *raws]
+    if how == "with more beside":
+        params = [b'{"sessionId":"s0","update":%b,"_meta":{"a":1}}' % raw for raw in raws]
+        await house.agent.listener.hear(Updates(session, "params", params))
+    else:
+        size = 1 if how == "alone" else len(raws)
+        for start in range(0, len(raws), size):
+            piece = raws[start : start + size]
+            await house.agent.listener.hear(Updates(session, "update", piece))
+    await both_told(shows, plain)
 
 
-async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        shows, session = await house.opened(**OFFERS_ALL)
-        plain = await house.loaded(session, **POSITIONS)
-        await house.agent.say(session, "known")
-        await plain.until_text("known")
-        lagging = await house.loaded(session)
-        lagging.reads.clear()
-        await house.agent.say(session, "x" * (bounds.LAG_BYTES + 1))
-        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
-        await both_told(shows, plain)
-        lagging.reads.set()
-        await both_told(shows, lagging)
-        back = await house.client(**POSITIONS)
-        await back.call(
-            "session/resume", {"sessionId": session, "cwd": "/", "mcpServers": [], **after(1)}
-        )
-        await both_told(shows, back)
+async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(house: Shared) -> None:
+    shows, session = await house.opened(**OFFERS_ALL)
+    plain = await house.loaded(session, **POSITIONS)
+    await house.agent.say(session, "known")
+    await plain.until_text("known")
+    lagging = await house.loaded(session)
+    lagging.reads.clear()
+    await house.agent.say(session, "x" * (bounds.LAG_BYTES + 1))
+    await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+    await both_told(shows, plain)
+    lagging.reads.set()
+    await both_told(shows, lagging)
+    back = await house.client(**POSITIONS)
+    await back.call(
+        "session/resume", {"sessionId": session, "cwd": "/", "mcpServers": [], **after(1)}
+    )
+    await both_told(shows, back)
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -118,19 +116,18 @@ async def test_a_replay_has_them_only_for_clients_that_show_them(
 
 
 async def test_a_notice_of_ours_is_words_for_who_shows_none_wherever_it_stands_in_a_read(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        shows, session = await house.opened(**OFFERS_ALL)
-        plain = await house.loaded(session)
-        for number in range(20):
-            raws = [said(f"{number} "), notice("Look", f"{number}"), said("behind")]
-            await house.hub.conversation(session).session.publish("update", raws)
-        await shows.until(lambda: shows.text().count("behind") == 20)
-        await plain.until(lambda: plain.text().count("behind") == 20)
-        assert kinds(plain) == {"agent_message_chunk"}
-        assert [f"[acphold] Look. {n}\n" in plain.text() for n in range(20)] == [True] * 20
-        assert "[acphold]" not in shows.text()
+    shows, session = await house.opened(**OFFERS_ALL)
+    plain = await house.loaded(session)
+    for number in range(20):
+        raws = [said(f"{number} "), notice("Look", f"{number}"), said("behind")]
+        await house.hub.conversation(session).session.publish("update", raws)
+    await shows.until(lambda: shows.text().count("behind") == 20)
+    await plain.until(lambda: plain.text().count("behind") == 20)
+    assert kinds(plain) == {"agent_message_chunk"}
+    assert [f"[acphold] Look. {n}\n" in plain.text() for n in range(20)] == [True] * 20
+    assert "[acphold]" not in shows.text()
 
 
 @pytest.mark.parametrize("said_by_it", [b'"title":7', b'"description":"x"', b'"title":null'])
@@ -144,27 +141,25 @@ async def test_what_only_begins_like_a_notice_of_ours_is_told_to_who_shows_notic
 
 
 async def test_positions_of_who_shows_none_have_no_hole_that_cannot_be_gone_on_behind(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        _, session = await house.opened(**OFFERS_ALL)
-        plain = await house.loaded(session, **POSITIONS)
-        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
-        await plain.until_text("behind")
-        told = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
-        *children, update = told  # each sub-agent is a call to it
-        assert {each["update"]["sessionUpdate"] for each in children} <= CALLS
-        assert update["_meta"]["acphold/seq"] == house.hub.conversation(session).session.last_seq
+    _, session = await house.opened(**OFFERS_ALL)
+    plain = await house.loaded(session, **POSITIONS)
+    await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+    await plain.until_text("behind")
+    told = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
+    *children, update = told  # each sub-agent is a call to it
+    assert {each["update"]["sessionUpdate"] for each in children} <= CALLS
+    assert update["_meta"]["acphold/seq"] == house.hub.conversation(session).session.last_seq
 
 
-async def test_a_client_that_offers_nothing_takes_nothing_from_the_others(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        plain, session = await house.opened()  # the one that the agent is introduced to
-        notices = await house.loaded(session, session={"notices": {}})
-        compaction = await house.loaded(session, session={"compaction": {}})
-        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
-        for client in (plain, notices, compaction):
-            await client.until_text("behind")
-        assert kinds(plain) & NEEDING == set()
-        assert kinds(notices) & NEEDING == {"notice"}
-        assert kinds(compaction) & NEEDING == {"compaction_update", "compaction_summary_chunk"}
+async def test_a_client_that_offers_nothing_takes_nothing_from_the_others(house: Shared) -> None:
+    plain, session = await house.opened()  # the one that the agent is introduced to
+    notices = await house.loaded(session, session={"notices": {}})
+    compaction = await house.loaded(session, session={"compaction": {}})
+    await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+    for client in (plain, notices, compaction):
+        await client.until_text("behind")
+    assert kinds(plain) & NEEDING == set()
+    assert kinds(notices) & NEEDING == {"notice"}
+    assert kinds(compaction) & NEEDING == {"compaction_update", "compaction_summary_chunk"}

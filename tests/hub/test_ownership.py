@@ -26,95 +26,91 @@ from acphold.live.hub.pauses import BACK
 from acphold.live.hub.session import HubSession
 from acphold.machine.addresses import unix_address
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
-from tests.hub.shared import PERMISSION, said, shared
+from tests.hub.shared import PERMISSION, Shared, said, shared
 from tests.owners import owning
 
 
 async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        _, session = await house.opened()
-        await house.agent.say(session, "kept")
+    _, session = await house.opened()
+    await house.agent.say(session, "kept")
 
-        async def full(*_: object, **__: object) -> None:
-            raise JournalUnavailableError("the disk is full")
+    async def full(*_: object, **__: object) -> None:
+        raise JournalUnavailableError("the disk is full")
 
-        monkeypatch.setattr(house.journal, "renew", full)
-        two = await house.loaded(session)
-        assert two.text() == "kept"
+    monkeypatch.setattr(house.journal, "renew", full)
+    two = await house.loaded(session)
+    assert two.text() == "kept"
 
 
 async def test_a_session_that_the_journal_cannot_take_is_closed_at_the_agent(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("close")
-        house.agent.results["session/close"] = b"{}"
-        client = await house.client()
+    house.agent.can("close")
+    house.agent.results["session/close"] = b"{}"
+    client = await house.client()
 
-        async def full(*_: object) -> None:
-            raise JournalUnavailableError("the disk is full")
+    async def full(*_: object) -> None:
+        raise JournalUnavailableError("the disk is full")
 
-        monkeypatch.setattr(house.journal, "create", full)
-        error = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
-        assert "the disk is full" in error.message
-        await house.agent.was_asked("session/close")
-        assert house.agent.asked[-1] == ("session/close", {"sessionId": "s0"})
+    monkeypatch.setattr(house.journal, "create", full)
+    error = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
+    assert "the disk is full" in error.message
+    await house.agent.was_asked("session/close")
+    assert house.agent.asked[-1] == ("session/close", {"sessionId": "s0"})
 
 
 async def test_the_session_of_a_killed_process_is_taken_at_once_whoever_asks(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        one, session = await house.opened()
-        await house.turn(one, session, "go", "gone")
-        await one.call("session/close", {"sessionId": session})
-        line = house.stranger()
-        await line.initialize(_meta={LINE: True})  # it looks for no owner itself
-        async with owning(journal, session, unix_address(str(tmp_path / "nobody.sock"))):
-            error = await line.refused("session/load", open_params(session, "/"))
-            assert "another acphold process" in error.message
-        async with asyncio.timeout(journal_bounds.SILENT_SECONDS / 2):
-            # The database notices its end in a moment.
-            while not isinstance(await house.journal.owner(session), Free):  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-            await line.load(session)
+    one, session = await house.opened()
+    await house.turn(one, session, "go", "gone")
+    await one.call("session/close", {"sessionId": session})
+    line = house.stranger()
+    await line.initialize(_meta={LINE: True})  # it looks for no owner itself
+    async with owning(journal, session, unix_address(str(tmp_path / "nobody.sock"))):
+        error = await line.refused("session/load", open_params(session, "/"))
+        assert "another acphold process" in error.message
+    async with asyncio.timeout(journal_bounds.SILENT_SECONDS / 2):
+        # The database notices its end in a moment.
+        while not isinstance(await house.journal.owner(session), Free):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        await line.load(session)
 
 
 async def test_a_long_turn_that_a_crash_cut_off_is_closed_without_reading_all_of_it(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        lease = await house.journal.create(NewSession("long", "puppet", "/"))
-        call = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"x","_meta":{"its":1}}'
-        words = [said(f"{number:100}") for number in range(6000)]
-        await house.journal.append(lease, [("prompt", [b'[{"type":"text","text":"Go."}]'])])
-        for place in range(0, len(words), 20):
-            await house.journal.append(lease, [("update", words[place : place + 20])])
-        await house.journal.append(lease, [("update", [call, *words[:20]])])
-        await house.journal.change(lease, RowChange(prompted=True))
-        await house.journal.release(lease)
-        close, read = Conversation.close_interrupted_turn, HubSession.read
-        sizes: list[int] = []
+    lease = await house.journal.create(NewSession("long", "puppet", "/"))
+    call = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"x","_meta":{"its":1}}'
+    words = [said(f"{number:100}") for number in range(6000)]
+    await house.journal.append(lease, [("prompt", [b'[{"type":"text","text":"Go."}]'])])
+    for place in range(0, len(words), 20):
+        await house.journal.append(lease, [("update", words[place : place + 20])])
+    await house.journal.append(lease, [("update", [call, *words[:20]])])
+    await house.journal.change(lease, RowChange(prompted=True))
+    await house.journal.release(lease)
+    close, read = Conversation.close_interrupted_turn, HubSession.read
+    sizes: list[int] = []
 
-        async def counted(session: HubSession, after: int, limit_bytes: int) -> list[Segment]:
-            page = await read(session, after, limit_bytes)
-            sizes.append(sum(len(segment.raw) for segment in page))
-            return page
+    async def counted(session: HubSession, after: int, limit_bytes: int) -> list[Segment]:
+        page = await read(session, after, limit_bytes)
+        sizes.append(sum(len(segment.raw) for segment in page))
+        return page
 
-        async def closed(conversation: Conversation) -> None:
-            sizes.clear()
-            await close(conversation)
-            assert sum(sizes) < 300_000  # of 1.1 MB
+    async def closed(conversation: Conversation) -> None:
+        sizes.clear()
+        await close(conversation)
+        assert sum(sizes) < 300_000  # of 1.1 MB
 
-        monkeypatch.setattr(Conversation, "close_interrupted_turn", closed)
-        monkeypatch.setattr(HubSession, "read", counted)
-        client = await house.loaded("long")
-        shown = client.updates("long")
-        [failed] = [one for one in shown if one["sessionUpdate"] == "tool_call_update"]
-        assert failed["_meta"]["its"] == 1
-        assert (await house.journal.session("long")).title == "Go"
+    monkeypatch.setattr(Conversation, "close_interrupted_turn", closed)
+    monkeypatch.setattr(HubSession, "read", counted)
+    client = await house.loaded("long")
+    shown = client.updates("long")
+    [failed] = [one for one in shown if one["sessionUpdate"] == "tool_call_update"]
+    assert failed["_meta"]["its"] == 1
+    assert (await house.journal.session("long")).title == "Go"
 
 
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(
@@ -194,40 +190,38 @@ async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new
 
 @pytest.mark.of_a_file
 async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_that_was_loaded_since(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.results["session/set_mode"] = b"{}"
-        client, session = await house.opened()
-        house.agent.may_answer.clear()
-        late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
-        await house.agent.was_asked("session/set_mode")
-        await client.call("session/close", {"sessionId": session})
-        loading = client.begin("session/load", open_params(session, "/"))
-        await client.call("session/list", {})
-        house.agent.may_answer.set()
-        await asyncio.wait([late])
-        assert late.exception() is not None
-        await asyncio.wait_for(loading, 5)
-        assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
+    house.agent.results["session/set_mode"] = b"{}"
+    client, session = await house.opened()
+    house.agent.may_answer.clear()
+    late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})
+    await house.agent.was_asked("session/set_mode")
+    await client.call("session/close", {"sessionId": session})
+    loading = client.begin("session/load", open_params(session, "/"))
+    await client.call("session/list", {})
+    house.agent.may_answer.set()
+    await asyncio.wait([late])
+    assert late.exception() is not None
+    await asyncio.wait_for(loading, 5)
+    assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
 
 
-async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.heeds_cancel = False  # so that closing takes a while
-        client = await house.client()
-        session = await client.new()
-        turn = await house.begun(client, session, "hi")
-        closing = client.begin("session/close", {"sessionId": session})
-        await asyncio.wait_for(house.agent.cancelled.wait(), 20)
-        client.tell("$/cancel_request", {"requestId": client.last_id})
-        with pytest.raises(Refused, match="cancelled"):
-            await closing
-        assert await turn == {"stopReason": "cancelled"}
-        async with asyncio.timeout(20):
-            while not isinstance(await house.journal.owner(session), Free):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        await client.load(session)
+async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(house: Shared) -> None:
+    house.agent.heeds_cancel = False  # so that closing takes a while
+    client = await house.client()
+    session = await client.new()
+    turn = await house.begun(client, session, "hi")
+    closing = client.begin("session/close", {"sessionId": session})
+    await asyncio.wait_for(house.agent.cancelled.wait(), 20)
+    client.tell("$/cancel_request", {"requestId": client.last_id})
+    with pytest.raises(Refused, match="cancelled"):
+        await closing
+    assert await turn == {"stopReason": "cancelled"}
+    async with asyncio.timeout(20):
+        while not isinstance(await house.journal.owner(session), Free):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await client.load(session)
 
 
 async def test_a_session_that_takes_its_time_to_close_holds_up_no_load_of_another(
@@ -279,33 +273,32 @@ async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unfo
 
 
 async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_given_is_told(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        sessions = [await client.new() for _ in range(3)]
-        owned = house.hub.ownership
-        assert await owned._renew()
-        asked: list[str] = []
-        session = house.journal.session
+    client = await house.client()
+    sessions = [await client.new() for _ in range(3)]
+    owned = house.hub.ownership
+    assert await owned._renew()
+    asked: list[str] = []
+    session = house.journal.session
 
-        async def noted(session_id: str, *, counted: bool = False) -> SessionRow:
-            asked.append(session_id)
-            return await session(session_id, counted=counted)
+    async def noted(session_id: str, *, counted: bool = False) -> SessionRow:
+        asked.append(session_id)
+        return await session(session_id, counted=counted)
 
-        monkeypatch.setattr(house.journal, "session", noted)
-        async with asyncio.timeout(DEADLINE):
+    monkeypatch.setattr(house.journal, "session", noted)
+    async with asyncio.timeout(DEADLINE):
+        await owned._renew()
+        while asked:  # changes that others began earlier may come late
+            asked.clear()
             await owned._renew()
-            while asked:  # changes that others began earlier may come late
-                asked.clear()
-                await owned._renew()
-        other = open_journal(journal)
-        await other.change(sessions[1], RowChange(given="Mine"))
-        await other.aclose()
-        async with asyncio.timeout(DEADLINE):
-            while sessions[1] not in asked:
-                await owned._renew()
-        assert (await state_of(house.journal, sessions[1])).attributes.title == "Mine"
+    other = open_journal(journal)
+    await other.change(sessions[1], RowChange(given="Mine"))
+    await other.aclose()
+    async with asyncio.timeout(DEADLINE):
+        while sessions[1] not in asked:
+            await owned._renew()
+    assert (await state_of(house.journal, sessions[1])).attributes.title == "Mine"
 
 
 async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_looked_at(
@@ -372,34 +365,33 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
 
 @pytest.mark.of_a_file
 async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_the_disk_is_full(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        one = await house.client()
-        session = await one.new()
-        turn = await house.begun(one, session, "hi")
-        await house.agent.say(session, "kept")
-        tool = {"toolCallId": "t", "title": "Run it"}
-        asking = asyncio.create_task(
-            house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
-        )
-        await one.leave()
-        await house.gone(one)
-        await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
-        await asyncio.wait([asking])
-        assert isinstance(asking.exception(), AgentExitedError)
+    one = await house.client()
+    session = await one.new()
+    turn = await house.begun(one, session, "hi")
+    await house.agent.say(session, "kept")
+    tool = {"toolCallId": "t", "title": "Run it"}
+    asking = asyncio.create_task(
+        house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
+    )
+    await one.leave()
+    await house.gone(one)
+    await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
+    await asyncio.wait([asking])
+    assert isinstance(asking.exception(), AgentExitedError)
 
-        async def full(*_: object) -> None:
-            raise JournalUnavailableError("the disk is full")
+    async def full(*_: object) -> None:
+        raise JournalUnavailableError("the disk is full")
 
-        append = house.journal.append
-        monkeypatch.setattr(house.journal, "append", full)
-        two = await house.loaded(session)
-        assert two.text() == "kept"
-        monkeypatch.setattr(house.journal, "append", append)
-        three = await house.loaded(session)
-        await three.until_text("The question was: Run it")
-        turn.cancel()
+    append = house.journal.append
+    monkeypatch.setattr(house.journal, "append", full)
+    two = await house.loaded(session)
+    assert two.text() == "kept"
+    monkeypatch.setattr(house.journal, "append", append)
+    three = await house.loaded(session)
+    await three.until_text("The question was: Run it")
+    turn.cancel()
 
 
 async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_its_turns_in_time(

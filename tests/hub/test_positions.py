@@ -57,113 +57,104 @@ def settle(house: Shared, session: str) -> asyncio.Task[bool]:
 
 
 async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**POSITIONS), await house.client()
-        session = await one.new()
-        await two.load(session)
-        await house.turn(one, session, "say it", "a", "b")
-        await two.until_text("b")
-        assert positions(one) == [2, 3, 4, 5]  # of its prompt, that alone; the last is the title
-        assert positions(two) == [None] * 4
-        assert all("_meta" not in params for params in told(two)[1:3])
+    one, two = await house.client(**POSITIONS), await house.client()
+    session = await one.new()
+    await two.load(session)
+    await house.turn(one, session, "say it", "a", "b")
+    await two.until_text("b")
+    assert positions(one) == [2, 3, 4, 5]  # of its prompt, that alone; the last is the title
+    assert positions(two) == [None] * 4
+    assert all("_meta" not in params for params in told(two)[1:3])
 
 
-async def test_lines_that_came_in_one_read_have_a_position_each(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**POSITIONS)
-        await house.agent.say(session, "a", "b", "c")
-        await client.until_text("c")
-        first = positions(client)[0]
-        assert first is not None
-        assert positions(client) == [first, first + 1, first + 2]
+async def test_lines_that_came_in_one_read_have_a_position_each(house: Shared) -> None:
+    client, session = await house.opened(**POSITIONS)
+    await house.agent.say(session, "a", "b", "c")
+    await client.until_text("c")
+    first = positions(client)[0]
+    assert first is not None
+    assert positions(client) == [first, first + 1, first + 2]
 
 
-async def test_a_joined_line_of_a_replay_has_the_position_of_its_last_entry(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
-        session = await one.new()
-        await house.turn(one, session, "say it", "a", "b", "c")
-        await two.load(session)
-        assert [position(params) for params in told(two)] == [2, 5, 6]
-        await settle(house, session)
-        three = await house.loaded(session, **POSITIONS)
-        assert positions(three) == positions(two)
+async def test_a_joined_line_of_a_replay_has_the_position_of_its_last_entry(house: Shared) -> None:
+    one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
+    session = await one.new()
+    await house.turn(one, session, "say it", "a", "b", "c")
+    await two.load(session)
+    assert [position(params) for params in told(two)] == [2, 5, 6]
+    await settle(house, session)
+    three = await house.loaded(session, **POSITIONS)
+    assert positions(three) == positions(two)
 
 
 async def test_the_last_line_of_a_prompt_with_several_blocks_has_the_position(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(), await house.client(**POSITIONS)
-        session = await one.new()
-        await two.load(session)
-        blocks = [{"type": "text", "text": text} for text in ("a", "b")]
-        one.begin("session/prompt", {"sessionId": session, "prompt": blocks})
-        await house.agent.prompted(session)
-        await two.until(lambda: len(told(two)) == 2)
-        assert positions(two) == [None, 2]
+    one, two = await house.client(), await house.client(**POSITIONS)
+    session = await one.new()
+    await two.load(session)
+    blocks = [{"type": "text", "text": text} for text in ("a", "b")]
+    one.begin("session/prompt", {"sessionId": session, "prompt": blocks})
+    await house.agent.prompted(session)
+    await two.until(lambda: len(told(two)) == 2)
+    assert positions(two) == [None, 2]
 
 
 async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_around_it(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**POSITIONS)
-        await house.agent.say(session, "before")
-        await client.until_text("before")
-        [attachment] = house.hub.conversation(session).session.attachments
-        client.reads.clear()
-        await house.agent.say(session, "x" * (2 * bounds.LAG_BYTES))
-        await house.agent.say(session, "y")  # it waits for room behind this
-        running = await house.begun(client, session, "say it")
-        await house.agent.say(session, "behind")
-        assert attachment.state is AttachmentState.READING
-        client.reads.set()
-        await client.until_text("behind")
-        assert [n for n, params in enumerate(told(client)) if params["update"] == ARRIVED] == [3]
-        running.cancel()
+    client, session = await house.opened(**POSITIONS)
+    await house.agent.say(session, "before")
+    await client.until_text("before")
+    [attachment] = house.hub.conversation(session).session.attachments
+    client.reads.clear()
+    await house.agent.say(session, "x" * (2 * bounds.LAG_BYTES))
+    await house.agent.say(session, "y")  # it waits for room behind this
+    running = await house.begun(client, session, "say it")
+    await house.agent.say(session, "behind")
+    assert attachment.state is AttachmentState.READING
+    client.reads.set()
+    await client.until_text("behind")
+    assert [n for n, params in enumerate(told(client)) if params["update"] == ARRIVED] == [3]
+    running.cancel()
 
 
 ARRIVED = {"sessionUpdate": "session_info_update"}
 
 
-async def test_what_else_stands_in_the_params_of_an_update_stays_there(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**POSITIONS)
-        params = {"sessionId": session, "update": json.loads(said("x")), "_meta": {"vendor": 1}}
-        raw = json.dumps(params).encode()
-        await house.agent.listener.hear(Updates(session, "params", [raw]))
-        await client.until_text("x")
-        assert told(client)[0]["_meta"] == {"vendor": 1, "acphold/seq": 2}
+async def test_what_else_stands_in_the_params_of_an_update_stays_there(house: Shared) -> None:
+    client, session = await house.opened(**POSITIONS)
+    params = {"sessionId": session, "update": json.loads(said("x")), "_meta": {"vendor": 1}}
+    raw = json.dumps(params).encode()
+    await house.agent.listener.hear(Updates(session, "params", [raw]))
+    await client.until_text("x")
+    assert told(client)[0]["_meta"] == {"vendor": 1, "acphold/seq": 2}
 
 
 async def test_a_client_that_resumes_behind_a_position_gets_what_it_missed_and_then_the_rest(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two, session = await house.pair(**POSITIONS)
-        running = await house.begun(two, session, "count")
-        for n in range(100):
-            await house.agent.say(session, f"{n} ")
-        await one.until_text("49 ")
-        place = next(position(p) for p in told(one) if p["update"] == json.loads(said("49 ")))
-        await one.leave()
-        await house.agent.say(session, "100 ")
-        three = await house.client(name="again")
-        resuming = three.begin("session/resume", {**opened(session), **after(place)})
-        await house.agent.say(session, "101 ")
-        await resuming
-        await three.until_text("101 ")
-        answer = three.place_of_answer(three.last_id)
-        assert all(m.get("method") is None for m in three.messages[: answer + 1])
-        assert three.text() == "".join(f"{n} " for n in range(50, 102))
-        await two.until_text("101 ")
-        assert told(three) == told(two)[-len(told(three)) :]
-        running.cancel()
+    one, two, session = await house.pair(**POSITIONS)
+    running = await house.begun(two, session, "count")
+    for n in range(100):
+        await house.agent.say(session, f"{n} ")
+    await one.until_text("49 ")
+    place = next(position(p) for p in told(one) if p["update"] == json.loads(said("49 ")))
+    await one.leave()
+    await house.agent.say(session, "100 ")
+    three = await house.client(name="again")
+    resuming = three.begin("session/resume", {**opened(session), **after(place)})
+    await house.agent.say(session, "101 ")
+    await resuming
+    await three.until_text("101 ")
+    answer = three.place_of_answer(three.last_id)
+    assert all(m.get("method") is None for m in three.messages[: answer + 1])
+    assert three.text() == "".join(f"{n} " for n in range(50, 102))
+    await two.until_text("101 ")
+    assert told(three) == told(two)[-len(told(three)) :]
+    running.cancel()
 
 
 def opened(session: str) -> dict[str, Any]:
@@ -171,31 +162,30 @@ def opened(session: str) -> dict[str, Any]:
 
 
 async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client(session={"notices": {}}, **POSITIONS)
-        two = await house.client(name="zed")
-        session = await one.new()
-        await two.load(session)
-        await house.agent.say(session, "a")
-        await one.until_text("a")
-        place = positions(one)[-1]
-        await one.leave()
-        await house.turn(two, session, "say it", "b")
-        await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
-        three = await house.client(session={"notices": {}}, **POSITIONS)
-        await three.resume(session, **after(place))
-        await three.until(lambda: "notice" in kinds(three))
-        assert kinds(three) == [
-            "user_message_chunk",
-            "agent_message_chunk",
-            "session_info_update",
-            "notice",
-        ]
-        assert told(three)[0]["update"]["_meta"] == {
-            "acphold/client": {"name": "zed", "version": "1.0"}
-        }
+    one = await house.client(session={"notices": {}}, **POSITIONS)
+    two = await house.client(name="zed")
+    session = await one.new()
+    await two.load(session)
+    await house.agent.say(session, "a")
+    await one.until_text("a")
+    place = positions(one)[-1]
+    await one.leave()
+    await house.turn(two, session, "say it", "b")
+    await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
+    three = await house.client(session={"notices": {}}, **POSITIONS)
+    await three.resume(session, **after(place))
+    await three.until(lambda: "notice" in kinds(three))
+    assert kinds(three) == [
+        "user_message_chunk",
+        "agent_message_chunk",
+        "session_info_update",
+        "notice",
+    ]
+    assert told(three)[0]["update"]["_meta"] == {
+        "acphold/client": {"name": "zed", "version": "1.0"}
+    }
 
 
 def kinds(client: Onlooker) -> list[str]:
@@ -203,48 +193,45 @@ def kinds(client: Onlooker) -> list[str]:
 
 
 @pytest.mark.parametrize("place", [-1, 1000, "5", 1.5, None, [], True])
-async def test_what_is_no_position_of_the_session_is_refused(journal: Path, place: object) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        _, session = await house.opened()
-        await house.agent.say(session, "a")
-        two = await house.client()
-        refusal = await two.refused("session/resume", {**opened(session), **after(place)})
-        assert refusal.code == -32602
-        assert "acphold/after" in refusal.message
-        await two.load(session)  # and it can go on like any other
-        assert two.text() == "a"
+async def test_what_is_no_position_of_the_session_is_refused(place: object, house: Shared) -> None:
+    _, session = await house.opened()
+    await house.agent.say(session, "a")
+    two = await house.client()
+    refusal = await two.refused("session/resume", {**opened(session), **after(place)})
+    assert refusal.code == -32602
+    assert "acphold/after" in refusal.message
+    await two.load(session)  # and it can go on like any other
+    assert two.text() == "a"
 
 
 @pytest.mark.parametrize("other", ["acphold/sent", "acphold/lineage", "acphold/answered"])
 async def test_what_belongs_to_a_position_is_read_only_beside_one(
-    journal: Path, other: str
+    other: str, house: Shared
 ) -> None:
     """A client may put what it says about a prompt on every request."""
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        _, session = await house.opened()
-        two = await house.client()
-        meta = {other: {"id": "a"}}
-        refusal = await two.refused(
-            "session/resume", {**opened(session), "_meta": {**meta, "acphold/after": 0}}
-        )
-        assert refusal.code == -32602
-        assert refusal.message.startswith(f"{other}: must be ")
-        await two.resume(session, _meta=meta)
+    _, session = await house.opened()
+    two = await house.client()
+    meta = {other: {"id": "a"}}
+    refusal = await two.refused(
+        "session/resume", {**opened(session), "_meta": {**meta, "acphold/after": 0}}
+    )
+    assert refusal.code == -32602
+    assert refusal.message.startswith(f"{other}: must be ")
+    await two.resume(session, _meta=meta)
 
 
-async def test_nobody_goes_on_behind_a_position_that_was_put_together(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, session = await house.opened(**POSITIONS)
-        await house.turn(one, session, "say it", "a", "b", "c")
-        middle, end = positions(one)[0], positions(one)[-1]
-        await settle(house, session)
-        two, three = await house.client(), await house.client()
-        refusal = await two.refused("session/resume", {**opened(session), **after(middle)})
-        assert (refusal.code, "load the session" in refusal.message) == (-32602, True)
-        await three.resume(session, **after(end))
-        await house.agent.say(session, "d")
-        await three.until_text("d")
-        assert three.text() == "d"
+async def test_nobody_goes_on_behind_a_position_that_was_put_together(house: Shared) -> None:
+    one, session = await house.opened(**POSITIONS)
+    await house.turn(one, session, "say it", "a", "b", "c")
+    middle, end = positions(one)[0], positions(one)[-1]
+    await settle(house, session)
+    two, three = await house.client(), await house.client()
+    refusal = await two.refused("session/resume", {**opened(session), **after(middle)})
+    assert (refusal.code, "load the session" in refusal.message) == (-32602, True)
+    await three.resume(session, **after(end))
+    await house.agent.say(session, "d")
+    await three.until_text("d")
+    assert three.text() == "d"
 
 
 async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_is_back(
@@ -285,14 +272,13 @@ async def is_merged(house: Shared, session: str) -> bool:
     return any(segment.is_merged for segment in await house.journal.read(session, 0))
 
 
-async def test_a_client_that_closes_the_session_keeps_no_position(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**POSITIONS), await house.client()
-        session = await one.new()
-        await two.load(session)
-        await one.call("session/close", {"sessionId": session})
-        await two.load(session)
-        assert not house.hub.conversation(session).session.rest.bookmarks
+async def test_a_client_that_closes_the_session_keeps_no_position(house: Shared) -> None:
+    one, two = await house.client(**POSITIONS), await house.client()
+    session = await one.new()
+    await two.load(session)
+    await one.call("session/close", {"sessionId": session})
+    await two.load(session)
+    assert not house.hub.conversation(session).session.rest.bookmarks
 
 
 @settings(max_examples=25)
@@ -375,42 +361,40 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
         await settle(house, session)
 
 
-async def test_ten_thousand_missed_updates_are_there_soon(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, session = await house.opened(**POSITIONS)
-        await house.agent.say(session, "first ")
-        await one.until_text("first ")
-        place = positions(one)[-1]
-        await one.leave()
-        for n in range(0, 10_000, 10):
-            await house.agent.say(session, *(f"{m} " for m in range(n, n + 10)))
-        two = await house.client()
-        await two.resume(session, **after(place))
-        await two.until(lambda: len(told(two)) == 10_000)
-        assert two.text() == "".join(f"{n} " for n in range(10_000))
+async def test_ten_thousand_missed_updates_are_there_soon(house: Shared) -> None:
+    one, session = await house.opened(**POSITIONS)
+    await house.agent.say(session, "first ")
+    await one.until_text("first ")
+    place = positions(one)[-1]
+    await one.leave()
+    for n in range(0, 10_000, 10):
+        await house.agent.say(session, *(f"{m} " for m in range(n, n + 10)))
+    two = await house.client()
+    await two.resume(session, **after(place))
+    await two.until(lambda: len(told(two)) == 10_000)
+    assert two.text() == "".join(f"{n} " for n in range(10_000))
 
 
 async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two, session = await house.pair(**POSITIONS)
-        await house.turn(two, session, "first", "a")
-        await one.until_text("a")
-        seq = house.hub.conversation(session).session.last_seq
-        back = await house.client(**POSITIONS)
-        lost = {"acphold/after": seq, "acphold/sent": ["p1"]}
-        await back.resume(session, _meta=lost)
-        asked = prompt_params(session, "mine")
-        asked["_meta"] = {"acphold/sent": {"id": "p1", "after": seq}}
-        turn = back.begin("session/prompt", asked)  # it had never arrived
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await turn
-        await house.turn(two, session, "theirs", "b")
-        await back.until_text("b")
-        assert "theirs" in back.text("user_message_chunk")
-        assert "mine" not in back.text("user_message_chunk")
+    one, two, session = await house.pair(**POSITIONS)
+    await house.turn(two, session, "first", "a")
+    await one.until_text("a")
+    seq = house.hub.conversation(session).session.last_seq
+    back = await house.client(**POSITIONS)
+    lost = {"acphold/after": seq, "acphold/sent": ["p1"]}
+    await back.resume(session, _meta=lost)
+    asked = prompt_params(session, "mine")
+    asked["_meta"] = {"acphold/sent": {"id": "p1", "after": seq}}
+    turn = back.begin("session/prompt", asked)  # it had never arrived
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    await turn
+    await house.turn(two, session, "theirs", "b")
+    await back.until_text("b")
+    assert "theirs" in back.text("user_message_chunk")
+    assert "mine" not in back.text("user_message_chunk")
 
 
 def test_a_prompt_that_the_client_sent_itself_is_not_shown_to_it_and_the_next_ones_are() -> None:

@@ -218,25 +218,24 @@ async def test_what_a_second_load_changes_while_the_first_is_restored_reaches_th
         assert [len(given) for given in servers] == [0, 1]
 
 
-async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.has_sign_in = True
-        client = await house.client()
-        working, secret = await client.new(), await client.new()
-        await house.agent.say(secret, "for who is signed in")
-        await client.call("session/close", {"sessionId": secret})
-        turn = await house.begun(client, working, "go")
-        house.agent.can("resume")
-        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
-        house.agent.results["logout"] = b"{}"
-        await client.call("logout", {})
-        await client.load(working)  # the agent is at work in it, and is not asked
-        other = await house.client()
-        error = await other.refused("session/load", open_params(secret, "/"))
-        assert error.code == AUTH_REQUIRED
-        assert other.updates() == []
-        await house.agent.end(working)
-        await turn
+async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(house: Shared) -> None:
+    house.agent.has_sign_in = True
+    client = await house.client()
+    working, secret = await client.new(), await client.new()
+    await house.agent.say(secret, "for who is signed in")
+    await client.call("session/close", {"sessionId": secret})
+    turn = await house.begun(client, working, "go")
+    house.agent.can("resume")
+    house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+    house.agent.results["logout"] = b"{}"
+    await client.call("logout", {})
+    await client.load(working)  # the agent is at work in it, and is not asked
+    other = await house.client()
+    error = await other.refused("session/load", open_params(secret, "/"))
+    assert error.code == AUTH_REQUIRED
+    assert other.updates() == []
+    await house.agent.end(working)
+    await turn
 
 
 async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_the_next(

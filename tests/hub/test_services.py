@@ -40,45 +40,42 @@ def asked(house: Shared, method: str, session: str, **params: Any) -> asyncio.Ta
     return asyncio.create_task(house.agent.ask_client(method, sessionId=session, **params))
 
 
-async def test_a_file_is_asked_of_the_client_that_prompted(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**READS), await house.client(**READS)
-        two.answers[READ] = lambda _: {"content": "two"}
-        session = await one.new()
-        await two.load(session)
-        await house.begun(two, session, "read")
-        answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
-        assert answer == {"content": "two"}
-        assert READ not in methods(one)
+async def test_a_file_is_asked_of_the_client_that_prompted(house: Shared) -> None:
+    one, two = await house.client(**READS), await house.client(**READS)
+    two.answers[READ] = lambda _: {"content": "two"}
+    session = await one.new()
+    await two.load(session)
+    await house.begun(two, session, "read")
+    answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
+    assert answer == {"content": "two"}
+    assert READ not in methods(one)
 
 
 async def test_a_file_is_asked_of_another_client_if_the_one_that_prompted_cannot(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**READS), await house.client()
-        one.answers[READ] = lambda _: {"content": "one"}
-        session = await one.new()
-        await two.load(session)
-        await house.begun(two, session, "read")
-        answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
-        assert answer == {"content": "one"}
-        assert READ not in methods(two)
+    one, two = await house.client(**READS), await house.client()
+    one.answers[READ] = lambda _: {"content": "one"}
+    session = await one.new()
+    await two.load(session)
+    await house.begun(two, session, "read")
+    answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
+    assert answer == {"content": "one"}
+    assert READ not in methods(two)
 
 
 async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**READS), await house.client(**READS)
-        one.answers[READ] = never
-        two.answers[READ] = lambda _: {"content": "two"}
-        session = await house.at_work(one)
-        await two.load(session)
-        reading = asked(house, READ, session, path="/a")
-        await one.until(lambda: READ in methods(one))
-        lost(house, one)
-        assert await reading == {"content": "two"}
+    one, two = await house.client(**READS), await house.client(**READS)
+    one.answers[READ] = never
+    two.answers[READ] = lambda _: {"content": "two"}
+    session = await house.at_work(one)
+    await two.load(session)
+    reading = asked(house, READ, session, path="/a")
+    await one.until(lambda: READ in methods(one))
+    lost(house, one)
+    assert await reading == {"content": "two"}
 
 
 async def test_files_are_served_inside_the_sessions_folders_while_nobody_is_there(
@@ -133,128 +130,122 @@ async def test_nothing_is_served_that_the_agent_was_not_told_of(
 
 
 async def test_a_command_runs_here_while_nobody_is_there_and_what_it_shows_is_kept(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**ALL)
-        session = await house.at_work(client, tmp_path)
-        lost(house, client)
-        ask = house.agent.ask_client
-        command = {"command": "/bin/sh", "args": ["-c", "echo $PWD; exit 3"]}
-        made = await ask("terminal/create", sessionId=session, **command)
-        call = {
-            "sessionUpdate": "tool_call",
-            "toolCallId": "t",
-            "title": "echo",
-            "content": [{"type": "terminal", **made}],
-        }
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-        ended = await ask("terminal/wait_for_exit", sessionId=session, **made)
-        assert ended == {"exitCode": 3}
-        shown = await ask("terminal/output", sessionId=session, **made)
-        assert shown["output"] == f"{tmp_path}\n"
-        assert await ask("terminal/release", sessionId=session, **made) == {}
-        with pytest.raises(UnknownTerminalError):
-            await ask("terminal/output", sessionId=session, **made)
-        state = await state_of(house.journal, session)
-        [item] = [item for item in state.timeline if isinstance(item, ToolCall)]
-        assert str(tmp_path) in b"".join(item.content).decode()
-        two = await house.client()
-        await two.load(session, tmp_path)
-        assert f"{tmp_path}\\n" in json.dumps(two.updates())
+    client = await house.client(**ALL)
+    session = await house.at_work(client, tmp_path)
+    lost(house, client)
+    ask = house.agent.ask_client
+    command = {"command": "/bin/sh", "args": ["-c", "echo $PWD; exit 3"]}
+    made = await ask("terminal/create", sessionId=session, **command)
+    call = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "title": "echo",
+        "content": [{"type": "terminal", **made}],
+    }
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    ended = await ask("terminal/wait_for_exit", sessionId=session, **made)
+    assert ended == {"exitCode": 3}
+    shown = await ask("terminal/output", sessionId=session, **made)
+    assert shown["output"] == f"{tmp_path}\n"
+    assert await ask("terminal/release", sessionId=session, **made) == {}
+    with pytest.raises(UnknownTerminalError):
+        await ask("terminal/output", sessionId=session, **made)
+    state = await state_of(house.journal, session)
+    [item] = [item for item in state.timeline if isinstance(item, ToolCall)]
+    assert str(tmp_path) in b"".join(item.content).decode()
+    two = await house.client()
+    await two.load(session, tmp_path)
+    assert f"{tmp_path}\\n" in json.dumps(two.updates())
 
 
 async def test_a_command_that_runs_here_is_killed_and_ends_with_the_session(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**ALL)
-        session = await house.at_work(client, tmp_path)
-        lost(house, client)
-        ask = house.agent.ask_client
-        sleep = {"command": "sleep", "args": ["600"]}
-        one = await ask("terminal/create", sessionId=session, **sleep)
-        two = await ask("terminal/create", sessionId=session, **sleep)
-        waiting = asked(house, "terminal/wait_for_exit", session, **one)
-        assert await ask("terminal/kill", sessionId=session, **one) == {}
-        assert (await waiting)["signal"]
-        other = asked(house, "terminal/wait_for_exit", session, **two)
-        await asyncio.sleep(0)
-        closer = await house.client()
-        await closer.call("session/close", {"sessionId": session})
-        assert (await other)["signal"]
+    client = await house.client(**ALL)
+    session = await house.at_work(client, tmp_path)
+    lost(house, client)
+    ask = house.agent.ask_client
+    sleep = {"command": "sleep", "args": ["600"]}
+    one = await ask("terminal/create", sessionId=session, **sleep)
+    two = await ask("terminal/create", sessionId=session, **sleep)
+    waiting = asked(house, "terminal/wait_for_exit", session, **one)
+    assert await ask("terminal/kill", sessionId=session, **one) == {}
+    assert (await waiting)["signal"]
+    other = asked(house, "terminal/wait_for_exit", session, **two)
+    await asyncio.sleep(0)
+    closer = await house.client()
+    await closer.call("session/close", {"sessionId": session})
+    assert (await other)["signal"]
 
 
-async def test_a_terminal_stays_where_it_was_made_whoever_prompts_later(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(terminal=True), await house.client(terminal=True)
-        one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-        one.answers["terminal/output"] = lambda _: {"output": "one", "truncated": False}
-        session = await house.at_work(one)
-        await two.load(session)
-        await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-        await house.agent.end(session)
-        await house.begun(two, session, "and now?")
-        shown = await house.agent.ask_client("terminal/output", sessionId=session, terminalId="t")
-        assert shown["output"] == "one"
-        assert [method for method in methods(two) if method.startswith("terminal/")] == []
+async def test_a_terminal_stays_where_it_was_made_whoever_prompts_later(house: Shared) -> None:
+    one, two = await house.client(terminal=True), await house.client(terminal=True)
+    one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
+    one.answers["terminal/output"] = lambda _: {"output": "one", "truncated": False}
+    session = await house.at_work(one)
+    await two.load(session)
+    await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+    await house.agent.end(session)
+    await house.begun(two, session, "and now?")
+    shown = await house.agent.ask_client("terminal/output", sessionId=session, terminalId="t")
+    assert shown["output"] == "one"
+    assert [method for method in methods(two) if method.startswith("terminal/")] == []
 
 
-async def test_a_terminal_is_shown_to_the_client_that_has_it_alone(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**ALL), await house.client(**ALL)
-        one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-        session = await house.at_work(one)
-        await two.load(session)
-        await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-        three = await house.loaded(session, **ALL)
-        words = {"type": "content", "content": {"type": "text", "text": "Look:"}}
-        terminal = {"type": "terminal", "terminalId": "t"}
-        call = {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [words, terminal]}
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-        for client, shown in ((one, [words, terminal]), (two, [words]), (three, [words])):
-            [told] = await client.until(
-                lambda: [u for u in client.updates() if u["sessionUpdate"] == "tool_call"]  # noqa: B023
-            )
-            assert told["content"] == shown
+async def test_a_terminal_is_shown_to_the_client_that_has_it_alone(house: Shared) -> None:
+    one, two = await house.client(**ALL), await house.client(**ALL)
+    one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
+    session = await house.at_work(one)
+    await two.load(session)
+    await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+    three = await house.loaded(session, **ALL)
+    words = {"type": "content", "content": {"type": "text", "text": "Look:"}}
+    terminal = {"type": "terminal", "terminalId": "t"}
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [words, terminal]}
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
+    for client, shown in ((one, [words, terminal]), (two, [words]), (three, [words])):
+        [told] = await client.until(
+            lambda: [u for u in client.updates() if u["sessionUpdate"] == "tool_call"]  # noqa: B023
+        )
+        assert told["content"] == shown
 
 
 async def test_when_the_client_of_a_terminal_goes_every_call_about_it_ends_at_once(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**ALL), await house.client(**ALL)
-        one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-        one.answers["terminal/wait_for_exit"] = never
-        session = await house.at_work(one)
-        await two.load(session)
-        await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-        waiting = asked(house, "terminal/wait_for_exit", session, terminalId="t")
-        await one.until(lambda: "terminal/wait_for_exit" in methods(one))
-        lost(house, one)
+    one, two = await house.client(**ALL), await house.client(**ALL)
+    one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
+    one.answers["terminal/wait_for_exit"] = never
+    session = await house.at_work(one)
+    await two.load(session)
+    await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
+    waiting = asked(house, "terminal/wait_for_exit", session, terminalId="t")
+    await one.until(lambda: "terminal/wait_for_exit" in methods(one))
+    lost(house, one)
+    with pytest.raises(UnknownTerminalError, match="is gone"):
+        await waiting
+    for name in ("output", "wait_for_exit", "kill"):
         with pytest.raises(UnknownTerminalError, match="is gone"):
-            await waiting
-        for name in ("output", "wait_for_exit", "kill"):
-            with pytest.raises(UnknownTerminalError, match="is gone"):
-                await asked(house, f"terminal/{name}", session, terminalId="t")
-        assert await asked(house, "terminal/release", session, terminalId="t") == {}
-        assert [method for method in methods(two) if method.startswith("terminal/")] == []
+            await asked(house, f"terminal/{name}", session, terminalId="t")
+    assert await asked(house, "terminal/release", session, terminalId="t") == {}
+    assert [method for method in methods(two) if method.startswith("terminal/")] == []
 
 
 async def test_a_command_that_was_asked_of_a_client_that_goes_is_not_run_twice(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**ALL), await house.client(**ALL)
-        one.answers["terminal/create"] = never
-        session = await house.at_work(one)
-        await two.load(session)
-        making = asked(house, "terminal/create", session, command="ls")
-        await one.until(lambda: "terminal/create" in methods(one))
-        lost(house, one)
-        with pytest.raises(ConnectionLostError):
-            await making
-        assert "terminal/create" not in methods(two)
+    one, two = await house.client(**ALL), await house.client(**ALL)
+    one.answers["terminal/create"] = never
+    session = await house.at_work(one)
+    await two.load(session)
+    making = asked(house, "terminal/create", session, command="ls")
+    await one.until(lambda: "terminal/create" in methods(one))
+    lost(house, one)
+    with pytest.raises(ConnectionLostError):
+        await making
+    assert "terminal/create" not in methods(two)
 
 
 async def test_folders_that_a_client_opens_the_session_with_count_from_then_on(

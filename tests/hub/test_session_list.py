@@ -11,7 +11,7 @@ import pytest
 
 from acphold.live.hub import bounds
 from tests.editor import received
-from tests.hub.shared import shared
+from tests.hub.shared import Shared, shared
 from tests.owners import program
 
 
@@ -31,20 +31,19 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
 
 
 async def test_a_session_of_the_agent_whose_id_has_a_nul_or_is_none_is_not_taken_for_another(
-    journal: Path,
+    house: Shared,
 ) -> None:
     """A store looks up text before the NUL; an empty id is that of what is about no session."""
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client, session = await house.opened()
-        [(_, its)] = await house.journal.links.of(session)
-        listed = [
-            {"sessionId": it, "cwd": "/", "updatedAt": "2031-01-01T00:00:00Z"}
-            for it in (f"{its}\0more", "", "x" * 1001, "theirs")
-        ]
-        house.agent.results["session/list"] = json.dumps({"sessions": listed}).encode()
-        found = [info["sessionId"] for info in await client.sessions()]
-        assert sorted(found) == sorted([session, "theirs"])
+    house.agent.can("list")
+    client, session = await house.opened()
+    [(_, its)] = await house.journal.links.of(session)
+    listed = [
+        {"sessionId": it, "cwd": "/", "updatedAt": "2031-01-01T00:00:00Z"}
+        for it in (f"{its}\0more", "", "x" * 1001, "theirs")
+    ]
+    house.agent.results["session/list"] = json.dumps({"sessions": listed}).encode()
+    found = [info["sessionId"] for info in await client.sessions()]
+    assert sorted(found) == sorted([session, "theirs"])
 
 
 @pytest.mark.parametrize("is_over", [False, True])

@@ -137,22 +137,21 @@ async def test_a_change_reaches_the_agents_in_which_sessions_of_its_client_live_
 
 
 async def test_of_several_clients_of_one_agent_none_sends_the_others_elsewhere(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        accept(house)
-        one, session = await house.opened()
-        await one.call("providers/set", PROVIDER)
-        two = await house.loaded(session)
-        error = await two.refused("providers/set", OTHER)
-        assert "once the other client has left" in error.message
-        assert told(house) == ["providers/set"]
-        await two.call("providers/set", PROVIDER)
-        await house.turn(two, session, "hello", "hi")
-        await one.leave()
-        await house.gone(one)
-        await two.call("providers/set", OTHER)
-        await house.turn(two, session, "hello", "hi")
+    accept(house)
+    one, session = await house.opened()
+    await one.call("providers/set", PROVIDER)
+    two = await house.loaded(session)
+    error = await two.refused("providers/set", OTHER)
+    assert "once the other client has left" in error.message
+    assert told(house) == ["providers/set"]
+    await two.call("providers/set", PROVIDER)
+    await house.turn(two, session, "hello", "hi")
+    await one.leave()
+    await house.gone(one)
+    await two.call("providers/set", OTHER)
+    await house.turn(two, session, "hello", "hi")
 
 
 async def test_nothing_else_is_said_to_an_agent_on_other_terms(journal: Path) -> None:
@@ -294,39 +293,34 @@ async def test_a_queue_on_variables_alone_goes_on_in_an_environment_that_has_the
                 await house.agent.end(session)
 
 
-async def test_a_queue_is_not_held_for_terms_once_the_person_has_logged_out(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        accept(house)
-        one, session = await house.opened()
-        await one.call("authenticate", SIGN_IN)
-        assert (await house.journal.summary(session)).queue.terms == "sign-in “gateway”"
-        await one.call("logout", {})
-        assert (await house.journal.summary(session)).queue.terms == ""
+async def test_a_queue_is_not_held_for_terms_once_the_person_has_logged_out(house: Shared) -> None:
+    accept(house)
+    one, session = await house.opened()
+    await one.call("authenticate", SIGN_IN)
+    assert (await house.journal.summary(session)).queue.terms == "sign-in “gateway”"
+    await one.call("logout", {})
+    assert (await house.journal.summary(session)).queue.terms == ""
 
 
-async def test_no_client_says_what_a_session_stands_on(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, session = await house.opened()
-        await queued(one, session, do="set", terms="provider “mine”", restarts=True)
-        queue = (await house.journal.summary(session)).queue
-        assert (queue.terms, queue.restarts) == ("", True)
+async def test_no_client_says_what_a_session_stands_on(house: Shared) -> None:
+    one, session = await house.opened()
+    await queued(one, session, do="set", terms="provider “mine”", restarts=True)
+    queue = (await house.journal.summary(session)).queue
+    assert (queue.terms, queue.restarts) == ("", True)
 
 
 async def test_a_sign_in_with_the_agents_own_program_takes_the_place_of_a_clients(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        accept(house)
-        house.agent.can("load")
-        house.agent.results["session/load"] = b"{}"
-        one, session = await house.opened()
-        await one.call("providers/set", PROVIDER)
-        await one.call("authenticate", SIGN_IN)
-        await house.desk.on_sign_in_outside()
-        assert house.agent.terms.label == "provider “main”"
-        await house.turn(one, session, "hello", "hi")
+    accept(house)
+    house.agent.can("load")
+    house.agent.results["session/load"] = b"{}"
+    one, session = await house.opened()
+    await one.call("providers/set", PROVIDER)
+    await one.call("authenticate", SIGN_IN)
+    await house.desk.on_sign_in_outside()
+    assert house.agent.terms.label == "provider “main”"
+    await house.turn(one, session, "hello", "hi")
 
 
 async def test_an_editor_sends_no_prompt_of_another_that_waits_elsewhere(journal: Path) -> None:

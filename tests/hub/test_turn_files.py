@@ -241,22 +241,21 @@ def gate(project: Project, monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 async def test_a_prompt_does_not_wait_for_its_snapshot(
-    journal: Path, project: Project, gate: Gate
+    project: Project, gate: Gate, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        gate.close()
-        times = []
-        for _ in range(3):
-            began = time.monotonic()
-            turn = await house.begun(client, session, "go")
-            times.append(time.monotonic() - began)
-            await house.agent.end(session)
-            await turn
-        assert await house.journal.snapshots.of(session) == []
-        assert min(times) < 0.2
-        gate.open()
+    client = await house.client()
+    session = await client.new(project.top)
+    gate.close()
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        turn = await house.begun(client, session, "go")
+        times.append(time.monotonic() - began)
+        await house.agent.end(session)
+        await turn
+    assert await house.journal.snapshots.of(session) == []
+    assert min(times) < 0.2
+    gate.open()
 
 
 async def words(house: Shared, session: str) -> None:
@@ -308,117 +307,113 @@ async def nothing(_: Shared, __: str) -> None:
     ],
 )
 async def test_a_snapshot_is_as_sure_as_what_the_agent_said_before_it_ended(
-    journal: Path,
     project: Project,
     gate: Gate,
     says: Callable[[Shared, str], Awaitable[None]],
     state: str,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        gate.close()
-        turn = await house.begun(client, session, "go")
-        await says(house, session)
-        gate.open()
-        await taken(house, session)
-        rows = await house.journal.snapshots.of(session)
-        assert [(row.edge, row.state) for row in rows][:1] == [("begin", state)]
-        if says is not an_end:
-            await house.agent.end(session)
-        await turn
+    client = await house.client()
+    session = await client.new(project.top)
+    gate.close()
+    turn = await house.begun(client, session, "go")
+    await says(house, session)
+    gate.open()
+    await taken(house, session)
+    rows = await house.journal.snapshots.of(session)
+    assert [(row.edge, row.state) for row in rows][:1] == [("begin", state)]
+    if says is not an_end:
+        await house.agent.end(session)
+    await turn
 
 
 @pytest.mark.parametrize(
     ("says", "state"), [(nothing, "whole"), (words, "likely"), (a_call, "late")]
 )
 async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shares_it(
-    journal: Path,
     project: Project,
     gate: Gate,
     says: Callable[[Shared, str], Awaitable[None]],
     state: str,
     takes: list[str],
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        gate.close()
-        await house.agent.end(session)
-        await turn
-        turn = await house.begun(client, session, "go on")
-        await says(house, session)
-        gate.open()
-        rows = await kept(house, session, 3)
-        assert [(row.edge, row.state) for row in rows] == [
-            ("begin", "whole"),
-            ("end", state),
-            ("begin", state),
-        ]
-        assert rows[1].tree == rows[2].tree
-        assert len(takes) == 2
-        await house.agent.end(session)
-        await turn
-        assert (await kept(house, session, 4))[3].state == "whole"
+    client = await house.client()
+    session = await client.new(project.top)
+    turn = await begun(house, client, session)
+    gate.close()
+    await house.agent.end(session)
+    await turn
+    turn = await house.begun(client, session, "go on")
+    await says(house, session)
+    gate.open()
+    rows = await kept(house, session, 3)
+    assert [(row.edge, row.state) for row in rows] == [
+        ("begin", "whole"),
+        ("end", state),
+        ("begin", state),
+    ]
+    assert rows[1].tree == rows[2].tree
+    assert len(takes) == 2
+    await house.agent.end(session)
+    await turn
+    assert (await kept(house, session, 4))[3].state == "whole"
 
 
 @pytest.mark.parametrize(
     ("says", "state"), [(nothing, "whole"), (words, "likely"), (a_call, "late"), (an_end, "late")]
 )
 async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
-    journal: Path,
     project: Project,
     gate: Gate,
     says: Callable[[Shared, str], Awaitable[None]],
     state: str,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("resume", "additionalDirectories")
-        house.agent.results["session/resume"] = b"{}"
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        gate.close()
+    house.agent.can("resume", "additionalDirectories")
+    house.agent.results["session/resume"] = b"{}"
+    client = await house.client()
+    session = await client.new(project.top)
+    turn = await begun(house, client, session)
+    gate.close()
+    await house.agent.end(session)
+    await turn
+    await client.load(session, cwd=project.top, additionalDirectories=[str(project.folder)])
+    turn = await house.begun(client, session, "go on")
+    await says(house, session)
+    gate.open()
+    rows = await kept(house, session, 3)
+    assert [(row.edge, row.state) for row in rows[1:3]] == [("end", state), ("begin", state)]
+    if says is not an_end:
         await house.agent.end(session)
-        await turn
-        await client.load(session, cwd=project.top, additionalDirectories=[str(project.folder)])
-        turn = await house.begun(client, session, "go on")
-        await says(house, session)
-        gate.open()
-        rows = await kept(house, session, 3)
-        assert [(row.edge, row.state) for row in rows[1:3]] == [("end", state), ("begin", state)]
-        if says is not an_end:
-            await house.agent.end(session)
-        await turn
+    await turn
 
 
 async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
-    journal: Path, project: Project, gate: Gate, takes: list[str]
+    project: Project, gate: Gate, takes: list[str], house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        gate.close()
-        turn = await house.begun(client, session, "go")
-        async with asyncio.timeout(DEADLINE):
-            while not takes:  # noqa: ASYNC110 - a thread
-                await asyncio.sleep(0.01)
-        for _ in range(3):
-            await house.agent.end(session)
-            await turn
-            turn = await house.begun(client, session, "go on")
-        gate.open()
-        rows = await kept(house, session, 7)
-        assert [(row.edge, row.state) for row in rows] == [
-            *[("begin", "late"), ("end", "late")] * 2,
-            ("begin", "late"),
-            ("end", "whole"),
-            ("begin", "whole"),
-        ]
-        assert len(takes) == 2
+    client = await house.client()
+    session = await client.new(project.top)
+    gate.close()
+    turn = await house.begun(client, session, "go")
+    async with asyncio.timeout(DEADLINE):
+        while not takes:  # noqa: ASYNC110 - a thread
+            await asyncio.sleep(0.01)
+    for _ in range(3):
         await house.agent.end(session)
         await turn
+        turn = await house.begun(client, session, "go on")
+    gate.open()
+    rows = await kept(house, session, 7)
+    assert [(row.edge, row.state) for row in rows] == [
+        *[("begin", "late"), ("end", "late")] * 2,
+        ("begin", "late"),
+        ("end", "whole"),
+        ("begin", "whole"),
+    ]
+    assert len(takes) == 2
+    await house.agent.end(session)
+    await turn
 
 
 async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
@@ -455,16 +450,15 @@ async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
         assert len(await kept(house, session, 6)) == 6
 
 
-async def test_cancelled_and_failed_turns_have_an_end_too(journal: Path, project: Project) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        project.write("made.txt")
-        client.tell("session/cancel", {"sessionId": session})
-        await turn
-        rows = await kept(house, session, 2)
-        assert await names(house, rows[1]) == {"a.txt", "made.txt"}
+async def test_cancelled_and_failed_turns_have_an_end_too(project: Project, house: Shared) -> None:
+    client = await house.client()
+    session = await client.new(project.top)
+    turn = await begun(house, client, session)
+    project.write("made.txt")
+    client.tell("session/cancel", {"sessionId": session})
+    await turn
+    rows = await kept(house, session, 2)
+    assert await names(house, rows[1]) == {"a.txt", "made.txt"}
 
 
 async def test_what_is_refused_says_why(
@@ -530,39 +524,36 @@ async def test_a_hundred_thousand_new_files_are_refused(
 
 
 async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
-    journal: Path, project: Project, tmp_path: Path
+    project: Project, tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        (project.top / "sub").mkdir()
-        session = await client.new(project.top / "sub")
-        for number in (1, 2):
-            turn = await begun(house, client, session)
-            project.write("a.txt", f"turn {number}\n")
-            project.write(f"made{number}.txt", "by a command")
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2)
-        row = await house.journal.session(session)
-        there, made = await fork_with_files(
-            *(house.journal, row, Surroundings.here(), str(tmp_path / "first")),
-            at=rows[1].turn + 1,
-        )
-        assert (tmp_path / "first" / "a.txt").read_text() == "turn 1\n"
-        assert (tmp_path / "first" / "made1.txt").exists()
-        assert not (tmp_path / "first" / "made2.txt").exists()
-        assert there.cwd == str(tmp_path / "first" / "sub")
-        assert (await house.journal.session(made.session_id)).cwd == there.cwd
-        assert made.turns == 1
-        _, made = await fork_with_files(
-            house.journal, row, Surroundings.here(), str(tmp_path / "last")
-        )
-        assert (made.turns, (tmp_path / "last" / "a.txt").read_text()) == (2, "turn 2\n")
-        assert project.status(tmp_path / "last") == project.status()
-        count = await house.journal.count()
-        with pytest.raises(WorkspaceError, match="not empty"):
-            await fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "last"))
-        assert await house.journal.count() == count
+    client = await house.client()
+    (project.top / "sub").mkdir()
+    session = await client.new(project.top / "sub")
+    for number in (1, 2):
+        turn = await begun(house, client, session)
+        project.write("a.txt", f"turn {number}\n")
+        project.write(f"made{number}.txt", "by a command")
+        await house.agent.end(session)
+        await turn
+        rows = await kept(house, session, number * 2)
+    row = await house.journal.session(session)
+    there, made = await fork_with_files(
+        *(house.journal, row, Surroundings.here(), str(tmp_path / "first")),
+        at=rows[1].turn + 1,
+    )
+    assert (tmp_path / "first" / "a.txt").read_text() == "turn 1\n"
+    assert (tmp_path / "first" / "made1.txt").exists()
+    assert not (tmp_path / "first" / "made2.txt").exists()
+    assert there.cwd == str(tmp_path / "first" / "sub")
+    assert (await house.journal.session(made.session_id)).cwd == there.cwd
+    assert made.turns == 1
+    _, made = await fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "last"))
+    assert (made.turns, (tmp_path / "last" / "a.txt").read_text()) == (2, "turn 2\n")
+    assert project.status(tmp_path / "last") == project.status()
+    count = await house.journal.count()
+    with pytest.raises(WorkspaceError, match="not empty"):
+        await fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "last"))
+    assert await house.journal.count() == count
 
 
 @pytest.mark.parametrize("when", ["copied", "failed", "cancelled"])
@@ -647,150 +638,145 @@ async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_be
 
 
 async def test_a_client_has_a_session_copied_with_its_files(
-    journal: Path, project: Project, tmp_path: Path
+    project: Project, tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        for number in (1, 2):
-            turn = await begun(house, client, session)
-            project.write("a.txt", f"turn {number}\n")
-            await house.agent.end(session)
-            await turn
-            await kept(house, session, number * 2)
-        ask = {"sessionId": session}
-        made = await client.call("_acphold/fork", {**ask, "files": True, "before": True})
-        beside = project.top.with_name(f"{project.top.name}-fork")
-        assert made["files"] == {"folder": str(beside)}
-        assert (made["cwd"], made["turns"]) == (str(beside), 1)
-        assert (beside / "a.txt").read_text() == "turn 1\n"
-        made = await client.call("_acphold/fork", {**ask, "files": str(tmp_path / "named")})
-        assert (tmp_path / "named" / "a.txt").read_text() == "turn 2\n"
-        plain = await client.call("_acphold/fork", ask)
-        assert (plain["turns"], plain["cwd"], "files" in plain) == (2, str(project.top), False)
-        count = await house.journal.count()
-        for folder in (str(project.top), "relative", "/na\0med"):
-            refused = await client.refused("_acphold/fork", {**ask, "files": folder})
-            assert "internal" not in str(refused)
-        for at in (0, "x"):
-            await client.refused("_acphold/fork", {**ask, "at": at})
-        far = house.stranger(Principal(name="far", sees_all=True, is_here=False))
-        await far.introduce(None, {})
-        refused = await far.refused("_acphold/fork", {**ask, "files": str(tmp_path / "far")})
-        assert "on this machine" in str(refused)
-        assert await house.journal.count() == count
+    client = await house.client()
+    session = await client.new(project.top)
+    for number in (1, 2):
+        turn = await begun(house, client, session)
+        project.write("a.txt", f"turn {number}\n")
+        await house.agent.end(session)
+        await turn
+        await kept(house, session, number * 2)
+    ask = {"sessionId": session}
+    made = await client.call("_acphold/fork", {**ask, "files": True, "before": True})
+    beside = project.top.with_name(f"{project.top.name}-fork")
+    assert made["files"] == {"folder": str(beside)}
+    assert (made["cwd"], made["turns"]) == (str(beside), 1)
+    assert (beside / "a.txt").read_text() == "turn 1\n"
+    made = await client.call("_acphold/fork", {**ask, "files": str(tmp_path / "named")})
+    assert (tmp_path / "named" / "a.txt").read_text() == "turn 2\n"
+    plain = await client.call("_acphold/fork", ask)
+    assert (plain["turns"], plain["cwd"], "files" in plain) == (2, str(project.top), False)
+    count = await house.journal.count()
+    for folder in (str(project.top), "relative", "/na\0med"):
+        refused = await client.refused("_acphold/fork", {**ask, "files": folder})
+        assert "internal" not in str(refused)
+    for at in (0, "x"):
+        await client.refused("_acphold/fork", {**ask, "at": at})
+    far = house.stranger(Principal(name="far", sees_all=True, is_here=False))
+    await far.introduce(None, {})
+    refused = await far.refused("_acphold/fork", {**ask, "files": str(tmp_path / "far")})
+    assert "on this machine" in str(refused)
+    assert await house.journal.count() == count
 
 
 MARKER = b"only-in-the-files-of-a-deleted-session"
 
 
 async def test_deleting_a_session_removes_its_files_from_the_disk(
-    journal: Path, project: Project
+    project: Project, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        sessions = [await client.new(project.top) for _ in range(2)]
-        for session, text in zip(sessions, (MARKER, b"kept"), strict=True):
-            project.write("a.txt", text)
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, 2)
-        folder = Path((await stores_of(house.journal)).folder)
-        await house.desk.delete(sessions[0])
-        assert await names(house, rows[1]) == {"a.txt"}
-        await upkeep(house)
-        [store] = await stores_of(house.journal)
-        listed = project.git("-C", store.path, "cat-file", "--batch-all-objects", "--batch")
-        assert MARKER.decode() not in listed
-        assert "kept" in listed
-        await house.desk.delete(sessions[1])
-        await upkeep(house)
-        assert {*os.listdir(folder)} == {".lock", ".tidied", "told"}
-
-
-async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        for number in range(4):
-            turn = await begun(house, client, session)
-            project.write("a.txt", os.urandom(20_000))
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2 + 2)
-        tidied = os.path.join((await stores_of(house.journal)).folder, ".tidied")
-        os.utime(tidied, (1, 1))
-        monkeypatch.setattr(hub_bounds, "SNAPSHOT_AGE_MS", -60_000)
-        await tidy(house.journal)
-        assert await house.journal.snapshots.of(session) == rows  # the clock may have jumped
-        yesterday = time.time() - hub_bounds.UPKEEP_EVERY_SECONDS - 60
-        os.utime(tidied, (yesterday, yesterday))
+    client = await house.client()
+    sessions = [await client.new(project.top) for _ in range(2)]
+    for session, text in zip(sessions, (MARKER, b"kept"), strict=True):
+        project.write("a.txt", text)
         turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        async with asyncio.timeout(DEADLINE):
-            while len(await house.journal.snapshots.of(session)) != 4:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-        rows += await house.journal.snapshots.of(session)
-        left = await house.journal.snapshots.of(session)
-        assert left == [*rows[:2], *rows[-2:]]
-        assert left[2].turn > rows[7].turn
-        assert all([await names(house, row) for row in left])
-        monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 10_000)
-        await tidy(house.journal)
-        assert len(await house.journal.snapshots.of(session)) < 3
-
-
-async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
-    journal: Path, project: Project
-) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        [begin] = await kept(house, session, 1)
         await house.agent.end(session)
         await turn
         rows = await kept(house, session, 2)
-        await house.journal.snapshots.drop(session, rows[1:])  # as if it had been killed
-        project.write("made.txt")
+    folder = Path((await stores_of(house.journal)).folder)
+    await house.desk.delete(sessions[0])
+    assert await names(house, rows[1]) == {"a.txt"}
+    await upkeep(house)
+    [store] = await stores_of(house.journal)
+    listed = project.git("-C", store.path, "cat-file", "--batch-all-objects", "--batch")
+    assert MARKER.decode() not in listed
+    assert "kept" in listed
+    await house.desk.delete(sessions[1])
+    await upkeep(house)
+    assert {*os.listdir(folder)} == {".lock", ".tidied", "told"}
+
+
+async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
+) -> None:
+    client = await house.client()
+    session = await client.new(project.top)
+    for number in range(4):
         turn = await begun(house, client, session)
-        rows = await kept(house, session, 3)
-        assert [(row.turn == begin.turn, row.edge, row.state) for row in rows] == [
-            (True, "begin", "whole"),
-            (True, "end", "later"),
-            (False, "begin", "whole"),
-        ]
+        project.write("a.txt", os.urandom(20_000))
         await house.agent.end(session)
         await turn
+        rows = await kept(house, session, number * 2 + 2)
+    tidied = os.path.join((await stores_of(house.journal)).folder, ".tidied")
+    os.utime(tidied, (1, 1))
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_AGE_MS", -60_000)
+    await tidy(house.journal)
+    assert await house.journal.snapshots.of(session) == rows  # the clock may have jumped
+    yesterday = time.time() - hub_bounds.UPKEEP_EVERY_SECONDS - 60
+    os.utime(tidied, (yesterday, yesterday))
+    turn = await begun(house, client, session)
+    await house.agent.end(session)
+    await turn
+    async with asyncio.timeout(DEADLINE):
+        while len(await house.journal.snapshots.of(session)) != 4:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    rows += await house.journal.snapshots.of(session)
+    left = await house.journal.snapshots.of(session)
+    assert left == [*rows[:2], *rows[-2:]]
+    assert left[2].turn > rows[7].turn
+    assert all([await names(house, row) for row in left])
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 10_000)
+    await tidy(house.journal)
+    assert len(await house.journal.snapshots.of(session)) < 3
+
+
+async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
+    project: Project, house: Shared
+) -> None:
+    client = await house.client()
+    session = await client.new(project.top)
+    turn = await begun(house, client, session)
+    [begin] = await kept(house, session, 1)
+    await house.agent.end(session)
+    await turn
+    rows = await kept(house, session, 2)
+    await house.journal.snapshots.drop(session, rows[1:])  # as if it had been killed
+    project.write("made.txt")
+    turn = await begun(house, client, session)
+    rows = await kept(house, session, 3)
+    assert [(row.turn == begin.turn, row.edge, row.state) for row in rows] == [
+        (True, "begin", "whole"),
+        (True, "end", "later"),
+        (False, "begin", "whole"),
+    ]
+    await house.agent.end(session)
+    await turn
 
 
 async def test_upkeep_that_fails_drops_no_snapshot(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        for number in (1, 2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2)
-        await upkeep(house)
+    client = await house.client()
+    session = await client.new(project.top)
+    for number in (1, 2):
+        turn = await begun(house, client, session)
+        await house.agent.end(session)
+        await turn
+        rows = await kept(house, session, number * 2)
+    await upkeep(house)
 
-        def fails(*_: object, **__: object) -> None:
-            raise GitError("no space left")
+    def fails(*_: object, **__: object) -> None:
+        raise GitError("no space left")
 
-        monkeypatch.setattr(SnapshotStore, "keep", fails)
-        monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 0)
-        await tidy(house.journal)
-        assert await house.journal.snapshots.of(session) == rows
-        monkeypatch.setattr(SnapshotStore, "keep", lambda *_, **__: None)
-        await tidy(house.journal)
-        assert await house.journal.snapshots.of(session) == rows[2:]
+    monkeypatch.setattr(SnapshotStore, "keep", fails)
+    monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 0)
+    await tidy(house.journal)
+    assert await house.journal.snapshots.of(session) == rows
+    monkeypatch.setattr(SnapshotStore, "keep", lambda *_, **__: None)
+    await tidy(house.journal)
+    assert await house.journal.snapshots.of(session) == rows[2:]
 
 
 async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
@@ -903,27 +889,26 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
 
 
 async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        folder = (await stores_of(house.journal)).folder
-        os.makedirs(folder)
-        os.mknod(tidied := os.path.join(folder, ".tidied"))
-        minute_ago = time.time() - 60  # so the upkeep is not due, but for the full store
-        os.utime(tidied, (minute_ago, minute_ago))
-        for limits in (SnapshotLimits(store=0, free=0), SnapshotLimits(free=0)):
-            monkeypatch.setattr(snapshot, "take", partial(take, limits=limits))
-            turn = await begun(house, client, session)
-            async with asyncio.timeout(DEADLINE):
-                while limits.store == 0 and os.stat(tidied).st_mtime < minute_ago + 30:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, 2 if limits.store == 0 else 4)
-        assert [row.state for row in rows] == ["refused"] * 2 + ["whole"] * 2
-        assert "full" in rows[0].reason
+    client = await house.client()
+    session = await client.new(project.top)
+    folder = (await stores_of(house.journal)).folder
+    os.makedirs(folder)
+    os.mknod(tidied := os.path.join(folder, ".tidied"))
+    minute_ago = time.time() - 60  # so the upkeep is not due, but for the full store
+    os.utime(tidied, (minute_ago, minute_ago))
+    for limits in (SnapshotLimits(store=0, free=0), SnapshotLimits(free=0)):
+        monkeypatch.setattr(snapshot, "take", partial(take, limits=limits))
+        turn = await begun(house, client, session)
+        async with asyncio.timeout(DEADLINE):
+            while limits.store == 0 and os.stat(tidied).st_mtime < minute_ago + 30:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await house.agent.end(session)
+        await turn
+        rows = await kept(house, session, 2 if limits.store == 0 else 4)
+    assert [row.state for row in rows] == ["refused"] * 2 + ["whole"] * 2
+    assert "full" in rows[0].reason
 
 
 async def test_a_branch_with_any_name_is_kept(journal: Path, project: Project) -> None:

@@ -30,28 +30,27 @@ def prompts(house: Shared) -> list[str]:
 
 
 async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_prompt_meanwhile(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
-        house.agent.heeds_cancel = False
-        client, session = await house.opened()
-        first = await house.begun(client, session, "first")
-        await client.call("session/close", {"sessionId": session})
-        assert await first == {"stopReason": "cancelled"}
-        await client.load(session)
-        second = client.begin_prompt(session, "second")
-        await client.call("session/list", {})
-        assert prompts(house) == ["first"]
-        await house.agent.say(session, "of the first turn")
-        await house.agent.end(session)
-        await house.agent.prompted(session)
-        assert prompts(house) == ["first", "second"]
-        await house.agent.say(session, "of the second turn")
-        await house.agent.end(session)
-        assert await second == {"stopReason": "end_turn"}
-        assert client.text() == "of the second turn"
+    house.agent.can("resume")
+    house.agent.results["session/resume"] = b"{}"
+    house.agent.heeds_cancel = False
+    client, session = await house.opened()
+    first = await house.begun(client, session, "first")
+    await client.call("session/close", {"sessionId": session})
+    assert await first == {"stopReason": "cancelled"}
+    await client.load(session)
+    second = client.begin_prompt(session, "second")
+    await client.call("session/list", {})
+    assert prompts(house) == ["first"]
+    await house.agent.say(session, "of the first turn")
+    await house.agent.end(session)
+    await house.agent.prompted(session)
+    assert prompts(house) == ["first", "second"]
+    await house.agent.say(session, "of the second turn")
+    await house.agent.end(session)
+    assert await second == {"stopReason": "end_turn"}
+    assert client.text() == "of the second turn"
 
 
 async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_it(
@@ -104,53 +103,48 @@ async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing
 
 
 async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.heeds_cancel = False
-        client, session = await house.opened()
-        first = await house.begun(client, session, "first")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await first == {"stopReason": "cancelled"}
-        second = await house.begun(client, session, "second", own="s1")
-        assert house.agent.generation == 2
-        await house.agent.end("s1")
-        assert await second == {"stopReason": "end_turn"}
+    house.agent.heeds_cancel = False
+    client, session = await house.opened()
+    first = await house.begun(client, session, "first")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await first == {"stopReason": "cancelled"}
+    second = await house.begun(client, session, "second", own="s1")
+    assert house.agent.generation == 2
+    await house.agent.end("s1")
+    assert await second == {"stopReason": "end_turn"}
 
 
-async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await client.call("session/close", {"sessionId": session})
-        loading = client.begin("session/load", open_params(session, "/"))
-        turn = client.begin_prompt(session, "never mind")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-        await loading
-        assert prompts(house) == []
-        await client.load(session)
-        assert client.text("user_message_chunk") == "never mind"
+async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt(house: Shared) -> None:
+    client, session = await house.opened()
+    await client.call("session/close", {"sessionId": session})
+    loading = client.begin("session/load", open_params(session, "/"))
+    turn = client.begin_prompt(session, "never mind")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+    await loading
+    assert prompts(house) == []
+    await client.load(session)
+    assert client.text("user_message_chunk") == "never mind"
 
 
 async def test_a_prompt_that_is_cancelled_while_the_agent_hangs_in_the_load_is_answered_at_once(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await client.call("session/close", {"sessionId": session})
-        house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params(session, "/"))
-        turn = client.begin_prompt(session, "never mind")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-        assert not loading.done()
-        house.agent.may_answer.set()
-        await loading
-        assert prompts(house) == []
-        await client.load(session)
-        assert client.text("user_message_chunk") == "never mind"
+    client, session = await house.opened()
+    await client.call("session/close", {"sessionId": session})
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params(session, "/"))
+    turn = client.begin_prompt(session, "never mind")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+    assert not loading.done()
+    house.agent.may_answer.set()
+    await loading
+    assert prompts(house) == []
+    await client.load(session)
+    assert client.text("user_message_chunk") == "never mind"
 
 
 async def test_prompts_that_are_cancelled_without_end_during_loads_are_refused(
@@ -176,152 +170,143 @@ async def test_prompts_that_are_cancelled_without_end_during_loads_are_refused(
 
 
 async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_it(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await client.call("session/close", {"sessionId": session})
-        client.begin("session/load", open_params(session, "/"))
-        client.tell("session/cancel", {"sessionId": session})
-        ended = await house.turn(client, session, "after all", own="s1")
-        assert ended == {"stopReason": "end_turn"}
+    client, session = await house.opened()
+    await client.call("session/close", {"sessionId": session})
+    client.begin("session/load", open_params(session, "/"))
+    client.tell("session/cancel", {"sessionId": session})
+    ended = await house.turn(client, session, "after all", own="s1")
+    assert ended == {"stopReason": "end_turn"}
 
 
 @pytest.mark.of_a_file
 @pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
 async def test_a_prompt_whose_block_is_no_object_is_refused_and_leaves_no_turn_open(
-    journal: Path, block: object
+    block: object, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        half = {"type": "text", "text": "half a pair: \ud83d"}
-        params = {"sessionId": session, "prompt": [half, block]}
-        error = await client.refused("session/prompt", params)
-        assert (error.code, error.data) == (-32602, {"field": "prompt[1]"})
-        turn = client.begin("session/prompt", {"sessionId": session, "prompt": [half]})
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert await turn == {"stopReason": "end_turn"}
+    client, session = await house.opened()
+    half = {"type": "text", "text": "half a pair: \ud83d"}
+    params = {"sessionId": session, "prompt": [half, block]}
+    error = await client.refused("session/prompt", params)
+    assert (error.code, error.data) == (-32602, {"field": "prompt[1]"})
+    turn = client.begin("session/prompt", {"sessionId": session, "prompt": [half]})
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    assert await turn == {"stopReason": "end_turn"}
 
 
 async def test_what_the_agent_says_behind_the_answer_of_a_turn_comes_behind_ours(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "hi")
-        await house.agent.say(session, "in the turn")
-        await house.agent.end(session)
-        await house.agent.say(session, " and behind it")
-        await turn
-        await client.until_text("behind it")
-        kinds = ["update" if "method" in message else "answer" for message in client.messages]
-        assert kinds[-3:] == ["update", "answer", "update"]
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "hi")
+    await house.agent.say(session, "in the turn")
+    await house.agent.end(session)
+    await house.agent.say(session, " and behind it")
+    await turn
+    await client.until_text("behind it")
+    kinds = ["update" if "method" in message else "answer" for message in client.messages]
+    assert kinds[-3:] == ["update", "answer", "update"]
 
 
 @pytest.mark.parametrize("method", ["session/set_mode", "_vendor/do"])
 async def test_what_the_agent_says_behind_any_answer_comes_behind_ours(
-    journal: Path, method: str
+    method: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.results[method] = b"{}"
-        house.agent.says_behind[method] = "behind it"
-        client, session = await house.opened()
-        await client.call(method, {"sessionId": session, "modeId": "x"})
-        await client.until_text("behind it")
-        kinds = ["update" if "method" in message else "answer" for message in client.messages]
-        assert kinds[-2:] == ["answer", "update"]
+    house.agent.results[method] = b"{}"
+    house.agent.says_behind[method] = "behind it"
+    client, session = await house.opened()
+    await client.call(method, {"sessionId": session, "modeId": "x"})
+    await client.until_text("behind it")
+    kinds = ["update" if "method" in message else "answer" for message in client.messages]
+    assert kinds[-2:] == ["answer", "update"]
 
 
 @pytest.mark.of_a_file
-async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        loads = [client.begin("session/load", open_params(session, "/")) for _ in range(3)]
-        await asyncio.wait(loads)
-        assert loads[2].exception() is None
-        [load.exception() for load in loads]
-        await house.agent.say(session, "once")
-        await client.until_text("once")
-        assert client.text() == "once"
-        assert len(house.hub.conversation(session).session.attachments) == 1
+async def test_three_loads_at_once_leave_one_attachment(house: Shared) -> None:
+    client, session = await house.opened()
+    loads = [client.begin("session/load", open_params(session, "/")) for _ in range(3)]
+    await asyncio.wait(loads)
+    assert loads[2].exception() is None
+    [load.exception() for load in loads]
+    await house.agent.say(session, "once")
+    await client.until_text("once")
+    assert client.text() == "once"
+    assert len(house.hub.conversation(session).session.attachments) == 1
 
 
-async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.journal.delete(session)
-        error = await client.refused("session/prompt", prompt_params(session, "hi"))
-        assert "deleted" in error.message
-        assert prompts(house) == []
+async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.journal.delete(session)
+    error = await client.refused("session/prompt", prompt_params(session, "hi"))
+    assert "deleted" in error.message
+    assert prompts(house) == []
 
 
-async def test_a_prompt_that_is_given_up_while_it_waits_keeps_its_place(journal: Path) -> None:
-    async with shared(journal) as house:
-        one, two = await house.client(fs={"readTextFile": True}), await house.client()
-        session = await one.new()
-        await two.load(session)
-        first = await house.begun(one, session, "first")
-        given_up = two.begin_prompt(session, "given up")
-        await two.call("session/list", {})
-        third = one.begin_prompt(session, "third")
-        await one.call("session/list", {})
-        two.tell("$/cancel_request", {"requestId": two.last_id - 1})
-        await asyncio.wait([given_up])
-        assert given_up.exception() is not None
-        await house.agent.end(session)
-        await house.agent.prompted(session)
-        one.answers["fs/read_text_file"] = lambda _: {"content": "read by the first client"}
-        read = await asyncio.wait_for(
-            house.agent.ask_client("fs/read_text_file", sessionId=session, path="/x"), 5
-        )
-        assert read == {"content": "read by the first client"}
-        await house.agent.end(session)
-        assert await first == await third == {"stopReason": "end_turn"}
-        history = [
-            entry.kind
-            for segment in await house.journal.read(session, 0)
-            for entry in segment.entries()
-            if entry.kind in ("prompt", "turn_end")
-        ]
-        assert history == ["prompt", "turn_end"] * 3
-        assert prompts(house) == ["first", "third"]
+async def test_a_prompt_that_is_given_up_while_it_waits_keeps_its_place(house: Shared) -> None:
+    one, two = await house.client(fs={"readTextFile": True}), await house.client()
+    session = await one.new()
+    await two.load(session)
+    first = await house.begun(one, session, "first")
+    given_up = two.begin_prompt(session, "given up")
+    await two.call("session/list", {})
+    third = one.begin_prompt(session, "third")
+    await one.call("session/list", {})
+    two.tell("$/cancel_request", {"requestId": two.last_id - 1})
+    await asyncio.wait([given_up])
+    assert given_up.exception() is not None
+    await house.agent.end(session)
+    await house.agent.prompted(session)
+    one.answers["fs/read_text_file"] = lambda _: {"content": "read by the first client"}
+    read = await asyncio.wait_for(
+        house.agent.ask_client("fs/read_text_file", sessionId=session, path="/x"), 5
+    )
+    assert read == {"content": "read by the first client"}
+    await house.agent.end(session)
+    assert await first == await third == {"stopReason": "end_turn"}
+    history = [
+        entry.kind
+        for segment in await house.journal.read(session, 0)
+        for entry in segment.entries()
+        if entry.kind in ("prompt", "turn_end")
+    ]
+    assert history == ["prompt", "turn_end"] * 3
+    assert prompts(house) == ["first", "third"]
 
 
 async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loaded_again(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("list")
-        house.agent.results["session/list"] = b'{"sessions":[]}'
-        house.agent.has_sign_in = True
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "go on and on")
-        house.desk.sign_in_changed()  # so that the load asks the agent, which takes its time
-        house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params(session, "/"))
-        client.tell("session/cancel", {"sessionId": session})
-        await asyncio.wait_for(house.agent.cancelled.wait(), 2)
-        house.agent.may_answer.set()
-        await loading
-        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+    house.agent.can("list")
+    house.agent.results["session/list"] = b'{"sessions":[]}'
+    house.agent.has_sign_in = True
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "go on and on")
+    house.desk.sign_in_changed()  # so that the load asks the agent, which takes its time
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params(session, "/"))
+    client.tell("session/cancel", {"sessionId": session})
+    await asyncio.wait_for(house.agent.cancelled.wait(), 2)
+    house.agent.may_answer.set()
+    await loading
+    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
 
 
 async def test_two_turns_that_an_agent_never_ends_do_not_keep_it_from_being_started_anew(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.heeds_cancel = False
-        client = await house.client()
-        sessions = [await client.new(), await client.new()]
-        for session in sessions:
-            turn = await house.begun(client, session, "first")
-            client.tell("session/cancel", {"sessionId": session})
-            assert await turn == {"stopReason": "cancelled"}
-        again = await house.begun(client, sessions[0], "second", own="s2")
-        assert house.agent.generation == 2
-        await house.agent.end("s2")
-        assert await again == {"stopReason": "end_turn"}
+    house.agent.heeds_cancel = False
+    client = await house.client()
+    sessions = [await client.new(), await client.new()]
+    for session in sessions:
+        turn = await house.begun(client, session, "first")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+    again = await house.begun(client, sessions[0], "second", own="s2")
+    assert house.agent.generation == 2
+    await house.agent.end("s2")
+    assert await again == {"stopReason": "end_turn"}
 
 
 TOOL = {
@@ -334,27 +319,26 @@ TOOL = {
 
 @pytest.mark.parametrize("how", ["cancelled", "the agent died", "taken over"])
 async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put_in_its_meta(
-    journal: Path, how: str
+    journal: Path, how: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "build")
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
-        if how == "cancelled":
-            client.tell("session/cancel", {"sessionId": session})
-            await turn
-        elif how == "the agent died":
-            await house.agent.end(session, AgentExitedError("gone", "exit status 1", ""))
-            await asyncio.wait([turn])
-        await house.give_way()
-        async with shared(journal) as other:  # else another process takes it in mid-turn
-            two = await other.client()
-            await two.load(session)
-            tools = [update for update in two.updates() if "toolCallId" in update]
-            assert tools[-1]["status"] == "failed"
-            meta = tools[-1]["_meta"]
-            assert meta["vendor"] == {"n": [1]}
-            assert "acphold/failed" in meta
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "build")
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
+    if how == "cancelled":
+        client.tell("session/cancel", {"sessionId": session})
+        await turn
+    elif how == "the agent died":
+        await house.agent.end(session, AgentExitedError("gone", "exit status 1", ""))
+        await asyncio.wait([turn])
+    await house.give_way()
+    async with shared(journal) as other:  # else another process takes it in mid-turn
+        two = await other.client()
+        await two.load(session)
+        tools = [update for update in two.updates() if "toolCallId" in update]
+        assert tools[-1]["status"] == "failed"
+        meta = tools[-1]["_meta"]
+        assert meta["vendor"] == {"n": [1]}
+        assert "acphold/failed" in meta
 
 
 async def test_a_call_that_has_begun_long_ago_is_looked_for_until_it_is_found(
@@ -410,127 +394,119 @@ async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
 
 @pytest.mark.of_a_file
 async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await client.call("session/close", {"sessionId": session})
-        client.begin("session/load", open_params(session, "/"))
-        turn = client.begin_prompt(session, "never mind")
-        second = client.begin("session/load", open_params(session, "/"))
-        client.tell("session/cancel", {"sessionId": session})
-        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-        await second
-        assert prompts(house) == []
+    client, session = await house.opened()
+    await client.call("session/close", {"sessionId": session})
+    client.begin("session/load", open_params(session, "/"))
+    turn = client.begin_prompt(session, "never mind")
+    second = client.begin("session/load", open_params(session, "/"))
+    client.tell("session/cancel", {"sessionId": session})
+    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+    await second
+    assert prompts(house) == []
 
 
 async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees_its_end(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, session = await house.opened()
-        await house.begun(one, session, "a long task")
-        await one.leave()
-        await house.gone(one)
-        other = await house.loaded(session)
-        await house.agent.say(session, "done")
-        await house.agent.end(session)
-        await other.until_text("done")
-        assert await house.turn(other, session, "the next") == {"stopReason": "end_turn"}
-        assert not house.agent.cancelled.is_set()
+    one, session = await house.opened()
+    await house.begun(one, session, "a long task")
+    await one.leave()
+    await house.gone(one)
+    other = await house.loaded(session)
+    await house.agent.say(session, "done")
+    await house.agent.end(session)
+    await other.until_text("done")
+    assert await house.turn(other, session, "the next") == {"stopReason": "end_turn"}
+    assert not house.agent.cancelled.is_set()
 
 
 @pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])
 async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, asks_for: str
+    monkeypatch: pytest.MonkeyPatch, asks_for: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={asks_for: True})
-        send = house.agent.send
+    client, session = await house.opened(_meta={asks_for: True})
+    send = house.agent.send
 
-        def gone(call: AgentCall) -> None:
-            monkeypatch.setattr(house.agent, "send", send)
-            house.agent.generation += 1  # from now on it has to be started again
-            raise AgentExitedError("it ended", "signal SIGKILL", "")
+    def gone(call: AgentCall) -> None:
+        monkeypatch.setattr(house.agent, "send", send)
+        house.agent.generation += 1  # from now on it has to be started again
+        raise AgentExitedError("it ended", "signal SIGKILL", "")
 
-        monkeypatch.setattr(house.agent, "send", gone)
-        assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
-        assert client.text("user_message_chunk") == ""
-        assert len(prompts(house)) == 1
+    monkeypatch.setattr(house.agent, "send", gone)
+    assert await house.turn(client, session, "hi", own="s1") == {"stopReason": "end_turn"}
+    assert client.text("user_message_chunk") == ""
+    assert len(prompts(house)) == 1
 
 
 @pytest.mark.parametrize(("asks", "known_as"), [(True, ""), ("events", "mine"), ("events", "")])
 async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_then_shown(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, asks: bool | str, known_as: str
+    monkeypatch: pytest.MonkeyPatch, asks: bool | str, known_as: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={"acphold/positions": asks})
-        other = await house.loaded(session)
-        live, send = house.hub.conversation(session).session, house.agent.send
-        known: list[tuple[int, int]] = []
+    client, session = await house.opened(_meta={"acphold/positions": asks})
+    other = await house.loaded(session)
+    live, send = house.hub.conversation(session).session, house.agent.send
+    known: list[tuple[int, int]] = []
 
-        def look(call: AgentCall) -> None:
-            shown = [attachment.cursor for attachment in live.attachments]
-            known.append((live.last_seq - shown[0], max(shown) - min(shown)))
-            send(call)
+    def look(call: AgentCall) -> None:
+        shown = [attachment.cursor for attachment in live.attachments]
+        known.append((live.last_seq - shown[0], max(shown) - min(shown)))
+        send(call)
 
-        monkeypatch.setattr(house.agent, "send", look)
-        meta = {"acphold/sent": {"id": known_as}} if known_as else {}
-        turn = client.begin("session/prompt", prompt_params(session, "hi") | {"_meta": meta})
-        await house.agent.prompted(session)
-        await house.agent.say(session, "there")
-        await house.agent.end(session)
-        await turn
-        # The prompt, and its id, which no client had been told; or nothing of it yet, in a file.
-        assert known == [
-            (2 if known_as else 1 if asks is True or house.journal.file is None else 0, 0)
-        ]
-        await other.until_text("there")
-        assert other.text("user_message_chunk") == "hi"
+    monkeypatch.setattr(house.agent, "send", look)
+    meta = {"acphold/sent": {"id": known_as}} if known_as else {}
+    turn = client.begin("session/prompt", prompt_params(session, "hi") | {"_meta": meta})
+    await house.agent.prompted(session)
+    await house.agent.say(session, "there")
+    await house.agent.end(session)
+    await turn
+    # The prompt, and its id, which no client had been told; or nothing of it yet, in a file.
+    assert known == [(2 if known_as else 1 if asks is True or house.journal.file is None else 0, 0)]
+    await other.until_text("there")
+    assert other.text("user_message_chunk") == "hi"
 
 
 @pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])
 async def test_a_prompt_that_no_agent_gets_fails_once(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, asks_for: str
+    monkeypatch: pytest.MonkeyPatch, asks_for: str, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={asks_for: True})
+    client, session = await house.opened(_meta={asks_for: True})
 
-        def gone(call: AgentCall) -> None:
-            raise AgentExitedError("it ended", "signal SIGKILL", "")
+    def gone(call: AgentCall) -> None:
+        raise AgentExitedError("it ended", "signal SIGKILL", "")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(house.agent, "send", gone)
-            error = await client.refused("session/prompt", prompt_params(session, "hi"))
-            assert "it ended" in error.message
-        assert await house.turn(client, session, "again") == {"stopReason": "end_turn"}
+    with monkeypatch.context() as patch:
+        patch.setattr(house.agent, "send", gone)
+        error = await client.refused("session/prompt", prompt_params(session, "hi"))
+        assert "it ended" in error.message
+    assert await house.turn(client, session, "again") == {"stopReason": "end_turn"}
 
 
 async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_takes_its_time(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        restarting, may_end = asyncio.Event(), asyncio.Event()
+    restarting, may_end = asyncio.Event(), asyncio.Event()
 
-        async def restart() -> None:
-            restarting.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await may_end.wait()  # as ending a program that is deaf
-
-        monkeypatch.setattr(house.agent, "restart", restart)
-        house.agent.heeds_cancel = False
-        client, session = await house.opened()
-        first = await house.begun(client, session, "first")
-        client.tell("session/cancel", {"sessionId": session})
-        await first
-        second = client.begin_prompt(session, "second")
-        await asyncio.wait_for(restarting.wait(), 20)
-        client.tell("session/cancel", {"sessionId": session})
+    async def restart() -> None:
+        restarting.set()
         try:
-            assert await client.call("session/close", {"sessionId": session}) == {}
-            assert await second == {"stopReason": "cancelled"}
-            assert session not in house.hub.live
+            await asyncio.Event().wait()
         finally:
-            may_end.set()
+            await may_end.wait()  # as ending a program that is deaf
+
+    monkeypatch.setattr(house.agent, "restart", restart)
+    house.agent.heeds_cancel = False
+    client, session = await house.opened()
+    first = await house.begun(client, session, "first")
+    client.tell("session/cancel", {"sessionId": session})
+    await first
+    second = client.begin_prompt(session, "second")
+    await asyncio.wait_for(restarting.wait(), 20)
+    client.tell("session/cancel", {"sessionId": session})
+    try:
+        assert await client.call("session/close", {"sessionId": session}) == {}
+        assert await second == {"stopReason": "cancelled"}
+        assert session not in house.hub.live
+    finally:
+        may_end.set()

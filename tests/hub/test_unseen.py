@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from tests.hub.shared import shared
+from tests.hub.shared import Shared
 
 DEADLINE = 30
 
 
-async def test_a_turn_that_ends_before_somebodys_eyes_is_seen(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        await house.turn(client, session, "hello")
-        assert not (await house.journal.session(session)).unseen
+async def test_a_turn_that_ends_before_somebodys_eyes_is_seen(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.turn(client, session, "hello")
+    assert not (await house.journal.session(session)).unseen
 
 
 async def test_a_turn_that_ends_while_nobody_is_there_is_unseen_until_somebody_comes(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        await house.begun(client, session, "hello")
-        last = (await house.journal.changes(None)).last
-        house.hub.detach(client.connection)  # its connection is lost, and the turn goes on
-        await house.agent.end(session)
-        assert (await house.journal.session(session)).unseen
-        # A database tells of a change when all is done that was begun before it.
-        while session not in (await house.journal.changes(last)).session_ids:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        assert (await house.journal.outcomes([session]))[session] == b'{"stopReason":"end_turn"}'
-        await house.loaded(session)
-        assert not (await house.journal.session(session)).unseen
+    client, session = await house.opened()
+    await house.begun(client, session, "hello")
+    last = (await house.journal.changes(None)).last
+    house.hub.detach(client.connection)  # its connection is lost, and the turn goes on
+    await house.agent.end(session)
+    assert (await house.journal.session(session)).unseen
+    # A database tells of a change when all is done that was begun before it.
+    while session not in (await house.journal.changes(last)).session_ids:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert (await house.journal.outcomes([session]))[session] == b'{"stopReason":"end_turn"}'
+    await house.loaded(session)
+    assert not (await house.journal.session(session)).unseen
 
 
-async def test_an_outcome_is_of_the_last_turn_and_open_while_that_runs(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        assert await house.journal.outcomes([session, "none"]) == {}
-        await house.turn(client, session, "one")
-        await house.begun(client, session, "two")
-        for number in range(200):  # far more than is looked through
-            await house.agent.say(session, f"word{number} ")
-        assert await house.journal.outcomes([session]) == {session: None}
-        await house.agent.end(session, b'{"stopReason":"refusal"}')
-        assert await house.journal.outcomes([session]) == {session: b'{"stopReason":"refusal"}'}
+async def test_an_outcome_is_of_the_last_turn_and_open_while_that_runs(house: Shared) -> None:
+    client, session = await house.opened()
+    assert await house.journal.outcomes([session, "none"]) == {}
+    await house.turn(client, session, "one")
+    await house.begun(client, session, "two")
+    for number in range(200):  # far more than is looked through
+        await house.agent.say(session, f"word{number} ")
+    assert await house.journal.outcomes([session]) == {session: None}
+    await house.agent.end(session, b'{"stopReason":"refusal"}')
+    assert await house.journal.outcomes([session]) == {session: b'{"stopReason":"refusal"}'}

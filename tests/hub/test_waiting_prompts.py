@@ -53,44 +53,42 @@ def waiting(queue: Any) -> list[str]:
     return [prompt["words"] for prompt in queue.get("waiting", [])]
 
 
-async def test_what_waits_begins_one_after_the_other_in_its_order(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
-        await add(client, session, "second", "third")
-        assert prompts(house) == ["first"]
+async def test_what_waits_begins_one_after_the_other_in_its_order(house: Shared) -> None:
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "first")
+    await add(client, session, "second", "third")
+    assert prompts(house) == ["first"]
+    await house.agent.end(session)
+    await turn
+    for text in ("second", "third"):
+        await house.agent.prompted(session)
+        assert prompts(house)[-1] == text
         await house.agent.end(session)
-        await turn
-        for text in ("second", "third"):
-            await house.agent.prompted(session)
-            assert prompts(house)[-1] == text
-            await house.agent.end(session)
-        queue = await state(client, session)
-        assert [it["state"] for it in queue["ended"]] == ["done", "done"]
-        assert prompts(house) == ["first", "second", "third"]
+    queue = await state(client, session)
+    assert [it["state"] for it in queue["ended"]] == ["done", "done"]
+    assert prompts(house) == ["first", "second", "third"]
 
 
 async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what_was_done(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
-        await add(client, session, "second")
-        await house.agent.end(session)
-        await turn
-        await house.agent.prompted(session)
-        await client.leave()
-        await house.gone(client)
-        await house.agent.say(session, "done")
-        await house.agent.end(session)
-        other = await house.loaded(session)
-        await other.until_text("done")
-        assert other.text("user_message_chunk") == "firstsecond"
-        assert await house.entries(session, "queue") == [
-            {"do": "add", "id": added(house, session), "prompt": text("second"), "client": {}},
-            {"do": "begin", "id": added(house, session)},
-        ]
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "first")
+    await add(client, session, "second")
+    await house.agent.end(session)
+    await turn
+    await house.agent.prompted(session)
+    await client.leave()
+    await house.gone(client)
+    await house.agent.say(session, "done")
+    await house.agent.end(session)
+    other = await house.loaded(session)
+    await other.until_text("done")
+    assert other.text("user_message_chunk") == "firstsecond"
+    assert await house.entries(session, "queue") == [
+        {"do": "add", "id": added(house, session), "prompt": text("second"), "client": {}},
+        {"do": "begin", "id": added(house, session)},
+    ]
 
 
 def added(house: Shared, session: str) -> str:
@@ -103,52 +101,50 @@ def text(words: str) -> list[dict[str, str]]:
 
 
 async def test_a_client_that_asks_for_it_is_told_of_each_change_and_of_whose_it_is(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one = await house.client(name="Zed", _meta={"acphold/queue": True})
-        other = await house.client()
-        session = await one.new()
-        await other.load(session)
-        await change(other, session, "hold")
-        [first] = await add(one, session, "first")
-        await change(other, session, "edit", id=first, prompt=text("else"))
-        await change(one, session, "go")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        await one.until(lambda: queues(one)[-1:] and "ended" in queues(one)[-1])
-        assert [waiting(queue) for queue in queues(one)] == [
-            [],
-            ["first"],
-            ["else"],
-            ["else"],
-            [],
-            [],
-        ]
-        assert queues(one)[1]["waiting"][0]["client"] == "Zed"
-        assert QUEUE not in [message.get("method") for message in other.messages]
+    one = await house.client(name="Zed", _meta={"acphold/queue": True})
+    other = await house.client()
+    session = await one.new()
+    await other.load(session)
+    await change(other, session, "hold")
+    [first] = await add(one, session, "first")
+    await change(other, session, "edit", id=first, prompt=text("else"))
+    await change(one, session, "go")
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    await one.until(lambda: queues(one)[-1:] and "ended" in queues(one)[-1])
+    assert [waiting(queue) for queue in queues(one)] == [
+        [],
+        ["first"],
+        ["else"],
+        ["else"],
+        [],
+        [],
+    ]
+    assert queues(one)[1]["waiting"][0]["client"] == "Zed"
+    assert QUEUE not in [message.get("method") for message in other.messages]
 
 
 async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_it_has_caught_up(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, session = await house.opened()
-        slow = await house.loaded(session, _meta={"acphold/queue": True})
-        turn = await house.begun(one, session, "first")
-        slow.reads.clear()
-        for _ in range(400):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        params = encode({"sessionId": session})
-        for _ in range(bounds.DUE):  # as much as is kept for a client that lags
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-        await add(one, session, "second", "third")
-        slow.reads.set()
-        await slow.until(lambda: queues(slow))
-        assert [waiting(queue) for queue in queues(slow)] == [["second", "third"]]
-        assert slow.text().count("x ") == 400, "what was said before it was sent before it"
-        await house.agent.end(session)
-        await turn
+    one, session = await house.opened()
+    slow = await house.loaded(session, _meta={"acphold/queue": True})
+    turn = await house.begun(one, session, "first")
+    slow.reads.clear()
+    for _ in range(400):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    params = encode({"sessionId": session})
+    for _ in range(bounds.DUE):  # as much as is kept for a client that lags
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+    await add(one, session, "second", "third")
+    slow.reads.set()
+    await slow.until(lambda: queues(slow))
+    assert [waiting(queue) for queue in queues(slow)] == [["second", "third"]]
+    assert slow.text().count("x ") == 400, "what was said before it was sent before it"
+    await house.agent.end(session)
+    await turn
 
 
 def queues(client: Onlooker) -> list[Any]:
@@ -161,40 +157,38 @@ async def held_by_stop(client: Onlooker) -> None:
     await client.until(lambda: [it for it in queues(client)[-1:] if it.get("held") == "cancelled"])
 
 
-async def test_who_opens_a_session_is_told_its_queue_and_then_each_change(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={"acphold/queue": True})
-        await change(client, session, "hold")
-        ids = await add(client, session, "one", "two", "three")
-        await change(client, session, "move", id=ids[-1], before=ids[0])
-        now = await state(client, session)
-        assert waiting(now) == ["three", "one", "two"]
-        await client.until(lambda: queues(client)[-1:] == [now])
-        other = await house.loaded(session, _meta={"acphold/queue": True})
-        assert queues(other) == queues(client)[-1:]
-        await change(client, session, "drop", id=ids[0])
-        await other.until(lambda: waiting(queues(other)[-1]) == ["three", "two"])
-        await client.until(lambda: queues(client)[-1] == queues(other)[-1])
+async def test_who_opens_a_session_is_told_its_queue_and_then_each_change(house: Shared) -> None:
+    client, session = await house.opened(_meta={"acphold/queue": True})
+    await change(client, session, "hold")
+    ids = await add(client, session, "one", "two", "three")
+    await change(client, session, "move", id=ids[-1], before=ids[0])
+    now = await state(client, session)
+    assert waiting(now) == ["three", "one", "two"]
+    await client.until(lambda: queues(client)[-1:] == [now])
+    other = await house.loaded(session, _meta={"acphold/queue": True})
+    assert queues(other) == queues(client)[-1:]
+    await change(client, session, "drop", id=ids[0])
+    await other.until(lambda: waiting(queues(other)[-1]) == ["three", "two"])
+    await client.until(lambda: queues(client)[-1] == queues(other)[-1])
 
 
 async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_says_go(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
-        await add(client, session, "second")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == {"stopReason": "cancelled"}
-        queue = await state(client, session)
-        assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
-        [row] = await house.journal.page(ListFilter())
-        assert (row.queued, row.held) == (1, "cancelled")
-        assert prompts(house) == ["first"]
-        await change(client, session, "go")
-        await house.agent.prompted(session)
-        assert prompts(house) == ["first", "second"]
-        assert (await house.journal.session(session)).queued == 0
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "first")
+    await add(client, session, "second")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == {"stopReason": "cancelled"}
+    queue = await state(client, session)
+    assert (waiting(queue), queue["held"]) == (["second"], "cancelled")
+    [row] = await house.journal.page(ListFilter())
+    assert (row.queued, row.held) == (1, "cancelled")
+    assert prompts(house) == ["first"]
+    await change(client, session, "go")
+    await house.agent.prompted(session)
+    assert prompts(house) == ["first", "second"]
+    assert (await house.journal.session(session)).queued == 0
 
 
 async def test_a_stop_between_two_turns_holds_what_waits(
@@ -258,17 +252,16 @@ async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
 
 
 async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_holds_nothing(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={"acphold/queue": True})
-        client.tell("session/cancel", {"sessionId": session})
-        assert await state(client, session) == {}
-        await add(client, session, "late", at=now_ms() + 3_600_000)
-        client.tell("session/cancel", {"sessionId": session})
-        await held_by_stop(client)
-        row = await house.journal.session(session)
-        assert (row.queued, row.held) == (1, "cancelled")
+    client, session = await house.opened(_meta={"acphold/queue": True})
+    client.tell("session/cancel", {"sessionId": session})
+    assert await state(client, session) == {}
+    await add(client, session, "late", at=now_ms() + 3_600_000)
+    client.tell("session/cancel", {"sessionId": session})
+    await held_by_stop(client)
+    row = await house.journal.session(session)
+    assert (row.queued, row.held) == (1, "cancelled")
 
 
 async def test_what_waits_begins_once_when_it_can_be_read_again(
@@ -331,19 +324,18 @@ async def test_a_prompt_whose_beginning_cannot_be_written_is_not_sent_and_holds_
         assert prompts(house) == ["first"]
 
 
-async def test_nothing_begins_over_an_open_question(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        person = Person(client)
-        asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
-        await person.asked.wait()
-        await add(client, session, "later")
-        await state(client, session)
-        assert prompts(house) == []
-        person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
-        await asking
-        await house.agent.prompted(session)
-        assert prompts(house) == ["later"]
+async def test_nothing_begins_over_an_open_question(house: Shared) -> None:
+    client, session = await house.opened()
+    person = Person(client)
+    asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
+    await person.asked.wait()
+    await add(client, session, "later")
+    await state(client, session)
+    assert prompts(house) == []
+    person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
+    await asking
+    await house.agent.prompted(session)
+    assert prompts(house) == ["later"]
 
 
 def permission(session: str) -> dict[str, Any]:
@@ -352,23 +344,22 @@ def permission(session: str) -> dict[str, Any]:
 
 
 async def test_a_prompt_that_comes_meanwhile_goes_first_and_its_failure_holds_the_rest(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
-        await add(client, session, "later")
-        direct = client.begin_prompt(session, "now")
-        await client.call("session/list", {})
-        await house.agent.end(session)
-        await turn
-        await house.agent.prompted(session)
-        assert prompts(house) == ["first", "now"]
-        await house.agent.end(session, RemoteError(-32000, "no"))
-        with pytest.raises(Refused):
-            await direct
-        queue = await state(client, session)
-        assert (waiting(queue), queue["held"]) == (["later"], "failed")
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "first")
+    await add(client, session, "later")
+    direct = client.begin_prompt(session, "now")
+    await client.call("session/list", {})
+    await house.agent.end(session)
+    await turn
+    await house.agent.prompted(session)
+    assert prompts(house) == ["first", "now"]
+    await house.agent.end(session, RemoteError(-32000, "no"))
+    with pytest.raises(Refused):
+        await direct
+    queue = await state(client, session)
+    assert (waiting(queue), queue["held"]) == (["later"], "failed")
 
 
 async def test_after_a_restart_it_is_held_unless_it_was_told_to_go_on(journal: Path) -> None:
@@ -430,96 +421,90 @@ async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_tol
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_turn_that_a_crash_cuts_off_holds_what_waits_unless_it_was_told_to_go_on(
-    journal: Path, restarts: bool
+    journal: Path, restarts: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.begun(client, session, "first")
-        await add(client, session, "second")
-        await change(client, session, "set", restarts=restarts)
-        await house.give_way()
-        async with shared(journal) as other:
-            other.agent.can("resume")
-            other.agent.results["session/resume"] = b"{}"
-            client = await other.loaded(session)
-            queue = await state(client, session)
-            if not restarts:
-                assert (waiting(queue), queue["held"]) == (["second"], "interrupted")
-                return
-            await other.agent.prompted(session)
-            assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
+    client, session = await house.opened()
+    await house.begun(client, session, "first")
+    await add(client, session, "second")
+    await change(client, session, "set", restarts=restarts)
+    await house.give_way()
+    async with shared(journal) as other:
+        other.agent.can("resume")
+        other.agent.results["session/resume"] = b"{}"
+        client = await other.loaded(session)
+        queue = await state(client, session)
+        if not restarts:
+            assert (waiting(queue), queue["held"]) == (["second"], "interrupted")
+            return
+        await other.agent.prompted(session)
+        assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
 
 
-async def test_what_waits_goes_on_for_nobody_who_only_reads(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.begun(client, session, "first")
-        await add(client, session, "second")
-        await change(client, session, "set", restarts=True)
-        await house.give_way()
-        async with shared(journal) as other:
-            other.agent.can("resume")
-            other.agent.results["session/resume"] = b"{}"
-            may: frozenset[Scope] = frozenset({"watch"})
-            reader = other.stranger(Principal(name="reader", tenant="", scopes=may))
-            await reader.introduce(None, {})
-            await reader.load(session)
-            assert waiting(await state(reader, session)) == ["second"]
-            assert other.hub.is_asleep(session)
-            assert not other.desk.is_busy
-            assert not other.agent.alive
-            await other.loaded(session)
-            await other.agent.prompted(session)
-            assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
-            assert not other.hub.is_asleep(session)
-            await reader.until(lambda: "second" in reader.text("user_message_chunk"))
+async def test_what_waits_goes_on_for_nobody_who_only_reads(journal: Path, house: Shared) -> None:
+    client, session = await house.opened()
+    await house.begun(client, session, "first")
+    await add(client, session, "second")
+    await change(client, session, "set", restarts=True)
+    await house.give_way()
+    async with shared(journal) as other:
+        other.agent.can("resume")
+        other.agent.results["session/resume"] = b"{}"
+        may: frozenset[Scope] = frozenset({"watch"})
+        reader = other.stranger(Principal(name="reader", tenant="", scopes=may))
+        await reader.introduce(None, {})
+        await reader.load(session)
+        assert waiting(await state(reader, session)) == ["second"]
+        assert other.hub.is_asleep(session)
+        assert not other.desk.is_busy
+        assert not other.agent.alive
+        await other.loaded(session)
+        await other.agent.prompted(session)
+        assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
+        assert not other.hub.is_asleep(session)
+        await reader.until(lambda: "second" in reader.text("user_message_chunk"))
 
 
 @pytest.mark.parametrize("kept", [QueueChange("go"), QueueChange("hold", why="limited", until=1)])
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_what_waited_in_a_session_that_was_closed_begins_when_it_was_told_to(
-    journal: Path, restarts: bool, kept: QueueChange
+    restarts: bool, kept: QueueChange, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
-        client, session = await house.opened()
-        await change(client, session, "hold")
-        await add(client, session, "second")
-        await change(client, session, "set", restarts=restarts)
-        await client.call("session/close", {"sessionId": session})
-        await change_queue(house.journal, session, kept)
-        await client.load(session)
-        queue = await state(client, session)
-        if restarts:
-            await house.agent.prompted(session)
-            assert prompts(house) == ["second"]
-        else:
-            assert (waiting(queue), queue["held"]) == (["second"], "reopened")
-            assert prompts(house) == []
+    house.agent.can("resume")
+    house.agent.results["session/resume"] = b"{}"
+    client, session = await house.opened()
+    await change(client, session, "hold")
+    await add(client, session, "second")
+    await change(client, session, "set", restarts=restarts)
+    await client.call("session/close", {"sessionId": session})
+    await change_queue(house.journal, session, kept)
+    await client.load(session)
+    queue = await state(client, session)
+    if restarts:
+        await house.agent.prompted(session)
+        assert prompts(house) == ["second"]
+    else:
+        assert (waiting(queue), queue["held"]) == (["second"], "reopened")
+        assert prompts(house) == []
 
 
 async def test_two_clients_that_change_it_at_once_agree_and_each_change_is_in_the_history(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        one, two, session = await house.pair(_meta={"acphold/queue": True})
-        await change(one, session, "hold")
-        ids = await add(one, session, "a", "b", "c")
-        both = [
-            change(one, session, "move", id=ids[2], before=ids[0]),
-            change(two, session, "edit", id=ids[2], prompt=text("C")),
-            change(one, session, "drop", id=ids[1]),
-            change(two, session, "drop", id=ids[1]),
-        ]
-        answers = await asyncio.gather(*both, return_exceptions=True)
-        assert sum(isinstance(answer, Refused) for answer in answers) == 1
-        assert (
-            waiting(await state(one, session)) == waiting(await state(two, session)) == ["C", "a"]
-        )
-        await one.until(lambda: queues(one)[-1] == queues(two)[-1])
-        live, kept = house.hub.conversation(session).session, await house.journal.summary(session)
-        assert live.queue.waiting == kept.queue.waiting
+    one, two, session = await house.pair(_meta={"acphold/queue": True})
+    await change(one, session, "hold")
+    ids = await add(one, session, "a", "b", "c")
+    both = [
+        change(one, session, "move", id=ids[2], before=ids[0]),
+        change(two, session, "edit", id=ids[2], prompt=text("C")),
+        change(one, session, "drop", id=ids[1]),
+        change(two, session, "drop", id=ids[1]),
+    ]
+    answers = await asyncio.gather(*both, return_exceptions=True)
+    assert sum(isinstance(answer, Refused) for answer in answers) == 1
+    assert waiting(await state(one, session)) == waiting(await state(two, session)) == ["C", "a"]
+    await one.until(lambda: queues(one)[-1] == queues(two)[-1])
+    live, kept = house.hub.conversation(session).session, await house.journal.summary(session)
+    assert live.queue.waiting == kept.queue.waiting
 
 
 async def test_a_prompt_begins_no_sooner_than_its_moment(
@@ -614,43 +599,40 @@ async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
         assert prompts(house)[1:] == [usage_limit.GO_ON, "second"]
 
 
-async def test_what_is_in_it_can_be_read_whole_with_its_pictures(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await change(client, session, "hold")
-        blocks = [*text("Look"), {"type": "image", "mimeType": "image/png", "data": "AAAA"}]
-        made = await change(client, session, "add", prompt=blocks)
-        read = await client.call(QUEUE, {"sessionId": session, "read": made["id"]})
-        assert read["prompt"] == blocks
-        await change(client, session, "go")
-        await house.agent.prompted(session)
-        assert house.agent.asked[-1][1]["prompt"] == blocks
+async def test_what_is_in_it_can_be_read_whole_with_its_pictures(house: Shared) -> None:
+    client, session = await house.opened()
+    await change(client, session, "hold")
+    blocks = [*text("Look"), {"type": "image", "mimeType": "image/png", "data": "AAAA"}]
+    made = await change(client, session, "add", prompt=blocks)
+    read = await client.call(QUEUE, {"sessionId": session, "read": made["id"]})
+    assert read["prompt"] == blocks
+    await change(client, session, "go")
+    await house.agent.prompted(session)
+    assert house.agent.asked[-1][1]["prompt"] == blocks
 
 
-async def test_a_fork_has_the_conversation_without_what_waits(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "first", "said")
-        await change(client, session, "hold")
-        await add(client, session, "later")
-        forked = await fork(house.journal, await house.journal.session(session))
-        assert (await house.journal.summary(forked.session_id)).queue.waiting == ()
-        assert (await house.journal.session(forked.session_id)).queued == 0
+async def test_a_fork_has_the_conversation_without_what_waits(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.turn(client, session, "first", "said")
+    await change(client, session, "hold")
+    await add(client, session, "later")
+    forked = await fork(house.journal, await house.journal.session(session))
+    assert (await house.journal.summary(forked.session_id)).queue.waiting == ()
+    assert (await house.journal.session(forked.session_id)).queued == 0
 
 
 async def test_one_that_only_the_journal_has_waits_until_the_session_is_opened(
-    journal: Path,
+    journal: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        change_ = QueueChange("add", "a", Raw(encode(text("later"))))
-        other = open_journal(journal)  # as another process has it
-        with pytest.raises(HeldElsewhereError):
-            await change_queue(other, session, change_)
-        await client.call("session/close", {"sessionId": session})
-        assert waiting(to_builtins(await change_queue(other, session, change_))) == ["later"]
-        assert (await house.journal.session(session)).queued == 1
-        await other.aclose()
+    client, session = await house.opened()
+    change_ = QueueChange("add", "a", Raw(encode(text("later"))))
+    other = open_journal(journal)  # as another process has it
+    with pytest.raises(HeldElsewhereError):
+        await change_queue(other, session, change_)
+    await client.call("session/close", {"sessionId": session})
+    assert waiting(to_builtins(await change_queue(other, session, change_))) == ["later"]
+    assert (await house.journal.session(session)).queued == 1
+    await other.aclose()
 
 
 HIT = "You've hit your 5-hour limit"
@@ -780,31 +762,30 @@ async def test_a_limit_does_not_undo_a_persons_hold(journal: Path) -> None:
     ],
 )
 async def test_a_turn_that_ended_at_the_limit_is_so_in_the_history_whatever_the_agent_is_called(
-    journal: Path, own_name: str, key: str, is_known: bool
+    own_name: str, key: str, is_known: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.key, house.agent.own_name = key, own_name
-        client, session = await house.opened()
-        other = await house.loaded(session)
-        turn = await house.begun(client, session, "first")
-        reset = now_ms() // 1000 + 3600
-        await house.agent.listener.hear(Updates(session, "update", [window(reset)]))
-        await house.agent.end(session, LIMIT)
-        with pytest.raises(Refused) as refused:
-            await turn
-        assert refused.value.message == LIMIT.message, "the agent's error comes as it was"
-        [end] = await house.entries(session, "turn_end")
-        assert end["error"]["message"] == LIMIT.message
-        outcomes = await house.journal.outcomes([session])
-        found = turn_end(outcomes[session] or b"", 0)
-        await other.until(lambda: marks(other))
-        [mark] = marks(other)
-        if is_known:
-            assert found == TurnEnd("limited", 0, None, HIT, reset * 1000)
-            assert mark == {"outcome": "limited", "message": HIT, "resetsAt": reset * 1000}
-        else:
-            assert found == TurnEnd("failed", 0, None, LIMIT.message)
-            assert mark == {"outcome": "failed", "message": LIMIT.message}
+    house.agent.key, house.agent.own_name = key, own_name
+    client, session = await house.opened()
+    other = await house.loaded(session)
+    turn = await house.begun(client, session, "first")
+    reset = now_ms() // 1000 + 3600
+    await house.agent.listener.hear(Updates(session, "update", [window(reset)]))
+    await house.agent.end(session, LIMIT)
+    with pytest.raises(Refused) as refused:
+        await turn
+    assert refused.value.message == LIMIT.message, "the agent's error comes as it was"
+    [end] = await house.entries(session, "turn_end")
+    assert end["error"]["message"] == LIMIT.message
+    outcomes = await house.journal.outcomes([session])
+    found = turn_end(outcomes[session] or b"", 0)
+    await other.until(lambda: marks(other))
+    [mark] = marks(other)
+    if is_known:
+        assert found == TurnEnd("limited", 0, None, HIT, reset * 1000)
+        assert mark == {"outcome": "limited", "message": HIT, "resetsAt": reset * 1000}
+    else:
+        assert found == TurnEnd("failed", 0, None, LIMIT.message)
+        assert mark == {"outcome": "failed", "message": LIMIT.message}
 
 
 def marks(client: Onlooker) -> list[Any]:

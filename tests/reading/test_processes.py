@@ -24,16 +24,15 @@ def titles(client: Guest) -> list[str]:
 
 
 async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_answers(
-    journal: Path,
+    journal: Path, client: Guest
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        other = open_journal(journal)
-        await other.change(session, RowChange(given="Mine"))
-        assert titles(client) == []
-        assert await tell_owner(other, session)
-        await client.until(lambda: titles(client) == ["Mine"])
-        await other.aclose()
+    session = await client.new()
+    other = open_journal(journal)
+    await other.change(session, RowChange(given="Mine"))
+    assert titles(client) == []
+    assert await tell_owner(other, session)
+    await client.until(lambda: titles(client) == ["Mine"])
+    await other.aclose()
 
 
 async def test_a_session_that_is_live_nowhere_has_nobody_to_be_told(journal: Path) -> None:

@@ -74,24 +74,23 @@ def drawn(editor: type[Zed | Chat], client: Onlooker) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("editor", [*EDITORS, Chat])
 @pytest.mark.parametrize("settled", [False, True])
 async def test_an_editor_draws_after_a_load_what_it_drew_live(
-    journal: Path, name: str, editor: type[Zed | Chat], settled: bool
+    name: str, editor: type[Zed | Chat], settled: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        # Zed made the session: the agent adapts its updates to Zed.
-        first, session = await house.opened(**Zed.capabilities)
-        there = await house.client(**editor.capabilities)
-        Person(there)  # leaves the answers to the other client
-        await there.load(session)
-        await play(house, session, RECORDINGS[name], first)
-        await house.agent.say(session, "behind")
-        await there.until_text("behind")
-        if settled:
-            await settle(house, session)
-        again = await house.loaded(session, **editor.capabilities)
-        live, replayed = drawn(editor, there), drawn(editor, again)
-        assert replayed == live
-        assert NOT_FOUND not in json.dumps(replayed)
-        assert "a hole" not in json.dumps(replayed)
+    # Zed made the session: the agent adapts its updates to Zed.
+    first, session = await house.opened(**Zed.capabilities)
+    there = await house.client(**editor.capabilities)
+    Person(there)  # leaves the answers to the other client
+    await there.load(session)
+    await play(house, session, RECORDINGS[name], first)
+    await house.agent.say(session, "behind")
+    await there.until_text("behind")
+    if settled:
+        await settle(house, session)
+    again = await house.loaded(session, **editor.capabilities)
+    live, replayed = drawn(editor, there), drawn(editor, again)
+    assert replayed == live
+    assert NOT_FOUND not in json.dumps(replayed)
+    assert "a hole" not in json.dumps(replayed)
 
 
 async def told_by_all(house: Shared, session: str) -> dict[str, str]:
@@ -122,41 +121,39 @@ async def told_by_all(house: Shared, session: str) -> dict[str, str]:
     ],
 )
 async def test_all_that_reads_a_session_has_what_its_commands_printed(
-    journal: Path, name: str, printed: str, settled: bool
+    name: str, printed: str, settled: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**Zed.capabilities)
-        await play(house, session, RECORDINGS[name], client)
-        if settled:
-            await settle(house, session)
-            found = await house.journal.index.search(f'"{printed.split()[-1]}"')
-            assert [hit.session_id for hit in found] == [session]
-        for reader, told in (await told_by_all(house, session)).items():
-            assert all(line in told for line in printed.splitlines()), reader
+    client, session = await house.opened(**Zed.capabilities)
+    await play(house, session, RECORDINGS[name], client)
+    if settled:
+        await settle(house, session)
+        found = await house.journal.index.search(f'"{printed.split()[-1]}"')
+        assert [hit.session_id for hit in found] == [session]
+    for reader, told in (await told_by_all(house, session)).items():
+        assert all(line in told for line in printed.splitlines()), reader
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_what_is_drawn_of_a_session_is_shown_found_and_handed_over(
-    journal: Path, name: str
+    name: str, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(**Zed.capabilities)
-        await play(house, session, RECORDINGS[name], client)
-        live = told_words([("user", PROMPT), *drawn(Zed, client)])
-        thoughts = told_words([each for each in drawn(Zed, client) if each[0] == "thought"])
-        before = await told_by_all(house, session)
-        await settle(house, session)
-        again = await house.loaded(session, **Zed.capabilities)
-        assert told_words(drawn(Zed, again)) == live
-        after = await told_by_all(house, session)
-        for reader in ("show", "handover"):
-            assert before[reader] == after[reader], reader
-            # A model is not to take up old thoughts.
-            wanted = live - thoughts if reader == "handover" else live
-            assert [word for word in sorted(wanted) if word not in after[reader]] == [], reader
-        for word in sorted(live):
-            found = await house.journal.index.search(word)
-            assert {hit.session_id for hit in found} == {session}, word
+    client, session = await house.opened(**Zed.capabilities)
+    await play(house, session, RECORDINGS[name], client)
+    live = told_words([("user", PROMPT), *drawn(Zed, client)])
+    thoughts = told_words([each for each in drawn(Zed, client) if each[0] == "thought"])
+    before = await told_by_all(house, session)
+    await settle(house, session)
+    again = await house.loaded(session, **Zed.capabilities)
+    assert told_words(drawn(Zed, again)) == live
+    after = await told_by_all(house, session)
+    for reader in ("show", "handover"):
+        assert before[reader] == after[reader], reader
+        # A model is not to take up old thoughts.
+        wanted = live - thoughts if reader == "handover" else live
+        assert [word for word in sorted(wanted) if word not in after[reader]] == [], reader
+    for word in sorted(live):
+        found = await house.journal.index.search(word)
+        assert {hit.session_id for hit in found} == {session}, word
 
 
 def told_words(screen: list[tuple[str, ...]]) -> set[str]:
@@ -197,63 +194,60 @@ def of_call(client: Onlooker, id_: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("settled", [False, True])
 async def test_a_call_that_was_asked_about_first_begins_with_what_was_asked(
-    journal: Path, settled: bool
+    settled: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        watching = await house.loaded(session, _meta={"acphold/watches": True})
-        await play(house, session, RECORDINGS["gemini"], client)
-        if settled:
-            await settle(house, session)
-        again = await house.loaded(session)
-        for there in (watching, again):
-            told = of_call(there, "replace-1")
-            begun, ended = told[0], told[-1]
-            assert begun["sessionUpdate"] == "tool_call"
-            assert begun["content"] == [diff("/rings.txt", "forty\n", "fifty\n")]
-            assert begun["locations"] == [{"path": "/rings.txt"}]
-            assert ended["status"] == "completed"
-            told = of_call(there, "shell-1")
-            begun, ended = told[0], told[-1]
-            assert (begun["sessionUpdate"], begun["title"]) == ("tool_call", "saw the larch")
-            assert ended["status"] == "failed"
-            assert ended["_meta"] == {"acphold/failed": "it was rejected"}
-        read = await told_by_all(house, session)
-        assert all("saw the larch" in read[reader] for reader in ("show", "handover"))
+    client, session = await house.opened()
+    watching = await house.loaded(session, _meta={"acphold/watches": True})
+    await play(house, session, RECORDINGS["gemini"], client)
+    if settled:
+        await settle(house, session)
+    again = await house.loaded(session)
+    for there in (watching, again):
+        told = of_call(there, "replace-1")
+        begun, ended = told[0], told[-1]
+        assert begun["sessionUpdate"] == "tool_call"
+        assert begun["content"] == [diff("/rings.txt", "forty\n", "fifty\n")]
+        assert begun["locations"] == [{"path": "/rings.txt"}]
+        assert ended["status"] == "completed"
+        told = of_call(there, "shell-1")
+        begun, ended = told[0], told[-1]
+        assert (begun["sessionUpdate"], begun["title"]) == ("tool_call", "saw the larch")
+        assert ended["status"] == "failed"
+        assert ended["_meta"] == {"acphold/failed": "it was rejected"}
+    read = await told_by_all(house, session)
+    assert all("saw the larch" in read[reader] for reader in ("show", "handover"))
 
 
-async def test_a_call_of_a_sub_agent_that_was_refused_has_failed_there(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(subagents={})
-        turn = await house.begun(client, session, "Have it done")
-        spawned = {"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "C"}
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(spawned).encode()]))
-        refused = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
-        client.answers["session/request_permission"] = answering(refused)
-        about = {"toolCallId": "t", "title": "Fell it"}
-        await house.agent.ask_client(
-            "session/request_permission", sessionId="child", toolCall=about, options=OPTIONS
-        )
-        await house.agent.end(session)
-        await turn
-        told = of_call(client, "t")
-        assert [(update["sessionUpdate"], update.get("status")) for update in told] == [
-            ("tool_call", None),
-            ("tool_call_update", "failed"),
-        ]
-        assert (await house.journal.summary(session)).open_children[0].open_tools == ()
+async def test_a_call_of_a_sub_agent_that_was_refused_has_failed_there(house: Shared) -> None:
+    client, session = await house.opened(subagents={})
+    turn = await house.begun(client, session, "Have it done")
+    spawned = {"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "C"}
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(spawned).encode()]))
+    refused = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+    client.answers["session/request_permission"] = answering(refused)
+    about = {"toolCallId": "t", "title": "Fell it"}
+    await house.agent.ask_client(
+        "session/request_permission", sessionId="child", toolCall=about, options=OPTIONS
+    )
+    await house.agent.end(session)
+    await turn
+    told = of_call(client, "t")
+    assert [(update["sessionUpdate"], update.get("status")) for update in told] == [
+        ("tool_call", None),
+        ("tool_call_update", "failed"),
+    ]
+    assert (await house.journal.summary(session)).open_children[0].open_tools == ()
 
 
-async def test_the_first_thing_that_is_replayed_of_a_call_is_its_beginning(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        told = [update("t", status="completed"), update("u", title="U", content=[text("done")])]
-        await play(house, session, told, client)
-        again = await house.loaded(session)
-        assert [(update["sessionUpdate"], update["title"]) for update in again.updates()[1:3]] == [
-            ("tool_call", "Tool call"),
-            ("tool_call", "U"),
-        ]
+async def test_the_first_thing_that_is_replayed_of_a_call_is_its_beginning(house: Shared) -> None:
+    client, session = await house.opened()
+    told = [update("t", status="completed"), update("u", title="U", content=[text("done")])]
+    await play(house, session, told, client)
+    again = await house.loaded(session)
+    assert [(update["sessionUpdate"], update["title"]) for update in again.updates()[1:3]] == [
+        ("tool_call", "Tool call"),
+        ("tool_call", "U"),
+    ]
 
 
 def under_ids(steps: Any, prefix: str) -> Any:
@@ -308,34 +302,32 @@ def test_calls_that_run_side_by_side_are_drawn_again_after_a_load(
 
 @pytest.mark.parametrize("settled", [False, True])
 async def test_a_client_without_sub_agents_has_each_as_one_call_with_its_text(
-    journal: Path, settled: bool
+    settled: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        await play(house, session, RECORDINGS["children"], client)
-        if settled:
-            await settle(house, session)
-        again = await house.loaded(session)
-        for there in (client, again):
-            told = of_call(there, "child")
-            assert (told[0]["sessionUpdate"], told[0]["title"]) == ("tool_call", "Forester")
-            assert told[0]["rawInput"] == {"task": "Count the firs"}
-            assert told[-1]["status"] == "completed"
-            assert [each["content"] for each in told if "content" in each][-1] == [
-                text("I count the firs.\n\n[Walk the wood]\n\n" + "Ninety firs. " * 200)
-            ]
-        shows = await house.loaded(session, subagents={})
-        assert of_call(shows, "child") == []
+    client, session = await house.opened()
+    await play(house, session, RECORDINGS["children"], client)
+    if settled:
+        await settle(house, session)
+    again = await house.loaded(session)
+    for there in (client, again):
+        told = of_call(there, "child")
+        assert (told[0]["sessionUpdate"], told[0]["title"]) == ("tool_call", "Forester")
+        assert told[0]["rawInput"] == {"task": "Count the firs"}
+        assert told[-1]["status"] == "completed"
+        assert [each["content"] for each in told if "content" in each][-1] == [
+            text("I count the firs.\n\n[Walk the wood]\n\n" + "Ninety firs. " * 200)
+        ]
+    shows = await house.loaded(session, subagents={})
+    assert of_call(shows, "child") == []
 
 
 async def test_the_text_of_a_sub_agent_that_does_not_end_is_there_when_its_turn_ends(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        await play(house, session, RECORDINGS["children"][:3], client)
-        again = await house.loaded(session)
-        for there in (client, again):
-            told = of_call(there, "child")
-            assert told[0]["status"] == "in_progress"
-            assert told[-1]["content"] == [text("I count the firs.")]
+    client, session = await house.opened()
+    await play(house, session, RECORDINGS["children"][:3], client)
+    again = await house.loaded(session)
+    for there in (client, again):
+        told = of_call(there, "child")
+        assert told[0]["status"] == "in_progress"
+        assert told[-1]["content"] == [text("I count the firs.")]

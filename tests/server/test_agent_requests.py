@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, Talker, received
 from tests.owners import program
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 from tests.server.test_extensions import other_id
 
 ALL: dict[str, Any] = {
@@ -89,12 +89,11 @@ async def test_an_error_of_the_client_goes_back_as_it_came(journal: Path) -> Non
     [item for item in REQUESTS if item[0].split("/")[0] in ("fs", "terminal", "elicitation")],
 )
 async def test_what_the_client_did_not_advertise_is_answered_without_bothering_it(
-    journal: Path, method: str, params: dict[str, Any]
+    method: str, params: dict[str, Any], client: Guest
 ) -> None:
-    async with wrapped(journal) as client:
-        await client.talk({"ask": [method, params]})
-        assert answer_to(client)["error"]["code"] == -32601
-        assert method not in [message.get("method") for message in client.messages]
+    await client.talk({"ask": [method, params]})
+    assert answer_to(client)["error"]["code"] == -32601
+    assert method not in [message.get("method") for message in client.messages]
 
 
 @pytest.mark.parametrize(

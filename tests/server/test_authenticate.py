@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.editor import open_params, prompt_params, received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 AUTH_REQUIRED = {
     "code": -32000,
@@ -52,14 +52,11 @@ async def test_auth_required_at_new_reaches_the_client_unchanged(journal: Path) 
         assert await client.sessions() == []
 
 
-async def test_auth_required_at_prompt_reaches_the_client_unchanged(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        error = await client.refused(
-            "session/prompt", prompt_params(session, {"error": AUTH_REQUIRED})
-        )
-        assert (error.code, error.message, error.data) == tuple(AUTH_REQUIRED.values())
-        assert await client.prompt(session, {"say": "now"}) == {"stopReason": "end_turn"}
+async def test_auth_required_at_prompt_reaches_the_client_unchanged(client: Guest) -> None:
+    session = await client.new()
+    error = await client.refused("session/prompt", prompt_params(session, {"error": AUTH_REQUIRED}))
+    assert (error.code, error.message, error.data) == tuple(AUTH_REQUIRED.values())
+    assert await client.prompt(session, {"say": "now"}) == {"stopReason": "end_turn"}
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.editor import prompt_params, received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 CANCELLED = {"stopReason": "cancelled"}
 
@@ -47,25 +47,23 @@ async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, log:
     ],
 )
 async def test_the_answer_is_cancelled_even_when_the_agent_answers_otherwise(
-    journal: Path, end: dict[str, Any]
+    end: dict[str, Any], client: Guest
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, end)
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == CANCELLED
-        assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+    session = await client.new()
+    turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, end)
+    await client.until_text("a")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == CANCELLED
+    assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
 
 
-async def test_the_answer_is_cancelled_even_when_the_agent_dies_of_it(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, {"exit": 3})
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == CANCELLED
-        assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
+async def test_the_answer_is_cancelled_even_when_the_agent_dies_of_it(client: Guest) -> None:
+    session = await client.new()
+    turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, {"exit": 3})
+    await client.until_text("a")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == CANCELLED
+    assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
 
 
 async def test_cancel_ends_the_running_turn_and_those_that_wait(journal: Path, log: Path) -> None:
@@ -84,25 +82,21 @@ async def test_cancel_ends_the_running_turn_and_those_that_wait(journal: Path, l
         assert await client.prompt(session, {"say": "4"}) == {"stopReason": "end_turn"}
 
 
-async def test_a_cancel_right_behind_the_prompt_is_not_lost(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        turn = client.begin_prompt(session, {"until": "cancel"})
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == CANCELLED
+async def test_a_cancel_right_behind_the_prompt_is_not_lost(client: Guest) -> None:
+    session = await client.new()
+    turn = client.begin_prompt(session, {"until": "cancel"})
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == CANCELLED
 
 
-async def test_a_cancel_without_a_turn_or_for_an_unknown_session_is_ignored(
-    journal: Path,
-) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        client.tell("session/cancel", {"sessionId": session})
-        client.tell("session/cancel", {"sessionId": "no-such"})
-        client.tell("session/cancel", {})
-        client.tell("session/cancel", [])
-        assert await client.prompt(session, {"say": "a"}) == {"stopReason": "end_turn"}
-        assert all("error" not in message for message in client.messages)
+async def test_a_cancel_without_a_turn_or_for_an_unknown_session_is_ignored(client: Guest) -> None:
+    session = await client.new()
+    client.tell("session/cancel", {"sessionId": session})
+    client.tell("session/cancel", {"sessionId": "no-such"})
+    client.tell("session/cancel", {})
+    client.tell("session/cancel", [])
+    assert await client.prompt(session, {"say": "a"}) == {"stopReason": "end_turn"}
+    assert all("error" not in message for message in client.messages)
 
 
 async def test_pending_permission_requests_end_as_cancelled_at_once(
@@ -125,17 +119,16 @@ async def test_pending_permission_requests_end_as_cancelled_at_once(
 
 
 async def test_a_permission_asked_for_after_the_cancel_is_cancelled_without_bothering_anybody(
-    journal: Path,
+    client: Guest,
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        ask = {"ask": ["session/request_permission", PERMISSION]}
-        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, ask)
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == CANCELLED
-        assert '"outcome": "cancelled"' in client.text()
-        assert "session/request_permission" not in [m.get("method") for m in client.messages]
+    session = await client.new()
+    ask = {"ask": ["session/request_permission", PERMISSION]}
+    turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"}, ask)
+    await client.until_text("a")
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == CANCELLED
+    assert '"outcome": "cancelled"' in client.text()
+    assert "session/request_permission" not in [m.get("method") for m in client.messages]
 
 
 async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_its_rest_dropped(

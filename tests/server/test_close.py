@@ -9,46 +9,43 @@ from typing import Any
 import pytest
 
 from tests.editor import prompt_params, received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 CANCELLED = {"stopReason": "cancelled"}
 
 
-async def test_close_of_a_busy_session_ends_its_prompts_as_cancelled(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
-        waiting = client.begin_prompt(session, {"say": "b"})
-        await client.until_text("a")
-        assert await client.call("session/close", {"sessionId": session}) == {}
-        assert await running == CANCELLED
-        assert await waiting == CANCELLED
-        closed = client.place_of_answer(client.last_id)
-        answers = [m for m in client.messages[:closed] if m.get("result") == CANCELLED]
-        assert len(answers) == 2
+async def test_close_of_a_busy_session_ends_its_prompts_as_cancelled(client: Guest) -> None:
+    session = await client.new()
+    running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+    waiting = client.begin_prompt(session, {"say": "b"})
+    await client.until_text("a")
+    assert await client.call("session/close", {"sessionId": session}) == {}
+    assert await running == CANCELLED
+    assert await waiting == CANCELLED
+    closed = client.place_of_answer(client.last_id)
+    answers = [m for m in client.messages[:closed] if m.get("result") == CANCELLED]
+    assert len(answers) == 2
 
 
-async def test_close_does_not_wait_for_an_agent_that_does_not_stop(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session})  # the grace begins, of 10 s
-        async with asyncio.timeout(4):
-            await client.call("session/close", {"sessionId": session})
-        assert await running == CANCELLED
-
-
-async def test_a_closed_session_is_not_open_until_it_is_loaded(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.talk({"say": "a"})
+async def test_close_does_not_wait_for_an_agent_that_does_not_stop(client: Guest) -> None:
+    session = await client.new()
+    running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel ignored"})
+    await client.until_text("a")
+    client.tell("session/cancel", {"sessionId": session})  # the grace begins, of 10 s
+    async with asyncio.timeout(4):
         await client.call("session/close", {"sessionId": session})
-        error = await client.refused("session/prompt", prompt_params(session, "x"))
-        assert error.code == -32002
-        await client.load(session)
-        assert client.text() == "aa"
-        await client.prompt(session, {"say": "b"})
-        assert client.text().endswith("b")
+    assert await running == CANCELLED
+
+
+async def test_a_closed_session_is_not_open_until_it_is_loaded(client: Guest) -> None:
+    session = await client.talk({"say": "a"})
+    await client.call("session/close", {"sessionId": session})
+    error = await client.refused("session/prompt", prompt_params(session, "x"))
+    assert error.code == -32002
+    await client.load(session)
+    assert client.text() == "aa"
+    await client.prompt(session, {"say": "b"})
+    assert client.text().endswith("b")
 
 
 async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, log: Path) -> None:
@@ -77,22 +74,20 @@ async def test_a_failing_close_of_the_agent_does_not_fail_ours(journal: Path) ->
 
 
 @pytest.mark.parametrize("params", [{}, {"sessionId": None}, {"sessionId": 5}])
-async def test_close_needs_an_id(journal: Path, params: dict[str, Any]) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/close", params)
-        assert error.code == -32602
-        assert "sessionId" in error.message
+async def test_close_needs_an_id(params: dict[str, Any], client: Guest) -> None:
+    error = await client.refused("session/close", params)
+    assert error.code == -32602
+    assert "sessionId" in error.message
 
 
 async def test_close_of_an_unknown_session_is_not_found_and_of_a_closed_one_succeeds(
-    journal: Path,
+    client: Guest,
 ) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/close", {"sessionId": "no-such"})
-        assert error.code == -32002
-        session = await client.new()
-        for _ in range(2):
-            assert await client.call("session/close", {"sessionId": session}) == {}
+    error = await client.refused("session/close", {"sessionId": "no-such"})
+    assert error.code == -32002
+    session = await client.new()
+    for _ in range(2):
+        assert await client.call("session/close", {"sessionId": session}) == {}
 
 
 async def test_what_the_agent_still_sends_of_a_closed_session_reaches_nobody(
@@ -120,14 +115,13 @@ async def test_what_the_agent_still_sends_of_a_closed_session_reaches_nobody(
         assert client.text(session_id=session) == "aa"
 
 
-async def test_a_load_right_behind_a_close_waits_for_it(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
-        await client.until_text("a")
-        closing = client.begin("session/close", {"sessionId": session})
-        await client.load(session)
-        await closing
-        assert client.text() == "aa"
-        await client.prompt(session, {"say": "b"})
-        assert client.text().endswith("b")
+async def test_a_load_right_behind_a_close_waits_for_it(client: Guest) -> None:
+    session = await client.new()
+    client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+    await client.until_text("a")
+    closing = client.begin("session/close", {"sessionId": session})
+    await client.load(session)
+    await closing
+    assert client.text() == "aa"
+    await client.prompt(session, {"say": "b"})
+    assert client.text().endswith("b")

@@ -10,7 +10,7 @@ import pytest
 
 from acphold.journal.stores import open_journal
 from tests.editor import open_params, prompt_params, received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 OWN = {"loadSession": True, "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}}}
 
@@ -48,10 +48,9 @@ async def test_a_deleted_session_is_gone_from_journal_search_and_list(
     assert not await gone(journal, "marimba")
 
 
-async def test_deleting_an_unknown_id_succeeds(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        for _ in range(2):
-            assert await client.call("session/delete", {"sessionId": "no-such"}) == {}
+async def test_deleting_an_unknown_id_succeeds(client: Guest) -> None:
+    for _ in range(2):
+        assert await client.call("session/delete", {"sessionId": "no-such"}) == {}
 
 
 async def test_delete_is_relayed_under_the_agents_id_where_it_has_it(
@@ -107,17 +106,15 @@ async def test_a_deleted_session_does_not_come_back_through_the_agents_own_list(
             assert error.code == -32002
 
 
-async def test_delete_of_a_busy_session_ends_its_prompt_as_cancelled(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
-        await client.until_text("a")
-        await client.call("session/delete", {"sessionId": session})
-        assert await running == {"stopReason": "cancelled"}
-        assert await client.sessions() == []
+async def test_delete_of_a_busy_session_ends_its_prompt_as_cancelled(client: Guest) -> None:
+    session = await client.new()
+    running = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+    await client.until_text("a")
+    await client.call("session/delete", {"sessionId": session})
+    assert await running == {"stopReason": "cancelled"}
+    assert await client.sessions() == []
 
 
-async def test_delete_needs_an_id(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/delete", {})
-        assert error.code == -32602
+async def test_delete_needs_an_id(client: Guest) -> None:
+    error = await client.refused("session/delete", {})
+    assert error.code == -32602

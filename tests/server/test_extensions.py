@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.editor import received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 
 async def other_id(journal: Path) -> None:
@@ -95,11 +95,10 @@ async def test_the_agent_has_the_session_open_before_an_extension_method_of_it_c
         assert methods[-3:] == ["initialize", "session/load", "_x"]
 
 
-async def test_method_not_found_when_the_agent_has_none(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        for method in ("_vendor/thing", "session/from_the_future"):
-            error = await client.refused(method, {})
-            assert error.code == -32601
+async def test_method_not_found_when_the_agent_has_none(client: Guest) -> None:
+    for method in ("_vendor/thing", "session/from_the_future"):
+        error = await client.refused(method, {})
+        assert error.code == -32601
 
 
 async def test_an_error_of_an_extension_method_is_relayed_as_it_came(journal: Path) -> None:

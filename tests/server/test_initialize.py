@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.editor import introduced, received, scripted_agent
-from tests.hub.shared import shared
+from tests.hub.shared import Shared
 from tests.owners import lone_command
-from tests.served import guest, wrapped
+from tests.served import Guest, guest
 
 INVALID_REQUEST = -32600
 
@@ -78,12 +78,11 @@ async def test_initialize_without_a_version_is_refused_by_name(journal: Path) ->
         await client.initialize()
 
 
-async def test_a_second_initialize_is_refused_and_the_agent_goes_on(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        error = await client.refused("initialize", {"protocolVersion": 1})
-        assert error.code == INVALID_REQUEST
-        await client.prompt(session, {"say": "still here"})
+async def test_a_second_initialize_is_refused_and_the_agent_goes_on(client: Guest) -> None:
+    session = await client.new()
+    error = await client.refused("initialize", {"protocolVersion": 1})
+    assert error.code == INVALID_REQUEST
+    await client.prompt(session, {"say": "still here"})
 
 
 VERSION_2: dict[str, Any] = {
@@ -152,17 +151,16 @@ async def test_a_client_that_went_on_in_version_one_is_introduced(journal: Path)
 
 
 async def test_a_client_that_introduces_itself_anew_does_not_start_the_agent_of_others_anew(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        _, session = await house.opened()
-        other = house.stranger()
-        await other.call("initialize", VERSION_2)
-        await other.call("initialize", {"protocolVersion": 1})
-        await other.load(session)
-        await house.agent.say(session, "still here")
-        await other.until_text("still here")
-        assert house.agent.generation == 1
+    _, session = await house.opened()
+    other = house.stranger()
+    await other.call("initialize", VERSION_2)
+    await other.call("initialize", {"protocolVersion": 1})
+    await other.load(session)
+    await house.agent.say(session, "still here")
+    await other.until_text("still here")
+    assert house.agent.generation == 1
 
 
 async def test_auth_methods_prompt_capabilities_and_agent_info_are_as_the_agent_says(
@@ -250,12 +248,11 @@ async def test_stdout_carries_one_message_a_line_and_nothing_else(journal: Path)
 
 
 @pytest.mark.parametrize("id_", ["1", "text", 10**15, -4, 0, None])
-async def test_an_id_comes_back_equal_in_type_and_value(journal: Path, id_: Any) -> None:
-    async with wrapped(journal) as client:
-        client.send({"id": id_, "method": "session/list", "params": {}})
-        await client.until(lambda: len(client.messages) == 2)
-        assert client.messages[-1]["id"] == id_
-        assert type(client.messages[-1]["id"]) is type(id_)
+async def test_an_id_comes_back_equal_in_type_and_value(id_: Any, client: Guest) -> None:
+    client.send({"id": id_, "method": "session/list", "params": {}})
+    await client.until(lambda: len(client.messages) == 2)
+    assert client.messages[-1]["id"] == id_
+    assert type(client.messages[-1]["id"]) is type(id_)
 
 
 async def test_an_agent_that_is_an_acphold_asks_a_client_that_came_as_a_watcher_through_us(

@@ -14,7 +14,7 @@ import pytest
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.editor import received
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 INVALID_PARAMS = -32602
 
@@ -43,20 +43,18 @@ def ids(sessions: list[dict[str, Any]]) -> list[str]:
     return [info["sessionId"] for info in sessions]
 
 
-async def test_no_sessions_is_an_empty_list(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        assert await client.call("session/list", {}) == {"sessions": []}
-        await client.prompt(await client.new(), {"say": "a"})
-        assert await client.call("session/list", {"cwd": "/nowhere"}) == {"sessions": []}
+async def test_no_sessions_is_an_empty_list(client: Guest) -> None:
+    assert await client.call("session/list", {}) == {"sessions": []}
+    await client.prompt(await client.new(), {"say": "a"})
+    assert await client.call("session/list", {"cwd": "/nowhere"}) == {"sessions": []}
 
 
-async def test_list_needs_no_params(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        client.send({"id": 50, "method": "session/list"})
-        await client.until(lambda: client.messages[-1].get("id") == 50)
-        assert client.messages[-1]["result"] == {"sessions": []}
-        result = await client.call("session/list", {"cwd": None, "cursor": None})
-        assert result == {"sessions": []}
+async def test_list_needs_no_params(client: Guest) -> None:
+    client.send({"id": 50, "method": "session/list"})
+    await client.until(lambda: client.messages[-1].get("id") == 50)
+    assert client.messages[-1]["result"] == {"sessions": []}
+    result = await client.call("session/list", {"cwd": None, "cursor": None})
+    assert result == {"sessions": []}
 
 
 async def test_the_newest_comes_first(journal: Path) -> None:
@@ -94,20 +92,18 @@ async def test_the_cwd_filter_shows_the_sessions_of_that_folder_only(journal: Pa
 
 
 @pytest.mark.parametrize("cwd", ["work", "/wo\0rk"])
-async def test_a_cwd_that_is_no_absolute_path_is_refused(journal: Path, cwd: str) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/list", {"cwd": cwd})
-        assert error.code == INVALID_PARAMS
-        assert "cwd" in error.message
+async def test_a_cwd_that_is_no_absolute_path_is_refused(cwd: str, client: Guest) -> None:
+    error = await client.refused("session/list", {"cwd": cwd})
+    assert error.code == INVALID_PARAMS
+    assert "cwd" in error.message
 
 
-async def test_updated_at_is_iso_8601_in_utc(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        await client.prompt(await client.new(), {"say": "a"})
-        [info] = await client.sessions()
-        assert info["updatedAt"].endswith("Z")
-        when = datetime.fromisoformat(info["updatedAt"])
-        assert abs(datetime.now(UTC) - when) < timedelta(minutes=1)
+async def test_updated_at_is_iso_8601_in_utc(client: Guest) -> None:
+    await client.prompt(await client.new(), {"say": "a"})
+    [info] = await client.sessions()
+    assert info["updatedAt"].endswith("Z")
+    when = datetime.fromisoformat(info["updatedAt"])
+    assert abs(datetime.now(UTC) - when) < timedelta(minutes=1)
 
 
 async def test_pages_hold_50_and_the_cursor_leads_through_all_of_them(journal: Path) -> None:

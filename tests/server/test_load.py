@@ -10,7 +10,7 @@ import pytest
 
 from tests.editor import Refused, Talker, open_params, received, say
 from tests.owners import program
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 NOT_FOUND = -32002
 INVALID_PARAMS = -32602
@@ -276,18 +276,17 @@ async def test_the_same_cwd_by_another_way_is_accepted(journal: Path, tmp_path: 
         assert client.text() == "aaa"
 
 
-async def test_params_of_load_are_checked_as_those_of_new(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        for wrong, field in (
-            ({"cwd": "rel"}, "cwd"),
-            ({"additionalDirectories": ["/x"]}, "additionalDirectories"),
-            ({"mcpServers": [{"name": "s", "command": "nope-nope", "args": [], "env": []}]}, "'s'"),
-            ({"sessionId": 7}, "sessionId"),
-        ):
-            error = await client.refused("session/load", {**open_params(session, "/"), **wrong})
-            assert error.code == INVALID_PARAMS
-            assert field in error.message
+async def test_params_of_load_are_checked_as_those_of_new(client: Guest) -> None:
+    session = await client.new()
+    for wrong, field in (
+        ({"cwd": "rel"}, "cwd"),
+        ({"additionalDirectories": ["/x"]}, "additionalDirectories"),
+        ({"mcpServers": [{"name": "s", "command": "nope-nope", "args": [], "env": []}]}, "'s'"),
+        ({"sessionId": 7}, "sessionId"),
+    ):
+        error = await client.refused("session/load", {**open_params(session, "/"), **wrong})
+        assert error.code == INVALID_PARAMS
+        assert field in error.message
 
 
 async def test_a_lone_surrogate_comes_no_further_than_the_line_it_came_in(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.editor import received, update_line
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 BOOLEANS: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
 
@@ -85,13 +85,12 @@ async def test_a_mode_the_agent_refuses_is_refused_and_not_remembered(journal: P
     ],
 )
 async def test_a_missing_or_wrong_field_is_named(
-    journal: Path, method: str, params: dict[str, Any]
+    method: str, params: dict[str, Any], client: Guest
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        error = await client.refused(method, {"sessionId": session, **params})
-        assert error.code == -32602
-        assert "Id" in error.message
+    session = await client.new()
+    error = await client.refused(method, {"sessionId": session, **params})
+    assert error.code == -32602
+    assert "Id" in error.message
 
 
 @pytest.mark.parametrize("answers", [{}, {"modes": None}, None])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.editor import DEADLINE, Refused, received, update_line
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 INVALID_PARAMS = -32602
 
@@ -22,25 +22,23 @@ def new(**params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cwd", ["work", "./work", "", "~/work"])
-async def test_cwd_must_be_absolute(journal: Path, cwd: str) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/new", new(cwd=cwd))
+async def test_cwd_must_be_absolute(cwd: str, client: Guest) -> None:
+    error = await client.refused("session/new", new(cwd=cwd))
+    assert error.code == INVALID_PARAMS
+    assert "cwd" in error.message
+    assert error.data["field"] == "cwd"
+
+
+async def test_a_missing_or_wrong_field_is_named(client: Guest) -> None:
+    for params, field in (
+        ({"mcpServers": []}, "cwd"),
+        ({"cwd": 7, "mcpServers": []}, "cwd"),
+        ({"cwd": "/"}, "mcpServers"),
+        ({"cwd": "/", "mcpServers": {}}, "mcpServers"),
+    ):
+        error = await client.refused("session/new", params)
         assert error.code == INVALID_PARAMS
-        assert "cwd" in error.message
-        assert error.data["field"] == "cwd"
-
-
-async def test_a_missing_or_wrong_field_is_named(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        for params, field in (
-            ({"mcpServers": []}, "cwd"),
-            ({"cwd": 7, "mcpServers": []}, "cwd"),
-            ({"cwd": "/"}, "mcpServers"),
-            ({"cwd": "/", "mcpServers": {}}, "mcpServers"),
-        ):
-            error = await client.refused("session/new", params)
-            assert error.code == INVALID_PARAMS
-            assert field in error.message
+        assert field in error.message
 
 
 async def test_additional_directories_must_be_absolute_where_advertised(journal: Path) -> None:
@@ -55,12 +53,11 @@ async def test_additional_directories_must_be_absolute_where_advertised(journal:
         assert listed["additionalDirectories"] == ["/a", "/b"]
 
 
-async def test_additional_directories_that_are_not_advertised_are_refused(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        error = await client.refused("session/new", new(additionalDirectories=["/a"]))
-        assert error.code == INVALID_PARAMS
-        assert "additionalDirectories" in error.message
-        await client.new("/", additionalDirectories=[])
+async def test_additional_directories_that_are_not_advertised_are_refused(client: Guest) -> None:
+    error = await client.refused("session/new", new(additionalDirectories=["/a"]))
+    assert error.code == INVALID_PARAMS
+    assert "additionalDirectories" in error.message
+    await client.new("/", additionalDirectories=[])
 
 
 SERVER = {"name": "files", "command": "/bin/cat", "args": [], "env": []}

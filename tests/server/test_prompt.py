@@ -10,7 +10,7 @@ import pytest
 from acphold.journal.stores import open_journal
 from tests.editor import Refused, prompt_params, received, say
 from tests.owners import program
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 
 async def test_a_prompt_is_relayed_with_unknown_fields_intact(journal: Path, log: Path) -> None:
@@ -31,15 +31,14 @@ async def test_a_prompt_is_relayed_with_unknown_fields_intact(journal: Path, log
 
 
 @pytest.mark.parametrize("prompt", [None, "hello", {"type": "text", "text": "hello"}, 5])
-async def test_a_prompt_that_is_no_array_is_refused_by_name(journal: Path, prompt: Any) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        params: dict[str, Any] = {"sessionId": session}
-        if prompt is not None:
-            params["prompt"] = prompt
-        error = await client.refused("session/prompt", params)
-        assert error.code == -32602
-        assert "prompt" in error.message
+async def test_a_prompt_that_is_no_array_is_refused_by_name(prompt: Any, client: Guest) -> None:
+    session = await client.new()
+    params: dict[str, Any] = {"sessionId": session}
+    if prompt is not None:
+        params["prompt"] = prompt
+    error = await client.refused("session/prompt", params)
+    assert error.code == -32602
+    assert "prompt" in error.message
 
 
 async def test_a_message_of_very_many_members_is_refused_as_it_would_hold_up_everybody(
@@ -98,24 +97,22 @@ async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_del
     assert kinds == ["settings", "prompt", "update"]
 
 
-async def test_the_answer_follows_every_update_of_the_turn(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        for _ in range(3):
-            client.messages.clear()
-            await client.prompt(session, {"flood": [3000, 100]})
-            updates = [u for u in client.updates() if u["sessionUpdate"] == "agent_message_chunk"]
-            assert len(updates) == 3000
-            assert client.messages[-1]["result"] == {"stopReason": "end_turn"}
+async def test_the_answer_follows_every_update_of_the_turn(client: Guest) -> None:
+    session = await client.new()
+    for _ in range(3):
+        client.messages.clear()
+        await client.prompt(session, {"flood": [3000, 100]})
+        updates = [u for u in client.updates() if u["sessionUpdate"] == "agent_message_chunk"]
+        assert len(updates) == 3000
+        assert client.messages[-1]["result"] == {"stopReason": "end_turn"}
 
 
 @pytest.mark.parametrize(
     "stop", ["end_turn", "max_tokens", "max_turn_requests", "refusal", "x-new-reason"]
 )
-async def test_the_stop_reason_is_the_agents(journal: Path, stop: str) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        assert await client.prompt(session, {"stop": stop}) == {"stopReason": stop}
+async def test_the_stop_reason_is_the_agents(stop: str, client: Guest) -> None:
+    session = await client.new()
+    assert await client.prompt(session, {"stop": stop}) == {"stopReason": stop}
 
 
 async def test_unknown_fields_of_the_answer_are_relayed(journal: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.editor import open_params, received, say, update_line
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 OWN_WAYS: list[dict[str, Any]] = [
     {},
@@ -35,17 +35,16 @@ async def test_resume_sends_not_one_replayed_update(
 
 
 async def test_a_position_without_its_lineage_is_refused_with_what_is_missing(
-    journal: Path,
+    client: Guest,
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.talk({"say": "a"})
-        for lineage, why in (
-            (None, "it has to come with the acphold/lineage of the answer"),
-            ("another", "the journal no longer has the history that it belongs to"),
-        ):
-            meta = {"acphold/after": 1, "acphold/lineage": lineage}
-            error = await client.refused("session/resume", open_params(session, "/", _meta=meta))
-            assert (error.code, why in error.message) == (-32602, True), error.message
+    session = await client.talk({"say": "a"})
+    for lineage, why in (
+        (None, "it has to come with the acphold/lineage of the answer"),
+        ("another", "the journal no longer has the history that it belongs to"),
+    ):
+        meta = {"acphold/after": 1, "acphold/lineage": lineage}
+        error = await client.refused("session/resume", open_params(session, "/", _meta=meta))
+        assert (error.code, why in error.message) == (-32602, True), error.message
 
 
 async def test_resume_may_leave_out_mcp_servers(journal: Path, tmp_path: Path) -> None:

@@ -112,16 +112,15 @@ async def asked_of(house: Shared, method: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("meta", [{}, ONLY_AIR, INDEX])
 async def test_a_client_that_asks_for_it_is_offered_a_session_index(
-    journal: Path, meta: dict[str, Any]
+    meta: dict[str, Any], house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=meta)
-        answer = client.messages[0]["result"]
-        offered = answer.get("_meta", {}).get("jetbrains", {}).get("air", {})
-        assert ({*air.OFFERED} <= {*offered.get("capabilities", ())}) == (meta is INDEX)
-        if meta is not INDEX:
-            error = await client.refused("_session/batch_get", {"sessionIds": []})
-            assert error.code == -32601
+    client = await house.client(_meta=meta)
+    answer = client.messages[0]["result"]
+    offered = answer.get("_meta", {}).get("jetbrains", {}).get("air", {})
+    assert ({*air.OFFERED} <= {*offered.get("capabilities", ())}) == (meta is INDEX)
+    if meta is not INDEX:
+        error = await client.refused("_session/batch_get", {"sessionIds": []})
+        assert error.code == -32601
 
 
 async def test_what_the_agent_offers_is_offered_beside_it() -> None:
@@ -140,71 +139,66 @@ async def test_what_the_agent_offers_is_offered_beside_it() -> None:
         None,
     ],
 )
-async def test_what_is_not_in_its_form_asks_for_nothing(journal: Path, said: Any) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta={"jetbrains": said})
-        assert (await client.refused("_session/batch_get", {"sessionIds": []})).code == -32601
-        await house.turn(client, session, "one", "ONE")
-        await client.call("session/delete", {"sessionId": session})
-        assert (await client.refused("session/load", open_params(session, "/"))).code == -32002
+async def test_what_is_not_in_its_form_asks_for_nothing(said: Any, house: Shared) -> None:
+    client, session = await house.opened(_meta={"jetbrains": said})
+    assert (await client.refused("_session/batch_get", {"sessionIds": []})).code == -32601
+    await house.turn(client, session, "one", "ONE")
+    await client.call("session/delete", {"sessionId": session})
+    assert (await client.refused("session/load", open_params(session, "/"))).code == -32002
 
 
 # -- lists -----------------------------------------------------------------------------------------
 
 
 async def test_a_list_says_of_each_session_what_goes_on_and_whether_it_is_archived(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        idle, running, archived = [await client.new() for _ in range(3)]
-        await house.turn(client, idle, "one", "ONE")
-        await house.turn(client, archived, "two", "TWO")
-        turn = await house.begun(client, running, "three")
-        assert await client.call("_session/archive", {"sessionId": archived}) == {}
-        states = {key: members(it)["state"] for key, it in (await sessions(client)).items()}
-        assert states == {idle: "idle", running: "running"}
-        everything = await sessions(client, archived="all")
-        marks = {key: members(it)["archived"] for key, it in everything.items()}
-        assert marks == {idle: False, running: False, archived: True}
-        assert (await sessions(client, archived="archived")).keys() == {archived}
-        assert all("archived" not in info for info in everything.values())
-        await house.agent.end(running)
-        await turn
+    client = await house.client(_meta=INDEX)
+    idle, running, archived = [await client.new() for _ in range(3)]
+    await house.turn(client, idle, "one", "ONE")
+    await house.turn(client, archived, "two", "TWO")
+    turn = await house.begun(client, running, "three")
+    assert await client.call("_session/archive", {"sessionId": archived}) == {}
+    states = {key: members(it)["state"] for key, it in (await sessions(client)).items()}
+    assert states == {idle: "idle", running: "running"}
+    everything = await sessions(client, archived="all")
+    marks = {key: members(it)["archived"] for key, it in everything.items()}
+    assert marks == {idle: False, running: False, archived: True}
+    assert (await sessions(client, archived="archived")).keys() == {archived}
+    assert all("archived" not in info for info in everything.values())
+    await house.agent.end(running)
+    await turn
 
 
-async def test_a_session_whose_last_turn_failed_says_so(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        turn = await house.begun(client, session, "one")
-        await house.agent.end(session, RemoteError(-32000, "no"))
-        await asyncio.wait([turn])
-        assert members((await sessions(client))[session])["state"] == "error"
+async def test_a_session_whose_last_turn_failed_says_so(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    turn = await house.begun(client, session, "one")
+    await house.agent.end(session, RemoteError(-32000, "no"))
+    await asyncio.wait([turn])
+    assert members((await sessions(client))[session])["state"] == "error"
 
 
-async def test_pages_have_as_many_sessions_as_are_asked_for(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        made = [await client.new() for _ in range(3)]
-        for session in made:
-            await house.turn(client, session, "one", "ONE")
-        asked: dict[str, Any] = {"_meta": {"jetbrains": {"air": {"list": {"limit": 2}}}}}
-        page = await client.call("session/list", asked)
-        rest = await client.call("session/list", {**asked, "cursor": page["nextCursor"]})
-        ids = [[it["sessionId"] for it in found["sessions"]] for found in (page, rest)]
-        assert [len(some) for some in ids] == [2, 1]
-        assert {*ids[0], *ids[1]} == {*made}
-        assert rest.get("nextCursor") is None
+async def test_pages_have_as_many_sessions_as_are_asked_for(house: Shared) -> None:
+    client = await house.client(_meta=INDEX)
+    made = [await client.new() for _ in range(3)]
+    for session in made:
+        await house.turn(client, session, "one", "ONE")
+    asked: dict[str, Any] = {"_meta": {"jetbrains": {"air": {"list": {"limit": 2}}}}}
+    page = await client.call("session/list", asked)
+    rest = await client.call("session/list", {**asked, "cursor": page["nextCursor"]})
+    ids = [[it["sessionId"] for it in found["sessions"]] for found in (page, rest)]
+    assert [len(some) for some in ids] == [2, 1]
+    assert {*ids[0], *ids[1]} == {*made}
+    assert rest.get("nextCursor") is None
 
 
 @pytest.mark.parametrize(
     "wanted", [{"limit": 0}, {"limit": "7"}, {"archived": "some"}, {"includeWorktrees": 1}]
 )
-async def test_a_wish_that_cannot_be_read_is_refused(journal: Path, wanted: dict[str, Any]) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        asked = {"_meta": {"jetbrains": {"air": {"list": wanted}}}}
-        assert (await client.refused("session/list", asked)).code == -32602
+async def test_a_wish_that_cannot_be_read_is_refused(wanted: dict[str, Any], house: Shared) -> None:
+    client = await house.client(_meta=INDEX)
+    asked = {"_meta": {"jetbrains": {"air": {"list": wanted}}}}
+    assert (await client.refused("session/list", asked)).code == -32602
 
 
 @pytest.fixture
@@ -267,143 +261,133 @@ async def test_a_disk_that_hangs_holds_up_no_work_in_the_shared_threads(
         await asyncio.gather(*lists)
 
 
-async def test_a_copy_names_the_session_that_it_was_made_of(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        copy = (await client.call("_acphold/fork", {"sessionId": session}))["sessionId"]
-        assert members((await sessions(client))[copy])["forkedFrom"] == session
+async def test_a_copy_names_the_session_that_it_was_made_of(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    copy = (await client.call("_acphold/fork", {"sessionId": session}))["sessionId"]
+    assert members((await sessions(client))[copy])["forkedFrom"] == session
 
 
 async def test_what_the_agent_lists_of_a_session_stands_beside_what_acphold_knows(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        known = {"model": "m", "lastPromptAt": "2026-01-31T12:00:00Z", "state": "running"}
-        house.agent.lists = [
-            theirs("/", sessionId=session, air=known),
-            theirs("/", air={"archived": True}),
-        ]
-        found = await sessions(client, Path("/"))
-        assert members(found[session]) == {
-            **{"version": 1, "archived": False},
-            **known,
-            "state": "idle",
-        }
-        assert found.keys() == {session}
-        both = await sessions(client, Path("/"), archived="all")
-        assert members(both["theirs"])["archived"] is True
-        asked = await asked_of(house, "session/list")
-        assert asked["_meta"]["jetbrains"]["air"]["list"]["archived"] == "all"
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    known = {"model": "m", "lastPromptAt": "2026-01-31T12:00:00Z", "state": "running"}
+    house.agent.lists = [
+        theirs("/", sessionId=session, air=known),
+        theirs("/", air={"archived": True}),
+    ]
+    found = await sessions(client, Path("/"))
+    assert members(found[session]) == {
+        **{"version": 1, "archived": False},
+        **known,
+        "state": "idle",
+    }
+    assert found.keys() == {session}
+    both = await sessions(client, Path("/"), archived="all")
+    assert members(both["theirs"])["archived"] is True
+    asked = await asked_of(house, "session/list")
+    assert asked["_meta"]["jetbrains"]["air"]["list"]["archived"] == "all"
 
 
-async def test_known_ids_are_looked_up_and_others_are_left_out(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        await client.call("_session/archive", {"sessionId": session})
-        house.agent.lists = [theirs()]
-        await client.sessions()
-        ids = [session, "theirs", "nobody's"]
-        answer = await client.call("_session/batch_get", {"sessionIds": ids})
-        found = {info["sessionId"]: info for info in answer["sessions"]}
-        assert {key: members(it)["archived"] for key, it in found.items()} == {
-            session: True,
-            "theirs": False,
-        }
+async def test_known_ids_are_looked_up_and_others_are_left_out(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    await client.call("_session/archive", {"sessionId": session})
+    house.agent.lists = [theirs()]
+    await client.sessions()
+    ids = [session, "theirs", "nobody's"]
+    answer = await client.call("_session/batch_get", {"sessionIds": ids})
+    found = {info["sessionId"]: info for info in answer["sessions"]}
+    assert {key: members(it)["archived"] for key, it in found.items()} == {
+        session: True,
+        "theirs": False,
+    }
 
 
 @pytest.mark.parametrize("ids", [["a", "a"], [" "], [7], None])
-async def test_ids_that_cannot_be_looked_up_are_refused(journal: Path, ids: Any) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        error = await client.refused("_session/batch_get", {"sessionIds": ids})
-        assert error.code == -32602
+async def test_ids_that_cannot_be_looked_up_are_refused(ids: Any, house: Shared) -> None:
+    client = await house.client(_meta=INDEX)
+    error = await client.refused("_session/batch_get", {"sessionIds": ids})
+    assert error.code == -32602
 
 
 # -- changes ---------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_renamed_archived_and_put_back(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        asked = {"sessionId": session}
-        assert await client.call("_session/rename", {**asked, "title": "Mine"}) == {}
-        assert (await sessions(client))[session]["title"] == "Mine"
-        for _ in range(2):
-            assert await client.call("_session/archive", asked) == {}
-        assert await sessions(client) == {}
-        for _ in range(2):
-            assert await client.call("_session/unarchive", asked) == {}
-        assert (await sessions(client)).keys() == {session}
-        for method in ("_session/rename", "_session/archive", "_session/unarchive"):
-            error = await client.refused(method, {"sessionId": "nobody's", "title": "t"})
-            assert error.code == -32002
+async def test_a_session_is_renamed_archived_and_put_back(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    asked = {"sessionId": session}
+    assert await client.call("_session/rename", {**asked, "title": "Mine"}) == {}
+    assert (await sessions(client))[session]["title"] == "Mine"
+    for _ in range(2):
+        assert await client.call("_session/archive", asked) == {}
+    assert await sessions(client) == {}
+    for _ in range(2):
+        assert await client.call("_session/unarchive", asked) == {}
+    assert (await sessions(client)).keys() == {session}
+    for method in ("_session/rename", "_session/archive", "_session/unarchive"):
+        error = await client.refused(method, {"sessionId": "nobody's", "title": "t"})
+        assert error.code == -32002
 
 
-async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
-        assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
-        await client.call("session/archive", {"sessionId": session})
-        assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
-        await client.call("session/unarchive", {"sessionId": session})
-        assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
+async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
+    assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
+    await client.call("session/archive", {"sessionId": session})
+    assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
+    await client.call("session/unarchive", {"sessionId": session})
+    assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
 
 
-async def test_an_agent_is_told_what_another_process_has_changed(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        kept, beside = house.desk.hub.journal, house.stranger()
-        await kept.change(session, RowChange(given="Mine"))
-        await beside.call(CHANGED, {"sessionId": session})
-        assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
-        assert air.ARCHIVE not in [method for method, _ in house.agent.asked]
-        for archived, method in ((True, air.ARCHIVE), (False, air.UNARCHIVE)):
-            await kept.change(session, RowChange(archived=archived))
-            await beside.call(CHANGED, {"sessionId": session, "archived": archived})
-            assert await asked_of(house, method) == {"sessionId": session}
+async def test_an_agent_is_told_what_another_process_has_changed(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    kept, beside = house.desk.hub.journal, house.stranger()
+    await kept.change(session, RowChange(given="Mine"))
+    await beside.call(CHANGED, {"sessionId": session})
+    assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
+    assert air.ARCHIVE not in [method for method, _ in house.agent.asked]
+    for archived, method in ((True, air.ARCHIVE), (False, air.UNARCHIVE)):
+        await kept.change(session, RowChange(archived=archived))
+        await beside.call(CHANGED, {"sessionId": session, "archived": archived})
+        assert await asked_of(house, method) == {"sessionId": session}
 
 
-async def test_an_agent_with_the_draft_alone_is_told_a_title_by_that(journal: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.index_methods = frozenset({air.SET_TITLE})
-        client, session = await house.opened()
-        await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
-        assert await asked_of(house, air.SET_TITLE) == {"sessionId": session, "title": "Mine"}
+async def test_an_agent_with_the_draft_alone_is_told_a_title_by_that(house: Shared) -> None:
+    house.agent.index_methods = frozenset({air.SET_TITLE})
+    client, session = await house.opened()
+    await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
+    assert await asked_of(house, air.SET_TITLE) == {"sessionId": session, "title": "Mine"}
 
 
 async def test_a_session_that_only_the_agent_has_is_changed_there_and_not_opened(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        house.agent.lists = [theirs()]
-        client = await house.client(_meta=INDEX)
-        await client.sessions()
-        await client.call("_session/archive", {"sessionId": "theirs"})
-        assert await asked_of(house, air.ARCHIVE) == {"sessionId": "theirs"}
-        assert "session/load" not in [method for method, _ in house.agent.asked]
+    with_index(house)
+    house.agent.lists = [theirs()]
+    client = await house.client(_meta=INDEX)
+    await client.sessions()
+    await client.call("_session/archive", {"sessionId": "theirs"})
+    assert await asked_of(house, air.ARCHIVE) == {"sessionId": "theirs"}
+    assert "session/load" not in [method for method, _ in house.agent.asked]
 
 
-async def test_air_without_an_index_archives_what_it_deletes(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=ONLY_AIR)
-        await house.turn(client, session, "one", "ONE")
-        assert await client.call("session/delete", {"sessionId": session}) == {}
-        assert await client.sessions() == []
-        await client.load(session)
-        assert "ONE" in client.text(session_id=session)
+async def test_air_without_an_index_archives_what_it_deletes(house: Shared) -> None:
+    client, session = await house.opened(_meta=ONLY_AIR)
+    await house.turn(client, session, "one", "ONE")
+    assert await client.call("session/delete", {"sessionId": session}) == {}
+    assert await client.sessions() == []
+    await client.load(session)
+    assert "ONE" in client.text(session_id=session)
 
 
 # -- subscriptions ---------------------------------------------------------------------------------
@@ -411,48 +395,45 @@ async def test_air_without_an_index_archives_what_it_deletes(journal: Path) -> N
 
 @at_once
 async def test_changes_of_a_folder_are_told_to_whoever_has_subscribed(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client, worker = await house.client(_meta=INDEX), await house.client()
-        subscription = await subscribe(client, tmp_path)
-        elsewhere = await subscribe(client, "/")
-        session = await worker.new(tmp_path)
-        turn = await house.begun(worker, session, "Mend the gate")
-        await until_told(client, subscription, lambda it: members(it)["state"] == "running")
-        await house.agent.end(session)
-        await turn
-        told = await until_told(client, subscription, lambda it: members(it)["state"] == "idle")
-        assert (told["sessionId"], told["cwd"]) == (session, str(tmp_path))
-        assert told["title"] == "Mend the gate"
-        await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
-        await until_told(client, subscription, lambda it: it["title"] == "Mine")
-        await client.call("_session/archive", {"sessionId": session})
-        await until_told(client, subscription, lambda it: members(it)["archived"])
-        await worker.call("session/delete", {"sessionId": session})
-        await client.until(lambda: changes(client, subscription)[-1]["removed"] == [session])
-        assert [it for it in changes(client, elsewhere) if it["sessions"]] == []
+    client, worker = await house.client(_meta=INDEX), await house.client()
+    subscription = await subscribe(client, tmp_path)
+    elsewhere = await subscribe(client, "/")
+    session = await worker.new(tmp_path)
+    turn = await house.begun(worker, session, "Mend the gate")
+    await until_told(client, subscription, lambda it: members(it)["state"] == "running")
+    await house.agent.end(session)
+    await turn
+    told = await until_told(client, subscription, lambda it: members(it)["state"] == "idle")
+    assert (told["sessionId"], told["cwd"]) == (session, str(tmp_path))
+    assert told["title"] == "Mend the gate"
+    await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
+    await until_told(client, subscription, lambda it: it["title"] == "Mine")
+    await client.call("_session/archive", {"sessionId": session})
+    await until_told(client, subscription, lambda it: members(it)["archived"])
+    await worker.call("session/delete", {"sessionId": session})
+    await client.until(lambda: changes(client, subscription)[-1]["removed"] == [session])
+    assert [it for it in changes(client, elsewhere) if it["sessions"]] == []
 
 
 @at_once
-async def test_nothing_is_told_behind_the_end_of_a_subscription(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        ended, goes_on = await subscribe(client, "/"), await subscribe(client, "/")
-        for _ in range(2):  # repeating it is no error
-            answer = await client.call("_session/list/unsubscribe", {"subscriptionId": ended})
-            assert answer == {}
-        session = await client.new()
-        await house.turn(client, session, "one", "ONE")
-        await until_told(client, goes_on, lambda it: it["sessionId"] == session)
-        assert changes(client, ended) == []
+async def test_nothing_is_told_behind_the_end_of_a_subscription(house: Shared) -> None:
+    client = await house.client(_meta=INDEX)
+    ended, goes_on = await subscribe(client, "/"), await subscribe(client, "/")
+    for _ in range(2):  # repeating it is no error
+        answer = await client.call("_session/list/unsubscribe", {"subscriptionId": ended})
+        assert answer == {}
+    session = await client.new()
+    await house.turn(client, session, "one", "ONE")
+    await until_told(client, goes_on, lambda it: it["sessionId"] == session)
+    assert changes(client, ended) == []
 
 
 @pytest.mark.parametrize("cwd", ["here", None, 7, "/he\0re"])
-async def test_a_subscription_needs_an_absolute_folder(journal: Path, cwd: Any) -> None:
-    async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
-        assert (await client.refused("_session/list/subscribe", {"cwd": cwd})).code == -32602
+async def test_a_subscription_needs_an_absolute_folder(cwd: Any, house: Shared) -> None:
+    client = await house.client(_meta=INDEX)
+    assert (await client.refused("_session/list/subscribe", {"cwd": cwd})).code == -32602
 
 
 async def test_there_are_so_many_subscriptions_and_no_more(
@@ -469,79 +450,74 @@ async def test_there_are_so_many_subscriptions_and_no_more(
 
 
 @at_once
-async def test_a_tenant_is_told_of_no_session_of_another(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = house.stranger(Principal(name="ann", tenant="ann"))
-        await client.introduce(None, {"_meta": INDEX})
-        subscription = await subscribe(client, "/")
-        other = house.stranger(Principal(name="bob", tenant="bob"))
-        await other.introduce(None, {})
-        bobs, anns = await other.new(), await client.new()
-        await house.turn(other, bobs, "secret", "ONE")
-        await other.call("session/delete", {"sessionId": bobs})
-        await house.turn(client, anns, "mine", "TWO")
-        await until_told(client, subscription, lambda it: it["sessionId"] == anns)
-        assert bobs not in json.dumps(changes(client, subscription))
-        answer = await client.call("_session/batch_get", {"sessionIds": [bobs, anns]})
-        assert [it["sessionId"] for it in answer["sessions"]] == [anns]
+async def test_a_tenant_is_told_of_no_session_of_another(house: Shared) -> None:
+    client = house.stranger(Principal(name="ann", tenant="ann"))
+    await client.introduce(None, {"_meta": INDEX})
+    subscription = await subscribe(client, "/")
+    other = house.stranger(Principal(name="bob", tenant="bob"))
+    await other.introduce(None, {})
+    bobs, anns = await other.new(), await client.new()
+    await house.turn(other, bobs, "secret", "ONE")
+    await other.call("session/delete", {"sessionId": bobs})
+    await house.turn(client, anns, "mine", "TWO")
+    await until_told(client, subscription, lambda it: it["sessionId"] == anns)
+    assert bobs not in json.dumps(changes(client, subscription))
+    answer = await client.call("_session/batch_get", {"sessionIds": [bobs, anns]})
+    assert [it["sessionId"] for it in answer["sessions"]] == [anns]
 
 
-async def test_a_guest_is_not_told_of_which_session_its_own_was_made(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        copy = (await client.call("session/fork", open_params(session, "/")))["sessionId"]
-        guest = house.stranger(Principal(name="guest", session_id=copy))
-        await guest.introduce(None, {"_meta": INDEX})
-        for answer in (
-            await guest.call("session/list", {}),
-            await guest.call("_session/batch_get", {"sessionIds": [copy]}),
-        ):
-            assert [it["sessionId"] for it in answer["sessions"]] == [copy]
-            assert session not in json.dumps(answer)
-
-
-@at_once
-async def test_what_changes_in_the_agents_own_list_is_told_too(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        subscription = await subscribe(client, "/")
-        assert await asked_of(house, air.SUBSCRIBE) == {"cwd": "/"}
-        ours = theirs("/", sessionId=session, air={"model": "m"})
-        await agent_tells(house, theirs("/", title="In its own program"), ours)
-        await until_told(client, subscription, lambda it: it["title"] == "In its own program")
-        told = await until_told(client, subscription, lambda it: "model" in members(it))
-        assert told["sessionId"] == session
-        await agent_tells(house, removed=("theirs", session))
-        await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
-        await client.call("_session/list/unsubscribe", {"subscriptionId": subscription})
-        left = await asked_of(house, air.UNSUBSCRIBE)
-        assert left == {"subscriptionId": "at-the-agent"}
+async def test_a_guest_is_not_told_of_which_session_its_own_was_made(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    copy = (await client.call("session/fork", open_params(session, "/")))["sessionId"]
+    guest = house.stranger(Principal(name="guest", session_id=copy))
+    await guest.introduce(None, {"_meta": INDEX})
+    for answer in (
+        await guest.call("session/list", {}),
+        await guest.call("_session/batch_get", {"sessionIds": [copy]}),
+    ):
+        assert [it["sessionId"] for it in answer["sessions"]] == [copy]
+        assert session not in json.dumps(answer)
 
 
 @at_once
-async def test_an_agent_that_was_started_again_is_subscribed_to_again(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await subscribe(client, "/")
-        house.agent.results[air.SUBSCRIBE] = b'{"subscriptionId":"anew"}'
-        await house.agent.restart()
-        await house.turn(client, session, "one", "ONE")
-        await until(lambda: "anew" in house.desk.router.subscriptions)
+async def test_what_changes_in_the_agents_own_list_is_told_too(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    subscription = await subscribe(client, "/")
+    assert await asked_of(house, air.SUBSCRIBE) == {"cwd": "/"}
+    ours = theirs("/", sessionId=session, air={"model": "m"})
+    await agent_tells(house, theirs("/", title="In its own program"), ours)
+    await until_told(client, subscription, lambda it: it["title"] == "In its own program")
+    told = await until_told(client, subscription, lambda it: "model" in members(it))
+    assert told["sessionId"] == session
+    await agent_tells(house, removed=("theirs", session))
+    await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
+    await client.call("_session/list/unsubscribe", {"subscriptionId": subscription})
+    left = await asked_of(house, air.UNSUBSCRIBE)
+    assert left == {"subscriptionId": "at-the-agent"}
 
 
-async def test_a_client_that_leaves_ends_its_subscriptions(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client = await house.client(_meta=INDEX)
-        await subscribe(client, "/")
-        await client.leave()
-        await house.gone(client)
-        await house.agent.was_asked(air.UNSUBSCRIBE)
-        assert house.desk.router.subscriptions == {}
+@at_once
+async def test_an_agent_that_was_started_again_is_subscribed_to_again(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await subscribe(client, "/")
+    house.agent.results[air.SUBSCRIBE] = b'{"subscriptionId":"anew"}'
+    await house.agent.restart()
+    await house.turn(client, session, "one", "ONE")
+    await until(lambda: "anew" in house.desk.router.subscriptions)
+
+
+async def test_a_client_that_leaves_ends_its_subscriptions(house: Shared) -> None:
+    with_index(house)
+    client = await house.client(_meta=INDEX)
+    await subscribe(client, "/")
+    await client.leave()
+    await house.gone(client)
+    await house.agent.was_asked(air.UNSUBSCRIBE)
+    assert house.desk.router.subscriptions == {}
 
 
 # -- what the agent's own list says ----------------------------------------------------------------
@@ -554,179 +530,165 @@ async def titled(house: Shared, client: Onlooker, session: str, title: str) -> A
 
 
 async def test_a_title_of_the_agents_list_replaces_one_that_is_only_the_first_prompt(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "Mend the gate, please", "ONE")
-        house.agent.can("list")
-        assert await titled(house, client, session, "Mend the ga…") == "Mend the gate"
-        handed = "# Earlier in this conversation You have no memory"
-        for made in (handed, f"Here it is: {handed}"):
-            assert await titled(house, client, session, made) == "Mend the gate"
-        assert await titled(house, client, session, "A better gate") == "A better gate"
-        told = [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
-        assert told[-1]["title"] == "A better gate"
-        assert await titled(house, client, session, "Better still") == "Better still"
-        await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
-        assert await titled(house, client, session, "Not mine") == "Mine"
+    client, session = await house.opened()
+    await house.turn(client, session, "Mend the gate, please", "ONE")
+    house.agent.can("list")
+    assert await titled(house, client, session, "Mend the ga…") == "Mend the gate"
+    handed = "# Earlier in this conversation You have no memory"
+    for made in (handed, f"Here it is: {handed}"):
+        assert await titled(house, client, session, made) == "Mend the gate"
+    assert await titled(house, client, session, "A better gate") == "A better gate"
+    told = [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
+    assert told[-1]["title"] == "A better gate"
+    assert await titled(house, client, session, "Better still") == "Better still"
+    await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
+    assert await titled(house, client, session, "Not mine") == "Mine"
 
 
 async def test_a_title_that_the_agent_has_told_outlasts_an_older_one_of_its_list(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "Mend the gate")
-        update = {"sessionUpdate": "session_info_update", "title": "Told"}
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
-        await house.agent.end(session)
-        await turn
-        house.agent.can("list")
-        assert await titled(house, client, session, "Older") == "Told"
+    client, session = await house.opened()
+    turn = await house.begun(client, session, "Mend the gate")
+    update = {"sessionUpdate": "session_info_update", "title": "Told"}
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
+    await house.agent.end(session)
+    await turn
+    house.agent.can("list")
+    assert await titled(house, client, session, "Older") == "Told"
 
 
 @at_once
 async def test_a_title_that_the_agent_makes_beside_the_first_turn_is_looked_for(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client, session = await house.opened()
-        house.agent.lists = [theirs("/", sessionId=session, title="A better gate")]
-        await house.turn(client, session, "Mend the gate", "ONE")
-        await client.until(
-            lambda: any(update.get("title") == "A better gate" for update in client.updates())
-        )
+    house.agent.can("list")
+    client, session = await house.opened()
+    house.agent.lists = [theirs("/", sessionId=session, title="A better gate")]
+    await house.turn(client, session, "Mend the gate", "ONE")
+    await client.until(
+        lambda: any(update.get("title") == "A better gate" for update in client.updates())
+    )
 
 
-async def test_a_session_that_the_agent_archives_or_puts_back_follows(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        listed = []
-        for archived in (False, True, False):
-            house.agent.lists = [theirs("/", sessionId=session, air={"archived": archived})]
-            listed.append((await sessions(client, Path("/"))).keys() == {session})
-        assert listed == [True, False, True]
+async def test_a_session_that_the_agent_archives_or_puts_back_follows(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    listed = []
+    for archived in (False, True, False):
+        house.agent.lists = [theirs("/", sessionId=session, air={"archived": archived})]
+        listed.append((await sessions(client, Path("/"))).keys() == {session})
+    assert listed == [True, False, True]
 
 
-async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        there, archived = (
-            theirs("/", sessionId=session, air={"archived": it}) for it in (False, True)
-        )
+async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    there, archived = (theirs("/", sessionId=session, air={"archived": it}) for it in (False, True))
 
-        async def is_archived_once_told(info: dict[str, Any]) -> bool:
-            await house.desk.sessions.agents.hear([json.dumps(info).encode()])
-            return (await house.journal.session(session)).archived
+    async def is_archived_once_told(info: dict[str, Any]) -> bool:
+        await house.desk.sessions.agents.hear([json.dumps(info).encode()])
+        return (await house.journal.session(session)).archived
 
-        house.agent.lists = [there]
-        await sessions(client, Path("/"))
-        await client.call("_session/archive", {"sessionId": session})
-        house.agent.lists = [archived]
-        assert await is_archived_once_told(there)  # it was on its way already
-        house.agent.lists = [there]
-        assert await is_archived_once_told(there)  # told once more
-        assert not await is_archived_once_told(there)  # somebody has put it back there
-        await client.call("_session/archive", {"sessionId": session})
-        await client.call("_session/unarchive", {"sessionId": session})
-        assert not await is_archived_once_told(archived)
-        house.agent.lists = [archived]
-        assert not await is_archived_once_told(archived)
-        assert await is_archived_once_told(archived)
+    house.agent.lists = [there]
+    await sessions(client, Path("/"))
+    await client.call("_session/archive", {"sessionId": session})
+    house.agent.lists = [archived]
+    assert await is_archived_once_told(there)  # it was on its way already
+    house.agent.lists = [there]
+    assert await is_archived_once_told(there)  # told once more
+    assert not await is_archived_once_told(there)  # somebody has put it back there
+    await client.call("_session/archive", {"sessionId": session})
+    await client.call("_session/unarchive", {"sessionId": session})
+    assert not await is_archived_once_told(archived)
+    house.agent.lists = [archived]
+    assert not await is_archived_once_told(archived)
+    assert await is_archived_once_told(archived)
 
 
 async def test_the_agent_archives_a_session_while_it_has_it_open_and_closes_it_then(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        house.agent.can("load", "list", "close")
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        before = len(house.agent.asked)
-        await client.call("_session/archive", {"sessionId": session})
-        asked = [method for method, _ in house.agent.asked[before:]]
-        assert asked == [air.ARCHIVE, "session/close"]
+    with_index(house)
+    house.agent.can("load", "list", "close")
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    before = len(house.agent.asked)
+    await client.call("_session/archive", {"sessionId": session})
+    asked = [method for method, _ in house.agent.asked[before:]]
+    assert asked == [air.ARCHIVE, "session/close"]
 
 
 async def test_what_a_person_did_last_is_told_to_the_agent_once_more_and_not_followed_back(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        lost = theirs("/", sessionId=session, air={"archived": False})
-        house.agent.lists = [lost]
-        await sessions(client, Path("/"))
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    lost = theirs("/", sessionId=session, air={"archived": False})
+    house.agent.lists = [lost]
+    await sessions(client, Path("/"))
 
-        async def listed() -> tuple[bool, int]:
-            there = (await sessions(client, Path("/"))).keys() == {session}
-            return there, sum(method == air.ARCHIVE for method, _ in house.agent.asked)
+    async def listed() -> tuple[bool, int]:
+        there = (await sessions(client, Path("/"))).keys() == {session}
+        return there, sum(method == air.ARCHIVE for method, _ in house.agent.asked)
 
-        await client.call("_session/archive", {"sessionId": session})
-        assert await listed() == (False, 2)  # its list has lost it
-        assert await listed() == (True, 2)  # somebody there has put it back again
-        await client.call("_session/archive", {"sessionId": session})
-        house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
-        assert await listed() == (False, 3)
-        monkeypatch.setattr(hub_bounds, "UNSURE_SECONDS", 0.0)
-        assert await listed() == (False, 3)  # it has kept it for long
-        house.agent.lists = [lost]
-        assert await listed() == (True, 3)
+    await client.call("_session/archive", {"sessionId": session})
+    assert await listed() == (False, 2)  # its list has lost it
+    assert await listed() == (True, 2)  # somebody there has put it back again
+    await client.call("_session/archive", {"sessionId": session})
+    house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
+    assert await listed() == (False, 3)
+    monkeypatch.setattr(hub_bounds, "UNSURE_SECONDS", 0.0)
+    assert await listed() == (False, 3)  # it has kept it for long
+    house.agent.lists = [lost]
+    assert await listed() == (True, 3)
 
 
 async def test_late_news_of_a_session_that_only_the_agent_has_is_told_as_it_is_by_now(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client = await house.client(_meta=INDEX)
-        there, archived = (theirs("/", air={"archived": it}) for it in (False, True))
-        house.agent.lists = [there]
-        await sessions(client, Path("/"))
-        await client.call("_session/archive", {"sessionId": "theirs"})
-        house.agent.lists = [archived]
-        _, told = await house.desk.sessions.agents.hear([json.dumps(there).encode()])
-        assert [members(json.loads(info))["archived"] for info in told] == [True]
+    with_index(house)
+    client = await house.client(_meta=INDEX)
+    there, archived = (theirs("/", air={"archived": it}) for it in (False, True))
+    house.agent.lists = [there]
+    await sessions(client, Path("/"))
+    await client.call("_session/archive", {"sessionId": "theirs"})
+    house.agent.lists = [archived]
+    _, told = await house.desk.sessions.agents.hear([json.dumps(there).encode()])
+    assert [members(json.loads(info))["archived"] for info in told] == [True]
 
 
-async def test_a_list_asked_for_before_a_change_does_not_undo_it(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        before = theirs("/", sessionId=session, air={"archived": False})
-        house.agent.lists = [before]
-        await sessions(client, Path("/"))
-        house.agent.asked.clear()
-        house.agent.hangs_after["session/list"] = 0
-        looking = asyncio.create_task(house.desk.sessions.agents.look_for_news("/"))
-        await house.agent.was_asked("session/list")
-        call = house.agent.calls[-1]
-        await client.call("_session/archive", {"sessionId": session})
-        await call.take(json.dumps({"sessions": [before]}).encode())
-        await looking
-        assert (await house.journal.session(session)).archived
+async def test_a_list_asked_for_before_a_change_does_not_undo_it(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    before = theirs("/", sessionId=session, air={"archived": False})
+    house.agent.lists = [before]
+    await sessions(client, Path("/"))
+    house.agent.asked.clear()
+    house.agent.hangs_after["session/list"] = 0
+    looking = asyncio.create_task(house.desk.sessions.agents.look_for_news("/"))
+    await house.agent.was_asked("session/list")
+    call = house.agent.calls[-1]
+    await client.call("_session/archive", {"sessionId": session})
+    await call.take(json.dumps({"sessions": [before]}).encode())
+    await looking
+    assert (await house.journal.session(session)).archived
 
 
-async def test_that_a_session_is_archived_is_no_part_of_its_history(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        update = {"sessionUpdate": "session_info_update", **air_meta(archived=True)}
-        turn = await house.begun(client, session, "one")
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
-        await house.agent.end(session)
-        await turn
-        assert "archived" not in json.dumps(await house.entries(session, "update"))
+async def test_that_a_session_is_archived_is_no_part_of_its_history(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    update = {"sessionUpdate": "session_info_update", **air_meta(archived=True)}
+    turn = await house.begun(client, session, "one")
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
+    await house.agent.end(session)
+    await turn
+    assert "archived" not in json.dumps(await house.entries(session, "update"))
 
 
 def air_meta(**fields: Any) -> dict[str, Any]:
@@ -736,22 +698,21 @@ def air_meta(**fields: Any) -> dict[str, Any]:
 # -- the end of a replay ---------------------------------------------------------------------------
 
 
-async def test_the_end_of_a_replay_is_told_to_whoever_asks_for_that(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "one", "ONE")
-        asking, other = await house.client(_meta=INDEX), await house.client(_meta=ONLY_AIR)
-        for each in (asking, other):
-            await each.load(session)
-        ended = {"sessionUpdate": "session_info_update", **air_meta(loadReplayEnd=True)}
-        answered = next(place for place, it in enumerate(asking.messages) if it.get("id") == 2)
-        updates = [it["params"]["update"] for it in asking.messages[:answered] if "params" in it]
-        assert updates[-1] == ended
-        assert updates.count(ended) == 1
-        assert ended not in other.updates()
-        resumed = await house.client(_meta=INDEX)
-        await resumed.resume(session)
-        assert ended not in resumed.updates()
+async def test_the_end_of_a_replay_is_told_to_whoever_asks_for_that(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.turn(client, session, "one", "ONE")
+    asking, other = await house.client(_meta=INDEX), await house.client(_meta=ONLY_AIR)
+    for each in (asking, other):
+        await each.load(session)
+    ended = {"sessionUpdate": "session_info_update", **air_meta(loadReplayEnd=True)}
+    answered = next(place for place, it in enumerate(asking.messages) if it.get("id") == 2)
+    updates = [it["params"]["update"] for it in asking.messages[:answered] if "params" in it]
+    assert updates[-1] == ended
+    assert updates.count(ended) == 1
+    assert ended not in other.updates()
+    resumed = await house.client(_meta=INDEX)
+    await resumed.resume(session)
+    assert ended not in resumed.updates()
 
 
 async def test_the_agent_is_not_asked_to_tell_the_end_of_its_replay() -> None:
@@ -779,118 +740,111 @@ class Doorman:
 
 
 @at_once
-async def test_who_has_signed_out_is_told_nothing_more(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = house.stranger(Principal(name="net", is_here=False), door=Doorman())
-        await client.introduce(None, {"_meta": INDEX})
-        await client.call("authenticate", {"methodId": "ann"})
-        subscription = await subscribe(client, "/")
-        await client.call("logout", {})
-        watching = await house.client(_meta=INDEX)
-        seen = await subscribe(watching, "/")
-        worker = await house.client()
-        session = await worker.new()
-        await house.turn(worker, session, "secret", "ONE")
-        await until_told(watching, seen, lambda it: it["sessionId"] == session)
-        assert changes(client, subscription) == []
+async def test_who_has_signed_out_is_told_nothing_more(house: Shared) -> None:
+    client = house.stranger(Principal(name="net", is_here=False), door=Doorman())
+    await client.introduce(None, {"_meta": INDEX})
+    await client.call("authenticate", {"methodId": "ann"})
+    subscription = await subscribe(client, "/")
+    await client.call("logout", {})
+    watching = await house.client(_meta=INDEX)
+    seen = await subscribe(watching, "/")
+    worker = await house.client()
+    session = await worker.new()
+    await house.turn(worker, session, "secret", "ONE")
+    await until_told(watching, seen, lambda it: it["sessionId"] == session)
+    assert changes(client, subscription) == []
 
 
-async def test_one_session_has_one_title_whichever_folders_are_listed(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "Mend the gate", "ONE")
-        house.agent.lists = [theirs("/", sessionId=session, title="First", air={"archived": True})]
-        await sessions(client)
-        house.agent.lists = [theirs("/", sessionId=session, title="Second")]
-        for _ in range(2):
-            assert (await sessions(client, Path("/")))[session]["title"] == "Second"
-        told = [u["title"] for u in client.updates() if u.get("title")]
-        assert told == ["Mend the gate", "First", "Second"]
+async def test_one_session_has_one_title_whichever_folders_are_listed(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "Mend the gate", "ONE")
+    house.agent.lists = [theirs("/", sessionId=session, title="First", air={"archived": True})]
+    await sessions(client)
+    house.agent.lists = [theirs("/", sessionId=session, title="Second")]
+    for _ in range(2):
+        assert (await sessions(client, Path("/")))[session]["title"] == "Second"
+    told = [u["title"] for u in client.updates() if u.get("title")]
+    assert told == ["Mend the gate", "First", "Second"]
 
 
 async def test_a_session_that_a_prompt_has_brought_back_stays_and_the_agent_is_told(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        house.agent.lists = [theirs("/", sessionId=session, air={"archived": False})]
-        await sessions(client, Path("/"))
-        await client.call("_session/archive", {"sessionId": session})
-        house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
-        await client.load(session)
-        await house.turn(client, session, "two", "TWO")
-        assert (await sessions(client, Path("/"))).keys() == {session}
-        assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    house.agent.lists = [theirs("/", sessionId=session, air={"archived": False})]
+    await sessions(client, Path("/"))
+    await client.call("_session/archive", {"sessionId": session})
+    house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
+    await client.load(session)
+    await house.turn(client, session, "two", "TWO")
+    assert (await sessions(client, Path("/"))).keys() == {session}
+    assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
 
 
-async def test_many_folders_are_listed_at_once(journal: Path, tmp_path: Path) -> None:
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client = await house.client(_meta=INDEX)
-        folders = [tmp_path / str(number) for number in range(12)]
-        house.agent.lists = [theirs(it, sessionId=it.name) for it in folders]
-        found = await asyncio.gather(*(sessions(client, it) for it in folders))
-        assert [[*it] for it in found] == [[it.name] for it in folders]
+async def test_many_folders_are_listed_at_once(tmp_path: Path, house: Shared) -> None:
+    house.agent.can("list")
+    client = await house.client(_meta=INDEX)
+    folders = [tmp_path / str(number) for number in range(12)]
+    house.agent.lists = [theirs(it, sessionId=it.name) for it in folders]
+    found = await asyncio.gather(*(sessions(client, it) for it in folders))
+    assert [[*it] for it in found] == [[it.name] for it in folders]
 
 
 async def test_pages_go_on_whatever_is_listed_between_them(
-    journal: Path, work_trees: tuple[Path, Path]
+    work_trees: tuple[Path, Path], house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client = await house.client(_meta=INDEX)
-        house.agent.lists = [
-            theirs(it, sessionId=f"{it.name}{day}", updatedAt=f"2026-01-0{day}T00:00:00Z")
-            for it in work_trees
-            for day in (1, 2, 3)
-        ]
-        wanted = {"limit": 2, "includeWorktrees": True}
-        asked: dict[str, Any] = {"cwd": str(work_trees[0])}
-        asked["_meta"] = {"jetbrains": {"air": {"list": wanted}}}
-        page = await client.call("session/list", asked)
-        found = page["sessions"]
-        while cursor := page.get("nextCursor"):
-            await sessions(client, work_trees[0])
-            page = await client.call("session/list", {**asked, "cursor": cursor})
-            found += page["sessions"]
-        assert len(found) == len({it["sessionId"] for it in found}) == 6
+    house.agent.can("list")
+    client = await house.client(_meta=INDEX)
+    house.agent.lists = [
+        theirs(it, sessionId=f"{it.name}{day}", updatedAt=f"2026-01-0{day}T00:00:00Z")
+        for it in work_trees
+        for day in (1, 2, 3)
+    ]
+    wanted = {"limit": 2, "includeWorktrees": True}
+    asked: dict[str, Any] = {"cwd": str(work_trees[0])}
+    asked["_meta"] = {"jetbrains": {"air": {"list": wanted}}}
+    page = await client.call("session/list", asked)
+    found = page["sessions"]
+    while cursor := page.get("nextCursor"):
+        await sessions(client, work_trees[0])
+        page = await client.call("session/list", {**asked, "cursor": cursor})
+        found += page["sessions"]
+    assert len(found) == len({it["sessionId"] for it in found}) == 6
 
 
 @at_once
-async def test_a_list_that_was_on_its_way_does_not_replace_news(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client, session = await house.opened(_meta=INDEX)
-        await house.turn(client, session, "one", "ONE")
-        subscription = await subscribe(client, "/")
-        house.agent.lists = [theirs("/", sessionId=session, title="First")]
-        await sessions(client, Path("/"))
-        await until(lambda: not house.desk._following)  # it lists, too
-        house.agent.may_answer.clear()
-        house.agent.asked.clear()
-        listing = asyncio.create_task(sessions(client, Path("/")))
-        await house.agent.was_asked("session/list")
-        await agent_tells(house, theirs("/", sessionId=session, title="Second"))
-        await until_told(client, subscription, lambda it: it["title"] == "Second")
-        house.agent.may_answer.set()
-        await listing
-        assert (await house.journal.session(session)).title == "Second"
+async def test_a_list_that_was_on_its_way_does_not_replace_news(house: Shared) -> None:
+    with_index(house)
+    client, session = await house.opened(_meta=INDEX)
+    await house.turn(client, session, "one", "ONE")
+    subscription = await subscribe(client, "/")
+    house.agent.lists = [theirs("/", sessionId=session, title="First")]
+    await sessions(client, Path("/"))
+    await until(lambda: not house.desk._following)  # it lists, too
+    house.agent.may_answer.clear()
+    house.agent.asked.clear()
+    listing = asyncio.create_task(sessions(client, Path("/")))
+    await house.agent.was_asked("session/list")
+    await agent_tells(house, theirs("/", sessionId=session, title="Second"))
+    await until_told(client, subscription, lambda it: it["title"] == "Second")
+    house.agent.may_answer.set()
+    await listing
+    assert (await house.journal.session(session)).title == "Second"
 
 
 @at_once
-async def test_who_unsubscribes_and_subscribes_at_once_is_told(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened(_meta=INDEX)
-        ended = await subscribe(client, "/")
-        _, subscription = await asyncio.gather(
-            client.call("_session/list/unsubscribe", {"subscriptionId": ended}),
-            subscribe(client, "/"),
-        )
-        await house.turn(client, session, "one", "ONE")
-        await until_told(client, subscription, lambda it: it["sessionId"] == session)
+async def test_who_unsubscribes_and_subscribes_at_once_is_told(house: Shared) -> None:
+    client, session = await house.opened(_meta=INDEX)
+    ended = await subscribe(client, "/")
+    _, subscription = await asyncio.gather(
+        client.call("_session/list/unsubscribe", {"subscriptionId": ended}),
+        subscribe(client, "/"),
+    )
+    await house.turn(client, session, "one", "ONE")
+    await until_told(client, subscription, lambda it: it["sessionId"] == session)
 
 
 @at_once
@@ -917,19 +871,18 @@ async def test_a_journal_that_fails_for_a_moment_ends_no_subscription(
 
 
 @at_once
-async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client = await house.client(_meta=INDEX)
-        house.agent.may_answer.clear()
-        subscribing = asyncio.create_task(subscribe(client, "/"))
-        await house.agent.was_asked(air.SUBSCRIBE)
-        await client.leave()
-        house.agent.may_answer.set()
-        await house.gone(client)
-        await asyncio.wait([subscribing])
-        await until(lambda: not house.desk.router.subscriptions)
-        await until(lambda: "session index" not in [it.get_name() for it in asyncio.all_tasks()])
+async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing(house: Shared) -> None:
+    with_index(house)
+    client = await house.client(_meta=INDEX)
+    house.agent.may_answer.clear()
+    subscribing = asyncio.create_task(subscribe(client, "/"))
+    await house.agent.was_asked(air.SUBSCRIBE)
+    await client.leave()
+    house.agent.may_answer.set()
+    await house.gone(client)
+    await asyncio.wait([subscribing])
+    await until(lambda: not house.desk.router.subscriptions)
+    await until(lambda: "session index" not in [it.get_name() for it in asyncio.all_tasks()])
 
 
 async def test_subscriptions_that_come_at_once_are_no_more_than_so_many(
@@ -944,59 +897,53 @@ async def test_subscriptions_that_come_at_once_are_no_more_than_so_many(
         assert sum(isinstance(it, str) for it in made) == 3
 
 
-async def test_what_the_agent_removed_is_not_found_any_more(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client = await house.client(_meta=INDEX)
-        subscription = await subscribe(client, "/")
-        await agent_tells(house, theirs("/"))
-        await until_told(client, subscription, lambda it: it["sessionId"] == "theirs")
-        await agent_tells(house, removed=("theirs",))
-        await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
-        answer = await client.call("_session/batch_get", {"sessionIds": ["theirs"]})
-        assert answer["sessions"] == []
+async def test_what_the_agent_removed_is_not_found_any_more(house: Shared) -> None:
+    with_index(house)
+    client = await house.client(_meta=INDEX)
+    subscription = await subscribe(client, "/")
+    await agent_tells(house, theirs("/"))
+    await until_told(client, subscription, lambda it: it["sessionId"] == "theirs")
+    await agent_tells(house, removed=("theirs",))
+    await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
+    answer = await client.call("_session/batch_get", {"sessionIds": ["theirs"]})
+    assert answer["sessions"] == []
 
 
 @at_once
-async def test_a_tenant_is_told_that_a_listed_session_is_gone(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, other = [house.stranger(Principal(name="ann", tenant="ann")) for _ in range(2)]
-        await client.introduce(None, {"_meta": INDEX})
-        await other.introduce(None, {})
-        session = await other.new()
-        await house.turn(other, session, "mine", "TWO")
-        await sessions(client)
-        subscription = await subscribe(client, "/")
-        await other.call("session/delete", {"sessionId": session})
-        await client.until(
-            lambda: any(session in it["removed"] for it in changes(client, subscription))
-        )
+async def test_a_tenant_is_told_that_a_listed_session_is_gone(house: Shared) -> None:
+    client, other = [house.stranger(Principal(name="ann", tenant="ann")) for _ in range(2)]
+    await client.introduce(None, {"_meta": INDEX})
+    await other.introduce(None, {})
+    session = await other.new()
+    await house.turn(other, session, "mine", "TWO")
+    await sessions(client)
+    subscription = await subscribe(client, "/")
+    await other.call("session/delete", {"sessionId": session})
+    await client.until(
+        lambda: any(session in it["removed"] for it in changes(client, subscription))
+    )
 
 
-async def test_a_client_that_introduces_itself_again_without_it_has_no_index(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        client = house.stranger()
-        for version, meta in ((2, INDEX), (1, {})):
-            said = {"protocolVersion": version, "clientCapabilities": {"_meta": meta}}
-            await client.call("initialize", said)
-        session = await client.new()
-        await house.turn(client, session, "one", "ONE")
-        [listed] = await client.sessions()
-        assert "jetbrains" not in listed["_meta"]
+async def test_a_client_that_introduces_itself_again_without_it_has_no_index(house: Shared) -> None:
+    client = house.stranger()
+    for version, meta in ((2, INDEX), (1, {})):
+        said = {"protocolVersion": version, "clientCapabilities": {"_meta": meta}}
+        await client.call("initialize", said)
+    session = await client.new()
+    await house.turn(client, session, "one", "ONE")
+    [listed] = await client.sessions()
+    assert "jetbrains" not in listed["_meta"]
 
 
-async def test_our_marks_in_the_agents_list_are_not_taken_for_ours(journal: Path) -> None:
-    async with shared(journal) as house:
-        with_index(house)
-        client = await house.client(_meta=INDEX)
-        info = theirs("/")
-        info["_meta"] |= {"acphold/origins": 7, "vendor": 1}
-        house.agent.lists = [info]
-        listed = (await sessions(client))["theirs"]
-        assert "acphold/origins" not in listed["_meta"]
-        assert listed["_meta"]["vendor"] == 1
+async def test_our_marks_in_the_agents_list_are_not_taken_for_ours(house: Shared) -> None:
+    with_index(house)
+    client = await house.client(_meta=INDEX)
+    info = theirs("/")
+    info["_meta"] |= {"acphold/origins": 7, "vendor": 1}
+    house.agent.lists = [info]
+    listed = (await sessions(client))["theirs"]
+    assert "acphold/origins" not in listed["_meta"]
+    assert listed["_meta"]["vendor"] == 1
 
 
 def test_work_trees_that_name_each_other_by_relative_paths_are_found(

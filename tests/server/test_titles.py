@@ -9,7 +9,7 @@ import pytest
 
 from tests.editor import Talker, update_line
 from tests.owners import program
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 
 def info(**fields: Any) -> dict[str, Any]:
@@ -47,12 +47,11 @@ async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_
         assert told(client)[0]["title"] == "Mend the gate"
 
 
-async def test_a_long_first_line_is_cut(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        await client.talk("word " * 100)
-        found = await title(client)
-        assert len(found) <= 80
-        assert found.endswith("…")
+async def test_a_long_first_line_is_cut(client: Guest) -> None:
+    await client.talk("word " * 100)
+    found = await title(client)
+    assert len(found) <= 80
+    assert found.endswith("…")
 
 
 async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
@@ -66,12 +65,11 @@ async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
         assert await title(client) == "Its own"
 
 
-async def test_a_title_that_the_agent_sends_later_replaces_ours(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.talk("first")
-        assert await title(client) == "first"
-        await client.prompt(session, {"say": "a"}, info(title="Better"))
-        assert await title(client) == "Better"
+async def test_a_title_that_the_agent_sends_later_replaces_ours(client: Guest) -> None:
+    session = await client.talk("first")
+    assert await title(client) == "first"
+    await client.prompt(session, {"say": "a"}, info(title="Better"))
+    assert await title(client) == "Better"
 
 
 async def test_a_partial_update_leaves_the_title_and_null_clears_it(journal: Path) -> None:
@@ -105,16 +103,15 @@ async def test_a_first_message_without_text_leaves_the_title_to_the_next(journal
 
 
 async def test_half_a_surrogate_pair_in_the_first_line_does_not_cost_the_title(
-    journal: Path,
+    client: Guest,
 ) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        params = f'{{"sessionId":"{session}","prompt":[{{"type":"text","text":"cut \\ud83d"}}]}}'
-        client.send_line(
-            f'{{"jsonrpc":"2.0","id":80,"method":"session/prompt","params":{params}}}'.encode()
-        )
-        await client.until(lambda: client.messages[-1].get("id") == 80)
-        assert await title(client) == "cut \ufffd"
+    session = await client.new()
+    params = f'{{"sessionId":"{session}","prompt":[{{"type":"text","text":"cut \\ud83d"}}]}}'
+    client.send_line(
+        f'{{"jsonrpc":"2.0","id":80,"method":"session/prompt","params":{params}}}'.encode()
+    )
+    await client.until(lambda: client.messages[-1].get("id") == 80)
+    assert await title(client) == "cut \ufffd"
 
 
 async def test_a_first_turn_that_a_crash_cut_off_has_a_title_once_it_is_loaded(
@@ -174,12 +171,11 @@ async def test_what_the_agent_says_of_a_session_is_listed_with_it(journal: Path)
         [],
     ],
 )
-async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(journal: Path, said: Any) -> None:
-    async with wrapped(journal) as client:
-        await client.talk(info(_meta={"tags": ["a"]}), info(_meta=said))
-        assert await meta(client) == {"tags": ["a"]}
-        [listed] = await client.sessions()
-        assert listed["_meta"]["acphold/messageCount"] == 1
+async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(said: Any, client: Guest) -> None:
+    await client.talk(info(_meta={"tags": ["a"]}), info(_meta=said))
+    assert await meta(client) == {"tags": ["a"]}
+    [listed] = await client.sessions()
+    assert listed["_meta"]["acphold/messageCount"] == 1
 
 
 async def test_a_number_that_nobody_can_read_spoils_no_list(journal: Path) -> None:

@@ -108,30 +108,26 @@ async def test_a_fork_that_nobody_offers_is_a_copy(journal: Path, tmp_path: Path
 
 
 async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house:
-        house.agent.can_fork = True
-        house.agent.results["session/fork"] = b'{"sessionId":"forked"}'
-        client, session = await house.opened()
-        running = await house.begun(client, session, "one")
-        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
-        assert (await client.call("session/fork", asked))["sessionId"] == "forked"
-        assert [
-            params["sessionId"]
-            for method, params in house.agent.asked
-            if (method == "session/fork")
-        ] == [session]
-        await house.turn(client, "forked", "two", "TWO")
-        await house.agent.end(session)
-        await running
+    house.agent.can_fork = True
+    house.agent.results["session/fork"] = b'{"sessionId":"forked"}'
+    client, session = await house.opened()
+    running = await house.begun(client, session, "one")
+    asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+    assert (await client.call("session/fork", asked))["sessionId"] == "forked"
+    assert [
+        params["sessionId"] for method, params in house.agent.asked if (method == "session/fork")
+    ] == [session]
+    await house.turn(client, "forked", "two", "TWO")
+    await house.agent.end(session)
+    await running
 
 
-async def test_without_a_finished_turn_nothing_is_copied(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
-        assert (await client.refused("session/fork", asked)).code == -32602
+async def test_without_a_finished_turn_nothing_is_copied(house: Shared) -> None:
+    client, session = await house.opened()
+    asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+    assert (await client.refused("session/fork", asked)).code == -32602
 
 
 @pytest.mark.parametrize("is_unstable", [False, True])
@@ -225,34 +221,32 @@ async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title
 # -- tags and pins: not of a draft, but ours --
 
 
-async def test_tags_and_pins_are_in_the_list_of_every_client(journal: Path) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        await house.turn(client, session, "one", "ONE")
-        asked = {"sessionId": session, "tags": ["#Later", "v1.2", "later"], "pinned": True}
-        answer = await client.call("_acphold/mark", asked)
-        assert answer == {"tags": ["later", "v1.2"], "pinned": True}
-        meta = (await listed(await house.client()))[session]["_meta"]
-        assert (meta["acphold/tags"], meta["acphold/pinned"]) == (["later", "v1.2"], True)
-        answer = await client.call("_acphold/mark", {"sessionId": session, "pinned": False})
-        assert answer == {"tags": ["later", "v1.2"], "pinned": False}
-        assert "acphold/pinned" not in (await listed(client))[session]["_meta"]
+async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> None:
+    client = await house.client()
+    session = await client.new()
+    await house.turn(client, session, "one", "ONE")
+    asked = {"sessionId": session, "tags": ["#Later", "v1.2", "later"], "pinned": True}
+    answer = await client.call("_acphold/mark", asked)
+    assert answer == {"tags": ["later", "v1.2"], "pinned": True}
+    meta = (await listed(await house.client()))[session]["_meta"]
+    assert (meta["acphold/tags"], meta["acphold/pinned"]) == (["later", "v1.2"], True)
+    answer = await client.call("_acphold/mark", {"sessionId": session, "pinned": False})
+    assert answer == {"tags": ["later", "v1.2"], "pinned": False}
+    assert "acphold/pinned" not in (await listed(client))[session]["_meta"]
 
 
 @pytest.mark.parametrize(
     "tags", [["two words"], ["-x"], ["x" * 33], [""], 7, [7], [*"abcdefghijklmnopq"]]
 )
 async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(
-    journal: Path, tags: Any
+    tags: Any, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
-        await house.turn(client, session, "one", "ONE")
-        error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
-        assert error.code == -32602
-        assert "acphold/tags" not in (await listed(client))[session]["_meta"]
+    client = await house.client()
+    session = await client.new()
+    await house.turn(client, session, "one", "ONE")
+    error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
+    assert error.code == -32602
+    assert "acphold/tags" not in (await listed(client))[session]["_meta"]
 
 
 # -- archive ---------------------------------------------------------------------------------------
