@@ -7,7 +7,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +15,7 @@ from typing import Protocol
 import psycopg
 
 from acphold.journal.stores import open_journal
-from tests.postgresql import Server
+from tests.postgresql import PORT, Server
 
 
 class Timeline(Protocol):
@@ -58,9 +58,13 @@ class File:
 class Database:
     """A server of Debian's, whose standby lags until it is promoted."""
 
-    def __init__(self, folder: Path) -> None:
-        self._first, self._standby = (Server(folder / name, 15) for name in ("a", "b"))
-        self.url = f"postgresql://owner@/postgres?host={self._first.folder},{self._standby.folder}"
+    def __init__(self, folder: Path, ports: Sequence[str]) -> None:
+        self._first, self._standby = (
+            Server(folder / name, 15, listen_addresses="127.0.0.1" if ports else "", port=port)
+            for name, port in zip("ab", ports or (PORT, PORT), strict=True)
+        )
+        where = f"{self._first.folder},{self._standby.folder}&port={','.join(ports) or PORT}"
+        self.url = f"postgresql://owner@/postgres?host={where}"
 
     def start(self) -> None:
         for server in (self._first, self._standby):
@@ -115,11 +119,12 @@ def file() -> Iterator[File]:
 
 
 @contextmanager
-def database() -> Iterator[Database]:
+def database(*ports: str) -> Iterator[Database]:
+    """Both listen at these ports of this machine, too, if any are given."""
     # Beside each other in a folder with a short name, as the address of a socket is short.
     folder = Path(tempfile.mkdtemp(prefix="acphold-pg-"))
     folder.chmod(0o755)
-    made = Database(folder)
+    made = Database(folder, ports)
     try:
         made.start()
         yield made

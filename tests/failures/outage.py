@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from tests.editor import Editor, Refused, allow, wrapped
+from tests.editor import Editor, Refused, allow, introduced, wrapped
 from tests.postgresql import Server, pooled
 from tests.timelines import Database, database
 from tests.web.network import Network, network, own_port
@@ -29,6 +29,21 @@ PACE = 0.1
 
 PATIENCE = 60.0
 """Seconds after an outage in which all goes on: a pooler takes 15 to look again."""
+
+LIBRARY = f"""
+import asyncio, acphold
+
+agent = acphold.Agent("paced", version="1")
+
+@agent.prompt
+async def pace(turn):
+    for number in range({PIECES}):
+        await turn.say(f"#{{number}} ")
+        await asyncio.sleep({PACE})
+
+agent.run()
+"""
+IN_OUR_PROCESS = (sys.executable, "-c", LIBRARY)
 
 PERMISSION = "session/request_permission"
 ASK: Any = {
@@ -190,6 +205,9 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         asks = late.begin_prompt(lately, {"until": str(go)}, {"ask": [PERMISSION, ASK]})
         stopping, in_vain = await editor()
         cancelled = stopping.begin_prompt(in_vain, {"until": "cancel"}, {"stop": "cancelled"})
+        ours = await stack.enter_async_context(introduced(IN_OUR_PROCESS, journal=there.url))
+        in_ours = await ours.new()
+        by_library = ours.begin_prompt(in_ours, "begin")
         resting, at_rest = await editor()
         await resting.prompt(at_rest, {"say": "one"})
         await streaming.until_text("#5 ")
@@ -205,6 +223,7 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
             await asyncio.sleep(seconds)
         later.set()
         found["streaming"] = await outcome(turn)
+        found["streaming, a library"] = await outcome(by_library)
         found["queued behind it"] = await outcome(queued)
         found["silent, ends meanwhile"] = await outcome(still)
         found["question, answered meanwhile"] = await outcome(waiting[0])
@@ -218,13 +237,14 @@ async def live_through(kind: str, seconds: float, folder: Path) -> dict[str, str
         again = await stack.enter_async_context(wrapped(there.url))
         shows: tuple[tuple[Editor, str, str, Any], ...] = (
             (streaming, session, "streaming", [*range(PIECES)]),
+            (ours, in_ours, "streaming, a library", [*range(PIECES)]),
             (silent, in_silence, "silent, ends meanwhile", "done"),
             (resting, at_rest, "at rest, prompted meanwhile", "two"),
         )
         for one, where, key, said in shows:
             await again.load(where)
             for shown in (one.text(), again.text(session_id=where)):
-                is_whole = numbers(shown) == said if key == "streaming" else shown.count(said) == 1
+                is_whole = numbers(shown) == said if "streaming" in key else shown.count(said) == 1
                 if not is_whole and found[key] == "goes on":
                     found[key] = f"shows {shown!r}"
     return found

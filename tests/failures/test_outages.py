@@ -8,6 +8,7 @@ import shlex
 import signal
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -16,8 +17,10 @@ import pytest
 from acphold.live.hub.pauses import AWAY, BACK
 from tests.conftest import Defaults
 from tests.editor import SCRIPTED, Editor, Refused, wrapped
-from tests.failures.outage import KINDS, PACE, away, live_through, numbers
+from tests.failures.outage import KINDS, PACE, away, failed_over, live_through, numbers
+from tests.timelines import database
 from tests.watched_processes import lives, until
+from tests.web.network import network, own_port
 
 pytestmark = pytest.mark.postgresql
 
@@ -146,6 +149,51 @@ async def test_an_agent_whose_session_was_taken_meanwhile_writes_nothing_afterwa
             assert file.stat().st_size == size
             await other.load(session)
             assert "mine" in other.text()
+
+
+async def test_an_agent_stays_stopped_where_a_standby_lacks_the_takeover_of_its_session(
+    tmp_path: Path,
+) -> None:
+    file, ports = tmp_path / "written", (own_port(), own_port())
+    with database(*map(str, ports)) as lagging:
+        async with network() as net:
+            net.to = ports[0]
+            url = f"postgresql://owner@127.0.0.1:{net.port}/postgres"
+            async with wrapped(url, steps=[writing(file)]) as cut, wrapped(lagging.url) as other:
+                session = await cut.new()
+                await cut.prompt(session, "begin")
+                turn = cut.begin_prompt(session, {"paced": [1000, PACE]})
+                await cut.until_text("#9 ")
+                pids = await pids_behind(file)
+                await lagging.remember()
+                net.stall()
+                lagging.execute("UPDATE acphold.owners SET addresses = '[]'")
+                await taken(other, session)
+                await other.prompt(session, {"say": "mine"})
+                size = file.stat().st_size
+                with failed_over(lagging):
+                    net.to = ports[1]
+                net.cut()
+                net.come_up()  # it may come before the one who has taken its session
+                with pytest.raises(Refused):
+                    await turn
+                await until(lambda: not any(map(lives, pids[:2])))
+                assert file.stat().st_size == size
+                await other.load(session)
+                assert "mine" in other.text()
+
+
+async def test_a_cancel_reaches_the_agent_while_the_database_is_away(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    async with away("stalled") as there, wrapped(there.url) as editor:
+        session = await editor.new()
+        steps: list[Any] = [{"say": "begun"}, {"until": "cancel"}, {"touch": str(told)}]
+        turn = editor.begin_prompt(session, *steps, {"stop": "cancelled"})
+        await editor.until_text("begun")
+        with there.outage():
+            editor.tell("session/cancel", {"sessionId": session})
+            await until(told.exists)
+        assert await turn == {"stopReason": "cancelled"}
 
 
 async def taken(editor: Editor, session: str) -> None:

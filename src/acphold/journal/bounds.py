@@ -15,6 +15,10 @@ LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
 SILENT_SECONDS: Final = 30.0
 """An owner that has not reported for this long is silent: its sessions are free."""
 
+TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
+"""Seconds without contact to the journal for which an owner trusts that nobody took its
+sessions."""
+
 DESERTED_SECONDS: Final = 3.0
 """An owner that seems to have ended has this long to accept a connection, if it has not."""
 

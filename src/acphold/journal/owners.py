@@ -23,6 +23,7 @@ that, because its epoch is old.
 
 from __future__ import annotations
 
+import time
 from typing import TypeAlias
 
 import msgspec
@@ -69,6 +70,13 @@ class At(Struct, frozen=True):
 
 Whose: TypeAlias = Free | Here | At
 """The owner of a session: see the module."""
+
+
+def clock() -> float:
+    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def owned_by(owner: Owner, epoch: int, silent: float) -> At | Free:

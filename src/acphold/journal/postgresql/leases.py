@@ -41,24 +41,27 @@ CHANGED: Final = "changed = pg_current_xact_id()"
 """Written with every change to a session that the list shows."""
 
 
+_TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
+
 # -- owners -----------------------------------------------------------------------------------
 
 
 def register(
     tables: Tables, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
-) -> None:
-    """Note that this process is the owner `owner_id`, that it is alive, and its addresses.
+) -> str:
+    """Note that this process is the owner `owner_id`, that it is alive, and its addresses; return
+    the timeline of the server, which is another one after a failover.
 
     `presence` is the key of the lock that shows it lives; None if it holds none.
     """
-    tables.execute(
+    done = tables.execute(
         "INSERT INTO acphold.owners"
         " (id, host, pid, addresses, renewed_at, retired, presence, present_at)"
         " VALUES (%(id)s, %(host)s, %(pid)s, %(addresses)s, now(), %(retired)s, %(presence)s,"
         " pg_postmaster_start_time()) ON CONFLICT (id) DO UPDATE SET"
         " addresses = excluded.addresses, renewed_at = excluded.renewed_at,"
         " retired = excluded.retired, presence = excluded.presence,"
-        " present_at = excluded.present_at",
+        f" present_at = excluded.present_at RETURNING {_TIMELINE}",
         {
             "id": owner_id,
             "host": socket.gethostname(),
@@ -68,6 +71,7 @@ def register(
             "presence": presence,
         },
     )
+    return str(done.fetchone()[0])
 
 
 def forget_dead(tables: Tables) -> None:
@@ -186,8 +190,7 @@ _IDENTITY: Final = (
     " (SELECT oid FROM pg_database WHERE datname = current_database())::text"
     " || '.' || 'acphold.meta'::regclass::oid,"
     # A server that replays another's log has no file of its own for what comes next.
-    " CASE WHEN NOT pg_is_in_recovery()"
-    " THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,"
+    f" CASE WHEN NOT pg_is_in_recovery() THEN {_TIMELINE} END,"
     " has_function_privilege('pg_control_system()', 'execute')"
 )
 """The values of `_identify`. A standby and a restarted server share the database and the table with

@@ -31,7 +31,7 @@ from acphold import errors
 from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
-from acphold.journal.owners import Free, Here, Whose
+from acphold.journal.owners import Free, Here, Whose, clock
 from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line
@@ -145,6 +145,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._presence = Presence(self._database)
         self._registering = asyncio.Lock()
         self._recent = RecentAppends()
+        self._heard = self._certain_from = clock()
+        self._timeline = ""
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -200,24 +202,36 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         return found
 
     async def _register(self, owner_id: str) -> None:
-        addresses, retired = self._addresses, self._retired
+        addresses, retired, began = self._addresses, self._retired, clock()
         # By itself, as this may cut the connection that it gets: the next work takes another one.
         presence = await self._database.run(self._presence.keep_open, slow=True)
 
-        def work(tables: Tables) -> None:
+        def work(tables: Tables) -> str:
             with tables.writing():
-                leases.register(tables, owner_id, addresses, presence, retired=retired)
+                timeline = leases.register(tables, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(tables)
             tables.refuse_newer()
+            return timeline
 
-        await self._slowly(work)
+        timeline = await self._slowly(work)
+        heard, self._heard = self._heard, began
+        before, self._timeline = self._timeline, timeline
+        if before not in ("", timeline) and began - heard > bounds.TRUSTED_SECONDS:
+            # A takeover that this server lacks comes back by then, or its agents are stopped, too.
+            self._certain_from = clock() + bounds.TRUSTED_SECONDS
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         owner_id = self._owner_id
         if owner_id is None:
             return []
+        began = clock()
         await self._register(owner_id)
-        return await self._ask(lambda tables: self._recent.look(tables, held))
+        lost = await self._ask(lambda tables: self._recent.look(tables, held))
+        if began < self._certain_from:
+            raise errors.JournalBusyError(
+                "the database has failed over; owners of which it knows nothing yet report first"
+            )
+        return lost
 
     owners = asked(leases.all_owners)
     release = asked(session_tables.release_lease)

@@ -64,11 +64,7 @@ BOOKMARK_SECONDS: a lid closed on a long task is opened the next morning."""
 LONG_PROMPT_BYTES: Final = 1 << 20
 """A prompt of this size is sent in one step of the loop, and committed in another."""
 
-TRUSTED_SECONDS: Final = journal_bounds.SILENT_SECONDS - journal_bounds.RENEW_SECONDS
-"""Seconds without contact to the journal for which an owner trusts that nobody took its
-sessions."""
-
-PAUSE_SECONDS: Final = TRUSTED_SECONDS - 5.0
+PAUSE_SECONDS: Final = journal_bounds.TRUSTED_SECONDS - 5.0
 """Seconds without contact after which its agents are stopped: that takes up to three."""
 
 OUTAGE_LOOK_SECONDS: Final = 0.5

@@ -60,6 +60,11 @@ class Outage:
                 async with timeout(left):
                     await self._news.wait()
 
+    def refuse_to_write(self) -> None:
+        """Raise JournalBusyError: agents are stopped. A session may be another place's by now, of
+        which the journal may know nothing yet, and what is written here would stand in its way."""
+        raise JournalBusyError("the journal was out of reach for long, and is looked at first")
+
     async def until_running(self) -> None:
         """Wait while agents are stopped: what they have asked for is done when they continue."""
         while self.is_paused:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
@@ -30,6 +29,7 @@ from acphold.journal import bounds as journal_bounds
 from acphold.journal.intentions import marks
 from acphold.journal.journal import Journal, Lease, Readable, take_lease
 from acphold.journal.moves import refuse_moved, row_here
+from acphold.journal.owners import clock
 from acphold.journal.rows import SessionRow
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
@@ -72,13 +72,6 @@ async def find_accepted(
                 accepted += [it.sent_id for it in answers if it.sent_id in sent_ids]
         after = page[-1].last_seq
     return accepted
-
-
-def _clock() -> float:
-    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class Ownership(Struct, eq=False):
@@ -143,16 +136,16 @@ class Ownership(Struct, eq=False):
 
     async def keep(self) -> None:
         """Renew the leases and drop lost sessions, for as long as this runs."""
-        last_contact = _clock()
+        last_contact = clock()
         while True:
             await first_of(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
             if self._outage.begun.is_set():
                 await asyncio.sleep(bounds.OUTAGE_LOOK_SECONDS)
-            began = _clock()
+            began = clock()
             async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():
                     await asyncio.wait({renewing}, timeout=bounds.OUTAGE_LOOK_SECONDS)
-                    is_late = _clock() - began >= journal_bounds.UNANSWERED_SECONDS
+                    is_late = clock() - began >= journal_bounds.UNANSWERED_SECONDS
                     if is_late or self._outage.begun.is_set():
                         await self._doubt(last_contact)
             if renewing.result():
@@ -191,11 +184,11 @@ class Ownership(Struct, eq=False):
             self._seen = news.last
             names = self._live if seen is None else news.session_ids
             renamed = [self._live[name] for name in names if name in self._live]
-        since = _clock()
+        since = clock()
         for conversation in renamed:
-            if _clock() - since >= bounds.TITLES_STEP_SECONDS:
+            if clock() - since >= bounds.TITLES_STEP_SECONDS:
                 await asyncio.sleep(0)
-                since = _clock()
+                since = clock()
             try:
                 await conversation.title.look()
             except errors.AcpError as exc:
@@ -206,7 +199,7 @@ class Ownership(Struct, eq=False):
         """Do what is due while the journal does not answer. Whoever locks a file keeps all others
         from our sessions, too: nothing has to be stopped for that."""
         is_shared = self._journal.file is None
-        await self._pause.look(_clock() - last_contact if is_shared else 0.0)
+        await self._pause.look(clock() - last_contact if is_shared else 0.0)
 
     async def confirm(self, conversation: Conversation) -> None:
         """Verify that a session is still ours; if it is lost, it leaves and can be acquired

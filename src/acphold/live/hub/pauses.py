@@ -6,9 +6,8 @@
                                  says after it is not read (`hub.outages`)
     UNANSWERED_SECONDS           clients of running turns and open questions are told
     PAUSE_SECONDS since we were  every process of the agents is stopped: soon another place may
-    last heard in a database     take the sessions, and we could not know
-    TRUSTED_SECONDS, likewise    turns of agents that cannot be stopped end: of those that run in
-                                 this process
+    last heard in a database     take the sessions, and we could not know. Agents of a library in
+                                 this process wait where they next say or ask anything
     `max_outage`                 the turns end, and so do their agents
 
 When the journal is back, the leases are renewed first. An agent with a session that another place
@@ -72,11 +71,8 @@ class Pause:
             self._outage.is_paused = True
             await asyncio.gather(*map(self._stop, due))
         for conversation, seconds in due.items():
-            is_stopped = conversation.side.agent in self._stopped
             if self._outage.lasted >= seconds:
                 await self._end(conversation, TOO_LONG.format(seconds))
-            elif unheard >= bounds.TRUSTED_SECONDS and not is_stopped:
-                await self._end(conversation, NOT_OURS)
 
     async def _stop(self, conversation: Conversation) -> None:
         agent = conversation.side.agent

@@ -192,6 +192,8 @@ class HubSession:
         try:
             while True:  # as `answered`, which costs a hundredth of a prompt
                 try:
+                    if self.outage.is_paused:
+                        self.outage.refuse_to_write()
                     segments = await self._journal.append(append.lease, append.runs, append.change)
                     break
                 except errors.JournalBusyError as exc:
@@ -464,7 +466,14 @@ async def publish_together(
         ]
         try:
             appends = [each.append for each in prepared]
-            results = await sessions[0].answered(lambda: journal.append_all(appends))
+            outage = sessions[0].outage
+
+            async def append() -> list[list[Segment] | errors.LeaseLostError]:
+                if outage.is_paused:
+                    outage.refuse_to_write()
+                return await journal.append_all(appends)
+
+            results = await sessions[0].answered(append)
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
                 session.hold_again(each, exc)
