@@ -20,8 +20,9 @@ from msgspec.structs import replace
 import acphold
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
-from acphold.journal.access import new_token
+from acphold.journal.access import new_token, token_id
 from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stores import open_journal
 from acphold.live.reading.processes import LiveSession, Process, processes
 from acphold.live.server.principals import THIS_USER
@@ -425,6 +426,32 @@ async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:
         async with asyncio.timeout(30):
             await asyncio.wait([watcher.serving])
     assert web.feed.watchers == 0
+
+
+async def test_of_many_tokens_and_shares_a_server_reads_only_those_that_have_changed(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await web.new_token("watch", tenant="bob")
+    async with watching(web, token) as watcher:
+        await watcher.next()
+        await web.gate.check()
+        asked: list[object] = []
+        read = SqliteTables.execute
+
+        def noted(tables: SqliteTables, statement: str, *given: Any) -> Any:
+            asked.append((statement, *given))
+            return read(tables, statement, *given)
+
+        monkeypatch.setattr(SqliteTables, "execute", noted)
+        await web.gate.check()
+        assert asked == []  # the log is read, and it has nothing new
+        other = await web.new_token("watch")
+        asked.clear()
+        await web.gate.check()
+        assert [
+            it for it in asked if "access_tokens WHERE" in str(it) and token_id(other) in str(it)
+        ]
+        assert not [it for it in asked if "shares" in str(it)]
 
 
 async def test_who_is_cut_off_between_two_missed_changes_gets_the_rest(web: Site) -> None:

@@ -457,10 +457,10 @@ async def test_the_tokens_of_all_browsers_are_read_at_once(
         readings = 0
         read = web.journal.access.tokens
 
-        async def counted() -> Any:
+        async def counted(ids: Any = None) -> Any:
             nonlocal readings
             readings += 1
-            return await read()
+            return await read(ids)
 
         monkeypatch.setattr(web.journal.access, "tokens", counted)
         await notices._check()

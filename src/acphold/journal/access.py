@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import now_ms
 from acphold.journal import bounds
 
 if TYPE_CHECKING:  # most processes never see a rule
@@ -120,10 +119,11 @@ class Deed(Struct, frozen=True, kw_only=True):
     """Something that was done over the network, or to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `sign out`,
-    `create token`, `keep tokens`, `revoke token`, `share`, `stop sharing`, `answer by rule`, which
-    `name` says; or `refused:` and the reason. `name` and `token` are those of the token that was
-    used; both are "" for commands on this machine and for strangers. `address` is where the request
-    came from, `transport` how it came. The text of prompts and answers is never kept.
+    `create token`, `keep tokens`, `revoke token`, `forget token`, `share`, `stop sharing`, `answer
+    by rule`, which `name` says; or `refused:` and the reason. `name` and `token` are those of the
+    token that was used; both are "" for commands on this machine and for strangers. `address` is
+    where the request came from, `transport` how it came. The text of prompts and answers is never
+    kept.
     """
 
     at: int
@@ -135,8 +135,30 @@ class Deed(Struct, frozen=True, kw_only=True):
     transport: str = ""
 
 
+class AccessChanges(Struct, frozen=True):
+    """The ids of the `tokens` that are new, changed or deleted, and the `tenants` with whom less is
+    shared; if it `is_all`, anything may be different. `last` is the position to continue at."""
+
+    last: str
+    tokens: Sequence[str] = ()
+    tenants: Collection[str] = ()
+    is_all: bool = False
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[str, str]], last: str, is_more: bool) -> AccessChanges:
+        """Return the changes in rows of the log, each a kind and a subject."""
+        if is_more or any(kind == "all" for kind, _ in found):
+            return cls(last, is_all=True)
+        by_kind = {of: [it for kind, it in found if kind == of] for of in ("token", "tenant")}
+        return cls(last, by_kind["token"], frozenset(by_kind["tenant"]))
+
+
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
+
+    async def changes(self, after: str | None) -> AccessChanges:
+        """Return what has changed since the position `after`; for None, nothing yet. Raises
+        RewrittenError as `Journal.changes` does: then read all again."""
 
     async def is_current(self) -> bool:
         """True if there is nothing to `hold`."""
@@ -148,12 +170,21 @@ class Access(Protocol):
     async def accept(self) -> None:
         """Make the tokens and shares good that are held."""
 
-    async def tokens(self) -> list[AccessToken]:
-        """All tokens, oldest first, including those that open nothing any more."""
+    async def held(self) -> tuple[int, int]:
+        """The numbers of the tokens and of the shares that are held; tokens that are over do not
+        count."""
+
+    async def tokens(self, ids: Sequence[str] | None = None) -> list[AccessToken]:
+        """All tokens, or those with these ids, oldest first, including those that open nothing any
+        more."""
 
     async def keep_token(self, token: AccessToken) -> None:
         """Add a token, or note its last use or its end if it is known; an end is never taken
         back."""
+
+    async def forget_ended(self) -> None:
+        """Delete tokens that ended ENDED_TOKEN_MS ago, a deed each, and old rows of the log of
+        changes."""
 
     async def shares(self) -> list[Share]:
         """All shares, ordered by session and tenant."""
@@ -227,10 +258,7 @@ def new_browser(
 
 async def describe_held(access: Access) -> str:
     """Return how many tokens and shares are held, why, and what to do; "" if none is."""
-    now = now_ms()
-    tokens = sum(token.is_held and not token.is_over(now) for token in await access.tokens())
-    shares = sum(share.is_held for share in await access.shares())
-    counts = ((tokens, "token"), (shares, "share"))
+    counts = zip(await access.held(), ("token", "share"), strict=True)
     found = " and ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
     return found and (
         f"{found} of this journal open nothing: it was copied or restored, or has lost entries, "

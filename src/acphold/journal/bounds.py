@@ -33,6 +33,16 @@ OWNER_FILE_TRIES: Final = 100
 BROWSER_MS: Final = 30 * 24 * 3600 * 1000
 """A browser's session ends when the browser stays away this long."""
 
+ENDED_TOKEN_MS: Final = 30 * 24 * 3600 * 1000
+"""A token is deleted this long after its end."""
+
+KEPT_CHANGES_SECONDS: Final = 3600
+"""The log of changes knows of deletions, and of access, for this long at least; a reader that was
+away for half of it reads all again. No transaction takes the other half."""
+
+ACCESS_CHANGES: Final = 1000
+"""A reader that has more changes of tokens and shares ahead reads all again."""
+
 KEPT_DEEDS: Final = 10_000
 """Deeds kept per token, the newest: a busy token never pushes out the deeds of another."""
 
@@ -136,12 +146,6 @@ PLACES_OF_A_TERM: Final = 100
 
 COPIED_ROWS: Final = 200
 """Rows of the list that are read at once."""
-
-LATE_CHANGES_SECONDS: Final = 30.0
-"""Time to wait for late changes: any open transaction on the same server may hold them up."""
-
-LATE_CHANGES_LOOK_SECONDS: Final = 0.05
-"""Time between two looks for late changes."""
 
 # -- SQLite: locks --------------------------------------------------------------------------------
 

@@ -15,9 +15,7 @@ computes by itself: the search index and the reports of usage.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import suppress
@@ -210,20 +208,12 @@ async def copy_all(
             await take(row.session_id)
         after = rows[-1].key
     # A session that was continued meanwhile has moved up in the list, maybe past our place.
-    until = time.monotonic() + bounds.LATE_CHANGES_SECONDS
     is_news = True
     while is_news:
         news = await source.changes(mark)
         for session_id in news.session_ids:
             await take(session_id)
         mark, is_news = news.last, news.more
-        if news.late and not news.more:
-            if is_news := time.monotonic() < until:
-                await asyncio.sleep(bounds.LATE_CHANGES_LOOK_SECONDS)
-            else:
-                log.warning(
-                    "another process keeps writing; the next copy will have its latest changes"
-                )
     # And tombstones of ids unknown there, so that agents' lists do not bring deleted sessions back.
     gone: dict[str, list[str]] = {}
     for agent, downstream_id in await source.links.of(None):

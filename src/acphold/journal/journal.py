@@ -248,13 +248,14 @@ class Sessions(Protocol):
     async def count(self) -> int:
         """Return the number of all sessions, listed or not."""
 
-    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        """Return the rows that are new, changed or gone since the change `after`; for None, no rows
-        yet.
+    async def changes(self, after: str | None, limit: int = 500) -> RowChanges:
+        """Return the rows that are new, changed or gone since the position `after`; for None, no
+        rows yet.
 
         Costs next to nothing if nobody has written since the last call. Raises
         JournalUnavailableError if the journal was deleted or replaced, and RewrittenError if it may
-        have gone back since `after` was told: then read the whole list again.
+        have gone back since `after` was told, or no longer knows what has changed since: then read
+        the whole list again.
         """
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:

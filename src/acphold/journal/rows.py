@@ -259,11 +259,9 @@ class ListFilter(Struct, frozen=True):
 
 
 class RowChanges(Struct, frozen=True):
-    """The ids of sessions whose rows have changed, each once. `last` is the change to continue
-    after. `more` is True if there are more already. `late` is True if some changes will be told
-    later, because a transaction that began before them is still open and its changes come first."""
+    """The ids of sessions whose rows have changed, each once. `last` is the position to continue
+    at. `more` is True if there are more already."""
 
     session_ids: Sequence[str]
-    last: int
+    last: str
     more: bool = False
-    late: bool = False

@@ -121,8 +121,11 @@ TRIED_COOKIES: Final = 16
 TOKENS_SECONDS: Final = 0.5
 """Greatest age, in seconds, of the token list used to admit somebody or keep them connected."""
 
-HELD_SECONDS: Final = 5
+HELD_SECONDS: Final = 60
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
+
+FORGET_SECONDS: Final = 3600.0
+"""Time between two looks for tokens that ended long ago."""
 
 VOUCH_SECONDS: Final = 15.0
 """Time in which an owner of a session finds, after a failover, that the journal has lost nothing:

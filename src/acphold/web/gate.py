@@ -41,7 +41,6 @@ from acphold.journal.access import (
     Access,
     AccessToken,
     Scope,
-    Share,
     describe_held,
     new_browser,
     new_token,
@@ -163,12 +162,16 @@ class Gate:
         self._now = asyncio.get_running_loop().time
         self._wrong = Attempts(self._now)
         self._tokens: dict[str, AccessToken] = {}
+        self._seen: str | None = None
+        """The position up to which `_tokens` has all changes."""
+        self._parted = set[str]()
+        """The tenants with whom less is shared, by changes that `check` has not seen."""
         self._read_at = -bounds.TOKENS_SECONDS
         self._reading = asyncio.Lock()
         self._connected: dict[object, tuple[str, Close]] = {}
         self._is_stopped = False
-        self._shares: frozenset[Share] = frozenset()
         self._is_held = False
+        self._cleared_at: float | None = None
         self._moved_at: float | None = None
 
     def check_place(self, headers: Headers) -> None:
@@ -337,6 +340,8 @@ class Gate:
         """
         if self._is_stopped:
             close(GOING_AWAY)
+        if not self._connected:
+            self._parted.clear()
         key = object()
         self._connected[key] = (admitted.token, close)
         try:
@@ -361,10 +366,15 @@ class Gate:
         await self._access.hold()
 
     async def report_held(self) -> None:
-        """Say once, at the start and when it happens, that tokens and shares are held."""
+        """Say once, at the start and when it happens, that tokens and shares are held; now and then
+        forget tokens that ended long ago."""
         try:
             await self._hold()
             words = await describe_held(self._access)
+            now = self._now()
+            if self._cleared_at is None or now >= self._cleared_at + bounds.FORGET_SECONDS:
+                await self._access.forget_ended()
+                self._cleared_at = now
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return
@@ -385,19 +395,13 @@ class Gate:
         to what is left. While the journal cannot be read, connected clients stay.
         """
         if not self._connected:
-            self._shares = frozenset()
             return
-        before = self._shares
         try:
             await self._read_tokens()
-            is_parted = any(token.tenant is not None for token in self._tokens.values())
-            shares = await self._access.shares() if is_parted else ()
-            self._shares = frozenset(share for share in shares if not share.is_held)
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return
-        now = now_ms()
-        less = {it.tenant for it in before if not self._shares & {it, replace(it, prompts=True)}}
+        now, less, self._parted = now_ms(), self._parted, set()
         for token_id_, close in tuple(self._connected.values()):
             token = self._tokens.get(token_id_)
             is_good = token is not None and token.is_good(now)
@@ -423,14 +427,37 @@ class Gate:
         return self._tokens.get(id_)
 
     async def _read_tokens(self) -> None:
-        """Read the tokens; concurrent callers share one read."""
+        """Read the tokens that have changed; concurrent callers share one read."""
         asked = self._now()
         async with self._reading:
             if self._read_at < asked:
                 began = self._now()
-                await self._hold()
-                self._tokens = {token.id: token for token in await self._access.tokens()}
+                await self._follow()
                 self._read_at = began
+
+    async def _follow(self) -> None:
+        """Bring the tokens up to date, by the log of changes or by reading all."""
+        if self._seen is not None:
+            try:
+                news = await self._access.changes(self._seen)
+            except errors.RewrittenError:
+                news = None
+            if news is not None and not news.is_all:
+                if news.tokens:
+                    found = {it.id: it for it in await self._access.tokens(news.tokens)}
+                    for id_ in news.tokens:
+                        self._tokens.pop(id_, None)
+                    self._tokens |= found
+                self._parted |= {*news.tenants}
+                self._seen = news.last
+                return
+        self._seen = None
+        await self._hold()
+        seen = (await self._access.changes(None)).last
+        self._tokens = {token.id: token for token in await self._access.tokens()}
+        # Nobody knows what is not shared any more: guests connect again.
+        self._parted |= {it.tenant for it in self._tokens.values() if it.tenant is not None}
+        self._seen = seen
 
 
 def cookie_name(origin: str) -> str:

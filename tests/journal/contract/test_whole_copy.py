@@ -120,14 +120,13 @@ async def test_of_an_open_session_goes_what_was_said_until_its_last_turn_ended(
 
 @contextmanager
 def somebody_else_writing(location: str) -> Iterator[None]:
-    """In the same server, from before the block until a moment behind it."""
+    """In the same server, for the block."""
     if not location.startswith("postgresql"):
         yield
         return
-    line = psycopg.connect(location)
-    line.execute("SELECT pg_current_xact_id()")
-    yield
-    asyncio.get_running_loop().call_later(0.3, line.close)
+    with psycopg.connect(location) as line:
+        line.execute("SELECT pg_current_xact_id()")
+        yield
 
 
 async def test_a_session_that_goes_on_while_others_are_copied_is_looked_at_again(

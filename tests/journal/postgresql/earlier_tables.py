@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (14, "b1f7e2e5f6cf07d1")
+MADE: Final = (15, "3a83e0f694e324c0")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -264,6 +264,18 @@ _TAGS: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN pins text NOT NULL DEFAULT '[]'",
 )
 
+_ACCESS_CHANGES: Final = (
+    # What has changed in tokens and shares; `changed` is the transaction.
+    """CREATE TABLE acphold.access_changes (
+        kind text NOT NULL,
+        subject text COLLATE "C" NOT NULL,
+        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
+        at bigint NOT NULL DEFAULT (extract(epoch FROM now()) * 1000)::bigint,
+        PRIMARY KEY (kind, subject)
+    )""",
+    "CREATE INDEX access_changed ON acphold.access_changes (changed)",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -274,4 +286,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE,
     _REPLIES,
     _TAGS,
+    _ACCESS_CHANGES,
 )

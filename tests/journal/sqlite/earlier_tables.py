@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (28, "b87bf2b0da669013")
+MADE: Final = (29, "de4752841fad2388")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -299,6 +299,21 @@ _TAGS: Final = (
     f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
+_ACCESS_CHANGES: Final = (
+    # What has changed in tokens and shares, the last time for each, numbered in order.
+    """CREATE TABLE access_changes (
+        kind TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        changed INTEGER NOT NULL,
+        at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER) * 1000),
+        PRIMARY KEY (kind, subject)
+    ) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX access_changed ON access_changes (changed)",
+    "CREATE TRIGGER share_lost AFTER DELETE ON shares BEGIN"
+    " INSERT OR REPLACE INTO access_changes (kind, subject, changed) VALUES ('tenant', old.tenant,"
+    " (SELECT coalesce(max(changed), 0) + 1 FROM access_changes)); END",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -309,4 +324,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE,
     _REPLIES,
     _TAGS,
+    _ACCESS_CHANGES,
 )

@@ -123,6 +123,15 @@ TABLES: Final = (
         presence bigint,
         present_at timestamptz NOT NULL
     )""",
+    # What has changed in tokens and shares; `changed` is the transaction: see `changes`.
+    """CREATE TABLE acphold.access_changes (
+        kind text NOT NULL,
+        subject text COLLATE "C" NOT NULL,
+        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
+        at bigint NOT NULL DEFAULT (extract(epoch FROM now()) * 1000)::bigint,
+        PRIMARY KEY (kind, subject)
+    )""",
+    "CREATE INDEX access_changed ON acphold.access_changes (changed)",
     *common_tables(_WORDS),
     "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )
@@ -130,7 +139,7 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 14
+VERSION: Final = 15
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(

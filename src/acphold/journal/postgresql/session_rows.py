@@ -10,23 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
 from acphold.conversation.history.entries import Segment
-from acphold.errors import RewrittenError
 from acphold.journal import bounds
+from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity, Lease
-from acphold.journal.postgresql import leases
-from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
+from acphold.journal.postgresql import changes, leases
+from acphold.journal.postgresql.leases import CHANGED, ERA
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.rows import (
     ListFilter,
     ListKey,
     NewSession,
     RowChange,
-    RowChanges,
     SessionRow,
 )
 from acphold.journal.sql import session_tables
@@ -158,57 +156,6 @@ def create(tables: Tables, new: NewSession, number: int) -> None:
     tables.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
 
 
-# -- what is new ------------------------------------------------------------------------------
-
-
-def changes(tables: Tables, after: int | None, limit: int = 500) -> RowChanges:
-    """Like `Journal.changes`.
-
-    A change is numbered by its transaction, plus a mark of the server in the high bits: a server
-    that replaces another repeats the numbers. Only changes below the oldest open transaction are
-    returned. Otherwise a transaction with a lower number that commits later would be missed.
-    """
-    row = tables.execute(
-        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
-        f" pg_snapshot_xmax(pg_current_snapshot())::text::bigint, {HERE}"
-    ).fetchone()
-    oldest, next_one, here = row
-    mark = crc32(here) << _NUMBER_BITS
-    if after is None:
-        return RowChanges((), mark | oldest - 1)
-    if after >> _NUMBER_BITS << _NUMBER_BITS != mark:
-        raise RewrittenError(
-            "the database may have gone back to an earlier state since these changes were read"
-        )
-    after -= mark
-    rows = tables.execute(
-        "SELECT session_id, changed::text::bigint FROM ("
-        " SELECT session_id, changed FROM acphold.sessions WHERE changed > %s::text::xid8"
-        " UNION ALL"
-        " SELECT session_id, changed FROM acphold.gone WHERE changed > %s::text::xid8"
-        ") AS news WHERE changed < %s::text::xid8"
-        " ORDER BY changed FETCH FIRST %s ROWS WITH TIES",
-        (str(after), str(after), str(oldest), limit + 1),
-    ).fetchall()
-    is_more = len(rows) > limit
-    if is_more:  # leave out a transaction of which only a part fits
-        rows = [row for row in rows if row[1] < rows[limit][1]] or rows
-    through = rows[-1][1] if is_more else max(after, oldest - 1)
-    late = False
-    if oldest < next_one:
-        (late,) = tables.execute(
-            "SELECT EXISTS (SELECT FROM acphold.sessions WHERE changed >= %s::text::xid8)"
-            " OR EXISTS (SELECT FROM acphold.gone WHERE changed >= %s::text::xid8)",
-            (str(oldest), str(oldest)),
-        ).fetchone()
-    ids = [*dict.fromkeys(session_id for session_id, _ in rows)]
-    return RowChanges(ids, mark | through, is_more, late)
-
-
-_NUMBER_BITS: Final = 64
-"""Bits of a transaction's number."""
-
-
 _WITHOUT_SESSION: Final = """
     WITH RECURSIVE ids AS (
         (SELECT session_id FROM acphold.segments ORDER BY session_id LIMIT 1)
@@ -256,6 +203,12 @@ def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> 
 def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> None:
     """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
     its, which = {"ids": [*session_ids]}, "{} = ANY(%(ids)s)"
+    tables.execute(
+        "INSERT INTO acphold.access_changes (kind, subject) SELECT DISTINCT 'tenant', tenant"
+        " FROM acphold.shares WHERE session_id = ANY(%(ids)s) ORDER BY tenant"
+        " ON CONFLICT (kind, subject) DO UPDATE SET changed = excluded.changed, at = excluded.at",
+        its,
+    )
     for table in ("segments", "documents", "shares"):
         tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
     session_tables.delete(tables, which, its, as_if_never=as_if_never)
@@ -286,8 +239,12 @@ class PostgresqlTables(Tables):
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
     TIME = f"coalesce(%s::bigint, {NOW_MS})"
-    SESSIONS_AT_ONCE = 1  # the list shows nothing that is newer than an open transaction
+    SESSIONS_AT_ONCE = 1  # two imports that add the same in another order would deadlock
     TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
+    NOTED = (
+        "INSERT INTO acphold.access_changes (kind, subject) VALUES (%s, %s)"
+        " ON CONFLICT (kind, subject) DO UPDATE SET changed = excluded.changed, at = excluded.at"
+    )
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -313,6 +270,9 @@ class PostgresqlTables(Tables):
 
     def identity(self) -> Identity:
         return leases.identity(self)
+
+    def access_changes(self, after: str | None) -> AccessChanges:
+        return changes.access_changes(self, after)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -32,7 +32,7 @@ from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Free, Here, Whose, clock
-from acphold.journal.postgresql import leases, session_rows
+from acphold.journal.postgresql import changes, leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
@@ -40,7 +40,7 @@ from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
-from acphold.journal.sql.store import SqlJournal, asked, at_one_moment, repeat
+from acphold.journal.sql.store import SqlJournal, asked, repeat
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -333,7 +333,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         """Some of the ids that have entries but no session."""
         return await self._at_one_moment(session_rows.without_session, slow=True)
 
-    changes = at_one_moment(session_rows.changes)
+    changes = asked(changes.changes)
 
     # -- deleting -------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ identity under which they were good. If that returns, as after a failover that t
 lost nothing, they are good again.
 """
 
+# See docs/decisions.md, 20.
+
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
-from acphold.journal.access import KINDS, AccessToken, Deed, Share
+from acphold.journal.access import BROWSER, KINDS, AccessToken, Deed, Share
 from acphold.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
@@ -36,10 +38,17 @@ def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO acphold.{table} AS kept ({', '.join(columns)}) VALUES ({marks})"
 
 
-def tokens(tables: Tables) -> list[AccessToken]:
-    """All tokens, oldest first."""
+def note(tables: Tables, kind: str, subjects: Iterable[str] = ("",)) -> None:
+    """Write rows of the log of changes, one for each of these."""
+    tables.executemany(tables.NOTED, sorted((kind, subject) for subject in subjects))
+
+
+def tokens(tables: Tables, ids: Sequence[str] | None = None) -> list[AccessToken]:
+    """Like `Access.tokens`."""
+    which = "" if ids is None else f" WHERE {tables.among('id', 'ids')}"
     rows = tables.execute(
-        f"SELECT {', '.join(_TOKEN)} FROM acphold.access_tokens ORDER BY created_at, id"
+        f"SELECT {', '.join(_TOKEN)} FROM acphold.access_tokens{which} ORDER BY created_at, id",
+        {} if ids is None else {"ids": tables.array(ids)},
     )
     held = access_here(tables)[0].held_tokens()
     found = []
@@ -60,6 +69,28 @@ def keep_token(tables: Tables, token: AccessToken) -> None:
         " used_at = coalesce(excluded.used_at, kept.used_at),"
         " revoked_at = coalesce(kept.revoked_at, excluded.revoked_at)",
         [*values.values()],
+    )
+    note(tables, "token", [token.id])
+
+
+def forget_ended(tables: Tables) -> None:
+    """Like `Access.forget_ended`."""
+    before = (now := tables.now()) - bounds.ENDED_TOKEN_MS
+    ended = tables.execute(
+        "DELETE FROM acphold.access_tokens WHERE revoked_at < %s OR expires_at < %s"
+        f" OR (scopes LIKE '%%{BROWSER}%%' AND coalesce(used_at, created_at) < %s)"
+        " RETURNING id, name",
+        (before, before, before - bounds.BROWSER_MS),
+    ).fetchall()
+    if ended:
+        note(tables, "token", [id_ for id_, _ in ended])
+        deeds = [Deed(at=now, deed="forget token", name=name, token=id_) for id_, name in ended]
+        keep_deeds(tables, deeds)
+    # The last one stays, so that numbers in a file go on behind it.
+    tables.execute(
+        "DELETE FROM acphold.access_changes WHERE at < %s"
+        " AND changed < (SELECT max(changed) FROM acphold.access_changes)",
+        (now - bounds.KEPT_CHANGES_SECONDS * 1000,),
     )
 
 
@@ -248,6 +279,13 @@ def _good_shares(tables: Tables) -> list[Share]:
     return [Share(id_, tenant, bool(prompts)) for id_, tenant, prompts in rows.fetchall()]
 
 
+def held(tables: Tables) -> tuple[int, int]:
+    """Like `Access.held`."""
+    here, now = access_here(tables)[0], tables.now()
+    found = tokens(tables, [*ids]) if (ids := here.held_tokens()) else []
+    return sum(not token.is_over(now) for token in found), len(here.held_shares())
+
+
 def is_current(tables: Tables) -> bool:
     """True if the tables have no access that has to be held."""
     now, kept = access_here(tables)
@@ -282,6 +320,7 @@ def _keep(tables: Tables, now: Confirmed) -> None:
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (msgspec.json.encode(now),),
     )
+    note(tables, "all")
 
 
 def _add_shares(tables: Tables, held: list[Share]) -> None:
@@ -296,11 +335,13 @@ def _add_shares(tables: Tables, held: list[Share]) -> None:
 def _add_share(tables: Tables, share: Share) -> None:
     """Add a share, replacing an earlier one; raises UnknownSessionError."""
     tables.tell(share.session_id)
-    _delete_share(tables, share.session_id, share.tenant)
     tables.execute(
-        "INSERT INTO acphold.shares (session_id, tenant, prompts) VALUES (%s, %s, %s)",
+        f"{_insert('shares', ('session_id', 'tenant', 'prompts'))}"
+        " ON CONFLICT (session_id, tenant) DO UPDATE SET prompts = excluded.prompts",
         (share.session_id, share.tenant, share.prompts),
     )
+    if not share.prompts:  # there may have been one with prompts
+        note(tables, "tenant", [share.tenant])
 
 
 def _delete_share(tables: Tables, session_id: str, tenant: str) -> bool:
@@ -309,6 +350,7 @@ def _delete_share(tables: Tables, session_id: str, tenant: str) -> bool:
         "DELETE FROM acphold.shares WHERE session_id = %s AND tenant = %s", (session_id, tenant)
     )
     if ended.rowcount:
+        note(tables, "tenant", [tenant])
         with suppress(UnknownSessionError):
             tables.tell(session_id)
     return bool(ended.rowcount)

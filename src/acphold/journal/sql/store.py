@@ -158,6 +158,9 @@ class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
     tokens = asked(access_rows.tokens)
+    held = asked(access_rows.held)
+    changes = asked(lambda tables, after: tables.access_changes(after))
+    forget_ended = written(access_rows.forget_ended)
     is_current = asked(access_rows.is_current)
     hold = written(access_rows.hold)
     accept = written(access_rows.accept)

@@ -17,6 +17,7 @@ from acphold.conversation.history.fold import Fold, SessionState, Summary, fold
 from acphold.conversation.history.raw_update import CHUNK_STARTS
 from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
+from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity, Lease
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import (
@@ -135,6 +136,9 @@ class Tables(ABC):
     TOLD: ClassVar[str]
     """A statement that marks the row of the session with this key as changed."""
 
+    NOTED: ClassVar[str]
+    """A statement that notes in the log of changes that this kind and subject has changed."""
+
     @classmethod
     def segment(cls) -> str:
         """The columns of a segment, for `segment_of_row`."""
@@ -163,6 +167,10 @@ class Tables(ABC):
     @abstractmethod
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         """Execute a statement for each of these; return the number of rows written."""
+
+    @abstractmethod
+    def access_changes(self, after: str | None) -> AccessChanges:
+        """Like `Access.changes`."""
 
     @abstractmethod
     def among(self, column: str, name: str) -> str:

@@ -32,6 +32,14 @@ _CHANGED_ROW: Final = (
     " VALUES ({}.session_id, (SELECT coalesce(max(revision), 0) + 1 FROM changes))"
 )
 
+NOTED: Final = (
+    "INSERT OR REPLACE INTO access_changes (kind, subject, changed)"
+    " VALUES ({}, {}, (SELECT coalesce(max(changed), 0) + 1 FROM access_changes))"
+)
+"""Notes a kind and a subject in the log of changes."""
+
+_TENANT: Final = "'tenant'"
+
 _WORDS: Final = SchemaWords(
     schema="",
     text="TEXT",
@@ -126,10 +134,22 @@ TABLES: Final = (
         entry INTEGER NOT NULL UNIQUE,
         volume INTEGER NOT NULL
     )""",
+    # What has changed in tokens and shares, the last time for each, numbered in order; `at` is in
+    # ms since the epoch.
+    """CREATE TABLE access_changes (
+        kind TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        changed INTEGER NOT NULL,
+        at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER) * 1000),
+        PRIMARY KEY (kind, subject)
+    ) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX access_changed ON access_changes (changed)",
     *common_tables(_WORDS),
     # A new or ended share is a change for followers of the list.
     f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER share_ended AFTER DELETE ON shares BEGIN {_CHANGED_ROW.format('old')}; END",
+    "CREATE TRIGGER share_lost AFTER DELETE ON shares BEGIN"
+    f" {NOTED.format(_TENANT, 'old.tenant')}; END",
     "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN"
     " DELETE FROM shares WHERE session_id = old.session_id; END",
 )
@@ -150,7 +170,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 28
+VERSION: Final = 29
 """The version of journals that this release writes."""
 
 

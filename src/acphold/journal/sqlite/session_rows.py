@@ -16,6 +16,9 @@ from zlib import crc32
 import msgspec
 
 from acphold.conversation.history.entries import Segment, now_ms
+from acphold.errors import RewrittenError
+from acphold.journal import bounds
+from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
@@ -23,10 +26,10 @@ from acphold.journal.sql.session_tables import select_rows
 from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.leases import identity
-from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.migrations import NOTED, SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled
 
-# See docs/decisions.md, 10.
+# See docs/decisions.md, 10 and 22.
 
 
 class SqliteSegments(KeptSegments):
@@ -66,18 +69,41 @@ def extent(
 # -- what is new ------------------------------------------------------------------------------
 
 
-def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
+def changes(connection: sqlite3.Connection, after: str | None, limit: int) -> RowChanges:
     """Like `Journal.changes`."""
     if after is None:
         (last,) = connection.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
-        return RowChanges((), last)
+        return RowChanges((), str(last))
     rows = connection.execute(
         "SELECT session_id, revision FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
-        (after, limit + 1),
+        (int(after), limit + 1),
     ).fetchall()
     shown = rows[:limit]
-    last = shown[-1][1] if shown else after
+    last = str(shown[-1][1]) if shown else after
     return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
+
+
+def access_changes(connection: Connection, mark: str, after: str | None) -> AccessChanges:
+    """Like `Access.changes`. A position has the identity `mark` of the journal, a number, and
+    the time in seconds since the epoch."""
+    now = now_ms() // 1000
+    if after is None:
+        (last,) = connection.execute(
+            "SELECT coalesce(max(changed), 0) FROM access_changes"
+        ).fetchone()
+        return AccessChanges(f"{mark} {last} {now}")
+    was, last, at = after.split(" ")
+    # Also if the clock was set back: rows may be gone that are newer than it.
+    if was != mark or abs(now - int(at)) > bounds.KEPT_CHANGES_SECONDS // 2:
+        raise RewrittenError("the journal is another one, or these changes were read too long ago")
+    rows = connection.execute(
+        "SELECT kind, subject, changed FROM access_changes WHERE changed > ?"
+        " ORDER BY changed LIMIT ?",
+        (int(last), bounds.ACCESS_CHANGES + 1),
+    ).fetchall()
+    found = [(kind, subject) for kind, subject, _ in rows]
+    position = f"{mark} {rows[-1][2] if rows else last} {now}"
+    return AccessChanges.of(found, position, len(rows) > bounds.ACCESS_CHANGES)
 
 
 @lru_cache(1000)
@@ -114,6 +140,7 @@ class SqliteTables(Tables):
         "INSERT OR REPLACE INTO changes SELECT session_id,"
         f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
     )
+    NOTED = NOTED.format("%s", "%s")
     DELETED = "changes"
 
     def __init__(self, connection: Connection) -> None:
@@ -124,6 +151,9 @@ class SqliteTables(Tables):
 
     def identity(self) -> Identity:
         return identity(self.connection)
+
+    def access_changes(self, after: str | None) -> AccessChanges:
+        return access_changes(self.connection, self.identity().mark, after)
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
         return self.connection.execute(_native(statement), values)

@@ -90,7 +90,7 @@ class Ownership(Struct, eq=False):
     )
     deleted: set[str] = set()
     _ending: TaskSet = field(default_factory=TaskSet)
-    _seen: int | None = None
+    _seen: str | None = None
 
     async def take(self, row: SessionRow, setup: Setup, shared: SharedParts) -> Conversation:
         """Make a session live at a desk, if it is free.
