@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
-from acphold.imports.turns import KnownPart, Turn, compare
+from acphold.imports.turns import KnownPart, ReadTurn, compare
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import SESSION, Transcript
@@ -20,12 +20,14 @@ OWN = reader("acphold")
 CLAUDE = reader("claude")
 
 
-def said_here(*prompts: str, missing: tuple[str, ...] = ()) -> list[Turn]:
-    return [Turn(words=words, is_here=True, may_be_missing=words in missing) for words in prompts]
+def said_here(*prompts: str, missing: tuple[str, ...] = ()) -> list[ReadTurn]:
+    return [
+        ReadTurn(words=words, is_here=True, may_be_missing=words in missing) for words in prompts
+    ]
 
 
-def told(*prompts: str) -> list[Turn]:
-    return [Turn(f"id {n}", words) for n, words in enumerate(prompts)]
+def told(*prompts: str) -> list[ReadTurn]:
+    return [ReadTurn(f"id {n}", words) for n, words in enumerate(prompts)]
 
 
 LONG = "look at this, and at that, and say what you see there"
@@ -48,7 +50,7 @@ LONG = "look at this, and at that, and say what you see there"
     ],
 )
 def test_what_follows_the_last_prompt_that_both_have_is_new(
-    ours: list[Turn], theirs: list[Turn], news: list[str]
+    ours: list[ReadTurn], theirs: list[ReadTurn], news: list[str]
 ) -> None:
     found = compare(KnownPart(ours), theirs)
     assert found.verdict == "related"
@@ -68,7 +70,7 @@ def test_what_follows_the_last_prompt_that_both_have_is_new(
     ],
 )
 def test_a_resemblance_that_proves_nothing_does_not_count(
-    ours: list[Turn], theirs: list[Turn]
+    ours: list[ReadTurn], theirs: list[ReadTurn]
 ) -> None:
     assert compare(KnownPart(ours), theirs).verdict != "related"
 

@@ -22,7 +22,7 @@ from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice, Field
+from acphold.faces.screen.panels import Field, KeyChoice
 from acphold.live.reading.session_reader import OfferedRule
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
@@ -95,7 +95,7 @@ class Nobody(Keys):
         super().__init__()
         self.has_asked = asyncio.Event()
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         self.has_asked.set()
         await asyncio.Event().wait()
         return None

@@ -15,7 +15,7 @@ from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.chat import Chat
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
-from acphold.faces.screen.panels import Choice, Field
+from acphold.faces.screen.panels import Field, KeyChoice
 from acphold.faces.screen.turns import ChatHost
 from acphold.live.reading.one_question import PRESENCE
 from acphold.machine.foreground import ForegroundProgram
@@ -31,7 +31,7 @@ class Keys:
     closed = False
 
     def __init__(self, *keys: str) -> None:
-        self.menus: list[Choice] = []
+        self.menus: list[KeyChoice] = []
         self.queue = NO_QUEUE
         self.back: list[str] = []
         self._keys = list(keys)
@@ -40,7 +40,7 @@ class Keys:
     def refresh(self) -> None:
         self._news.set()
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         self.menus.append(choice)
         return choice.answer(self._keys.pop(0))
 

@@ -12,8 +12,8 @@ from acp_wire.schema.client_services import ElicitationPropertySchema
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import DeclarationError
 from acphold.faces.screen.panels import (
-    Choice,
     Key,
+    KeyChoice,
     Pick,
     call_details,
     choices,
@@ -77,7 +77,7 @@ def test_enter_and_its_like_are_never_an_answer(pressed: str) -> None:
 
 
 def test_a_key_counts_in_either_case_where_that_is_another_one_than_none() -> None:
-    choice = Choice(
+    choice = KeyChoice(
         "?", (Key("a", "all", "all"), Key("A", "the tenth", "10"), Key("y", "yes", "1"))
     )
     assert [choice.answer(key) for key in ("a", "A", "y", "Y")] == ["all", "10", "1", "1"]
@@ -88,7 +88,7 @@ def picked(pick: Pick) -> str | None:
 
 
 def question() -> Pick:
-    return Pick(Choice("?", (Key("y", "yes", "yes"), Key("n", "no", "no"))))
+    return Pick(KeyChoice("?", (Key("y", "yes", "yes"), Key("n", "no", "no"))))
 
 
 def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_not() -> None:

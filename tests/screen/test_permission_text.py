@@ -11,7 +11,7 @@ import pytest
 from acphold.conversation.history.timeline import ToolCall
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice, call_details, permission
+from acphold.faces.screen.panels import KeyChoice, call_details, permission
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 
@@ -154,9 +154,9 @@ def test_a_folder_outside_of_its_own_is_asked_for_in_words() -> None:
 
 
 async def test_who_only_looks_on_reads_the_command_once_too() -> None:
-    asked_for: list[Choice] = []
+    asked_for: list[KeyChoice] = []
 
-    async def choose(choice: Choice) -> None:
+    async def choose(choice: KeyChoice) -> None:
         asked_for.append(choice)
 
     answers = PersonAnswers(Flow(), reads_only=True)

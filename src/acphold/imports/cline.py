@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
 from acphold.imports import cline_history
-from acphold.imports.cline_history import Step, steps, steps_after
+from acphold.imports.cline_history import TaskStep, steps, steps_after
 from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -287,7 +287,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     path, listed = map(Path, source.paths)
     missed = writer.missed
     messages = document_list(path, missed)
-    history: list[Step] = []
+    history: list[TaskStep] = []
     if missed.counts:
         history = [*steps(document_list(path.with_name(cline_history.NAME), Missed()))]
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
@@ -339,7 +339,7 @@ class _ClineTasksConverter(AgentConverter):
         self.texts: list[tuple[str, str]] = []
         """The last texts told, each with its role."""
 
-    def take_step(self, step: Step) -> None:
+    def take_step(self, step: TaskStep) -> None:
         """Take a step of the model's side."""
         if step.role == "user":
             self._writer.prompt(text_blocks(step.words), turn=BY_WORDS)

@@ -45,7 +45,7 @@ _ARGUMENT: Final = re.compile(r"<(?P<opens>[a-z_]+)>|</(?P<closes>[a-z_]+)>")
 _THOUGHT: Final = re.compile(r"<(?P<opens>thinking)>|</(?P<closes>thinking)>\s*")
 
 
-class Step(NamedTuple):
+class TaskStep(NamedTuple):
     """A step of a task: the words of the `user` or the `agent`, or a call with its fields."""
 
     role: str
@@ -53,7 +53,7 @@ class Step(NamedTuple):
     call: Object | None = None
 
 
-def steps(messages: Iterable[Object]) -> Iterator[Step]:
+def steps(messages: Iterable[Object]) -> Iterator[TaskStep]:
     """Yield the steps in the messages."""
     for message in messages:
         said = message.get("content")
@@ -61,33 +61,33 @@ def steps(messages: Iterable[Object]) -> Iterator[Step]:
             words = text(block, "text")
             if text(message, "role") == "user":
                 for begin, end in tag_pairs(words, _TYPED):
-                    yield Step("user", words[begin.end() : end.start()].strip())
+                    yield TaskStep("user", words[begin.end() : end.start()].strip())
             elif text(block, "type") == "tool_use":
                 yield _call(text(block, "name"), obj(block, "input"))
             else:
                 yield from _answer(words)
 
 
-def _answer(words: str) -> Iterator[Step]:
+def _answer(words: str) -> Iterator[TaskStep]:
     """Yield what was said in a text of the model, and the calls in it."""
     words = without(words, _THOUGHT)
     place = 0
     for begin, end in tag_pairs(words, _TOOL):
         if said := words[place : begin.start()].strip():
-            yield Step("agent", said)
+            yield TaskStep("agent", said)
         yield _call(begin["opens"], dict(inner(words[begin.end() : end.start()], _ARGUMENT)))
         place = end.end()
     if said := words[place:].strip():
-        yield Step("agent", said)
+        yield TaskStep("agent", said)
 
 
-def _call(name: str, arguments: Object) -> Step:
+def _call(name: str, arguments: Object) -> TaskStep:
     if name in _SAYING:
-        return Step("agent", first_text(arguments, _SAID).strip())
-    return Step("call", "", named_call_fields(name, arguments) | {"status": "completed"})
+        return TaskStep("agent", first_text(arguments, _SAID).strip())
+    return TaskStep("call", "", named_call_fields(name, arguments) | {"status": "completed"})
 
 
-def steps_after(found: Sequence[Step], told: Sequence[tuple[str, str]]) -> Sequence[Step]:
+def steps_after(found: Sequence[TaskStep], told: Sequence[tuple[str, str]]) -> Sequence[TaskStep]:
     """Return the steps behind the last text that the screen told, a role and words each.
 
     All if the screen told none; none if no text of it is among the steps.

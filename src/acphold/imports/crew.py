@@ -49,7 +49,7 @@ class Task(Struct):
     selection: ImportSelection
 
 
-class Failure(Struct, tag=True):
+class PieceFailure(Struct, tag=True):
     """The reason why there is no next piece: an OSError, or a TranscriptError."""
 
     message: str
@@ -64,7 +64,7 @@ class Failure(Struct, tag=True):
         return TranscriptError(self.message)
 
 
-Answer = NewsPiece | Failure | None
+Answer = NewsPiece | PieceFailure | None
 """The next piece; None if there are no more."""
 
 
@@ -91,9 +91,9 @@ def answer_tasks() -> None:
         except OSError as error:
             filename = None if error.filename is None else str(error.filename)
             message = error.strerror or str(error)
-            answer = Failure(message, is_of_system=True, errno=error.errno, filename=filename)
+            answer = PieceFailure(message, is_of_system=True, errno=error.errno, filename=filename)
         except TranscriptError as error:
-            answer = Failure(str(error))
+            answer = PieceFailure(str(error))
         sys.stdout.buffer.write(frame(answer))
         sys.stdout.buffer.flush()
 
@@ -156,7 +156,7 @@ class _Worker:
             await self._answer()
         await self._ask(Task(source, known, selection))
         while (answer := await self._answer()) is not None:
-            if isinstance(answer, Failure):
+            if isinstance(answer, PieceFailure):
                 raise answer.error()
             if not answer.is_last:
                 await self._ask(None)
@@ -193,13 +193,13 @@ class _Worker:
                 async with timeout(END_SECONDS):
                     await process.wait()
             status = await _end(process)
-            return Failure(f"the process reading it ended: {describe(status)}")
+            return PieceFailure(f"the process reading it ended: {describe(status)}")
         finally:
             self._owes = False
         # msgspec does not support Counter.
         return msgspec.msgpack.decode(
             body,
-            type=NewsPiece | Failure | None,
+            type=NewsPiece | PieceFailure | None,
             dec_hook=lambda _, value: Counter(value),
         )
 

@@ -20,7 +20,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
-from acphold.imports.turns import Turn, digest_of
+from acphold.imports.turns import ReadTurn, digest_of
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -32,7 +32,7 @@ class Forgettable(Struct):
     """A turn, the title that its prompt makes, the sessions that have it, and others that are made
     from these, in which it is only remembered."""
 
-    turn: Turn
+    turn: ReadTurn
     words: str
     sessions: list[str]
     others: list[str]
@@ -80,7 +80,7 @@ def _is_in_title(found: Forgettable, title: str | None) -> bool:
     )
 
 
-def _is_same(one: Turn, other: Turn) -> bool:
+def _is_same(one: ReadTurn, other: ReadTurn) -> bool:
     if one.identity and other.identity:
         return one.identity == other.identity
     return one.moment == other.moment
@@ -129,7 +129,7 @@ async def forget(journal: Journal, found: Forgettable) -> None:
     await journal.index.catch_up(1)
 
 
-def _names(turn: Turn) -> list[str]:
+def _names(turn: ReadTurn) -> list[str]:
     """Return what an import knows a turn by. One that was only said here has another time there."""
     names = [turn.identity, turn.moment, digest_of(turn.words) if turn.is_here else ""]
     return [name for name in names if name]

@@ -48,7 +48,7 @@ from acphold.imports.sources import (
     Source,
     is_text,
 )
-from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn
+from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn
 from acphold.journal.access import Share
 from acphold.journal.journal import (
     Journal,
@@ -378,7 +378,7 @@ class Intake:
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
-        turns, before, anew = session.turns, session.marker, list[Turn]()
+        turns, before, anew = session.turns, session.marker, list[ReadTurn]()
         if again:
             kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
             turns, anew = turns[:kept], turns[kept:]
@@ -434,8 +434,8 @@ class Intake:
         writing: SessionWriter,
         compared: Comparison,
         piece: NewsPiece,
-        turns: Sequence[Turn],
-        anew: Sequence[Turn] = (),
+        turns: Sequence[ReadTurn],
+        anew: Sequence[ReadTurn] = (),
     ) -> None:
         """Take out what goes, as it was compared, and `anew`; keep what moves."""
         for n in (-1 - number for number in compared.news if number < 0):
@@ -458,7 +458,7 @@ class Intake:
         if not marker.check or check_before(source, marker.offset) != marker.check:
             return None
         identity, count, digest = marker.last
-        known = KnownPart([Turn(identity, count=count, digest=digest)])
+        known = KnownPart([ReadTurn(identity, count=count, digest=digest)])
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()
@@ -484,7 +484,7 @@ class Intake:
     # -- turns that were left ----------------------------------------------------------------
 
     async def _put_aside(
-        self, source: Source, row: SessionRow, left: Sequence[Turn], session_id: str
+        self, source: Source, row: SessionRow, left: Sequence[ReadTurn], session_id: str
     ) -> None:
         """Copy turns of a session, or of a tail of it, that were left into one of their own."""
         first, last = left[0], left[-1]
@@ -510,7 +510,7 @@ class Intake:
         self, source: Source, row: SessionRow, behind: Sequence[str], news: News, session: Known
     ) -> None:
         """Take in turns of a source that a newer prompt here was put in the place of."""
-        if (opened := await self._open_tail(source, row, Turn(behind[0]))) is None:
+        if (opened := await self._open_tail(source, row, ReadTurn(behind[0]))) is None:
             return
         writing, known = opened
         asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
@@ -525,8 +525,8 @@ class Intake:
             await self._take_behind(source, row, deeper, news, session)
 
     async def _open_tail(
-        self, source: Source, row: SessionRow, first: Turn
-    ) -> tuple[SessionWriter, list[Turn]] | None:
+        self, source: Source, row: SessionRow, first: ReadTurn
+    ) -> tuple[SessionWriter, list[ReadTurn]] | None:
         """Own the session of turns that were left, known by the first of them; return its writer,
         and the turns that it has. None if somebody deleted it."""
         name = first.name
@@ -557,7 +557,7 @@ class Intake:
     async def _drop_tails(self, source: Source, row: SessionRow) -> None:
         """Delete the sessions of turns that were left, if these are in their session again."""
         ours = {turn.identity for turn in (await read_known(self._journal, row.session_id)).turns}
-        names = {f"{source.session_id}~{Turn(identity).name}" for identity in ours if identity}
+        names = {f"{source.session_id}~{ReadTurn(identity).name}" for identity in ours if identity}
         names = {replace(source, session_id=name).downstream_id for name in names}
         for found in (await self._journal.links.sessions_of(row.agent, names)).values():
             if found is None:

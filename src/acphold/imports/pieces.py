@@ -25,7 +25,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source, is_quiet
-from acphold.imports.turns import NOTHING, Comparison, KnownPart, Turn, Turns, compare
+from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn, ReadTurns, compare
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -115,7 +115,7 @@ class NewsPiece(Struct, tag=True):
     """
 
     entries: list[PastEntry]
-    last: Turn | None
+    last: ReadTurn | None
     facts: Facts
     first_prompt: str | None
     closing: list[PastEntry] = []
@@ -207,7 +207,7 @@ def _ends_with(
     compared: Comparison,
     known: KnownPart,
     wanted: Sequence[tuple[int, int]],
-    theirs: Sequence[Turn],
+    theirs: Sequence[ReadTurn],
 ) -> bool:
     """Return True if the session ends with the last turn of the transcript, as far as that goes."""
     if wanted:
@@ -265,7 +265,7 @@ class _SourceEntries:
         self._reader = reader
         self._whole_turns = whole_turns
         self._facts = Facts(source.agent or reader.key, source.session_id)
-        self.turn = Turn()
+        self.turn = ReadTurn()
         self.number = -1
         self._digest = 0
         self._first_prompt: str | None = None
@@ -274,7 +274,7 @@ class _SourceEntries:
         self._left = 0
 
     def __iter__(self) -> Iterator[PastEntry]:
-        self.count, self.number, self.turn = 0, -1, Turn()
+        self.count, self.number, self.turn = 0, -1, ReadTurn()
         self._facts.updated_at = None  # some ids are made of the time so far
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
@@ -288,7 +288,7 @@ class _SourceEntries:
                 self.count += 1
                 if entry.kind == PROMPT:
                     self.number += 1
-                    turn = Turn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
+                    turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
                     self.turn, self._digest = turn, 0
                     if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = title_of_prompt(entry.raw)
@@ -337,10 +337,10 @@ class _SourceEntries:
         )
 
 
-def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[Turn]:
+def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[ReadTurn]:
     """Return the turns of a transcript."""
     # The journal's part was redacted, too.
-    collecting = Turns(out.text if out else str, replays=False)
+    collecting = ReadTurns(out.text if out else str, replays=False)
     counts = {turn.identity: turn.count for turn in known.turns if turn.identity and turn.count}
     for entry in transcript:
         collecting.add(0, entry.kind, entry.at, entry.raw)

@@ -18,7 +18,7 @@ from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
 from acphold.imports.pieces import MOVED, NewsPiece
 from acphold.imports.sources import Source
-from acphold.imports.turns import Turn, Turns
+from acphold.imports.turns import ReadTurn, ReadTurns
 from acphold.journal.journal import Arrivals, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
@@ -89,7 +89,7 @@ class Known(Struct):
     """A conversation as a journal has it: its turns, its newest valid marker, the numbers of all
     markers, and the turns that a person had taken out."""
 
-    turns: list[Turn]
+    turns: list[ReadTurn]
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     has_gone_back: bool = False
@@ -98,7 +98,7 @@ class Known(Struct):
 
 async def read_known(journal: Readable, session_id: str) -> Known:
     """Return what the journal has of a session."""
-    turns, forgotten = Turns(), set[str]()
+    turns, forgotten = ReadTurns(), set[str]()
     marker: Marker | None = None
     identities: dict[int, str] = {}
     markers: list[tuple[int, int]] = []
@@ -140,7 +140,9 @@ class Forgotten(Struct):
     turns: list[str]
 
 
-async def entries_of(journal: Readable, session_id: str, turn: Turn) -> AsyncIterator[PastEntry]:
+async def entries_of(
+    journal: Readable, session_id: str, turn: ReadTurn
+) -> AsyncIterator[PastEntry]:
     """Yield the entries of a turn."""
     for first, last in turn.spans:
         async for segment in history(journal, session_id, first - 1, last):
@@ -181,7 +183,7 @@ class SessionWriter:
         self.moved: dict[int, list[PastEntry]] = {}
         """The entries of turns that move, by their numbers."""
 
-    async def go_back(self, gone: Sequence[Turn]) -> None:
+    async def go_back(self, gone: Sequence[ReadTurn]) -> None:
         """Take turns out of the session; the next piece tells its clients."""
         self._gone = sorted(span for turn in gone for span in turn.spans)
         await self._journal.withdraw(self.lease, self._gone)

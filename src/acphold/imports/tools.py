@@ -12,7 +12,7 @@ from acphold.imports.content_blocks import diffs
 from acphold.imports.values import Object, first_text, obj, objects
 
 
-class Tool(NamedTuple):
+class Verb(NamedTuple):
     """The first word of a call's title, and its kind."""
 
     verb: str
@@ -20,57 +20,57 @@ class Tool(NamedTuple):
 
 
 _NAMES: Final = {
-    Tool("", "execute"): "bash execute_command launch_process powershell run_commands run_tests"
+    Verb("", "execute"): "bash execute_command launch_process powershell run_commands run_tests"
     " run_in_terminal run_shell_command run_task run_terminal_cmd run_terminal_command shell"
     " terminal",
-    Tool("Run code", "execute"): "execute_code",
-    Tool("Process", "execute"): "process read_bash stop_bash write_bash",
-    Tool("Kill", "execute"): "kill_process",
-    Tool("Edit", "edit"): "applied_diff apply_diff apply_patch edit edit_file edit_files"
+    Verb("Run code", "execute"): "execute_code",
+    Verb("Process", "execute"): "process read_bash stop_bash write_bash",
+    Verb("Kill", "execute"): "kill_process",
+    Verb("Edit", "edit"): "applied_diff apply_diff apply_patch edit edit_file edit_files"
     " edit_notebook edited_existing_file insert_content insert_edit multi_edit multi_replace_string"
     " multi_replace_string_in_file patch reapply replace replace_in_file replace_string"
     " replace_string_in_file restore_file_from_disk search_and_replace search_replace str_replace"
     " str_replace_editor streaming_edit_file text_editor",
-    Tool("Write", "edit"): "save_file write write_file write_to_file",
-    Tool("Create", "edit"): "copy_path create create_directory create_file new_file_created",
-    Tool("Change the skill", "edit"): "skill_manage",
-    Tool("Delete", "delete"): "delete delete_file delete_path file_deleted remove_files",
-    Tool("Move", "move"): "move_path",
-    Tool("Read", "read"): "get_changed_files get_notebook_summary read read_file read_files"
+    Verb("Write", "edit"): "save_file write write_file write_to_file",
+    Verb("Create", "edit"): "copy_path create create_directory create_file new_file_created",
+    Verb("Change the skill", "edit"): "skill_manage",
+    Verb("Delete", "delete"): "delete delete_file delete_path file_deleted remove_files",
+    Verb("Move", "move"): "move_path",
+    Verb("Read", "read"): "get_changed_files get_notebook_summary read read_file read_files"
     " read_many_files read_notebook_cell_output terminal_last_command test_failure view view_image",
-    Tool("List", "read"): "list list_dir list_directory list_files list_files_recursive"
+    Verb("List", "read"): "list list_dir list_directory list_files list_files_recursive"
     " list_files_top_level ls",
-    Tool("Output of", "read"): "get_terminal_output job_output read_process",
-    Tool("Diagnostics of", "read"): "diagnostics get_errors lsp_diagnostics read_lints",
-    Tool("Look at", "read"): "vision_analyze",
-    Tool("Look at the page", "read"): "browser_snapshot",
-    Tool("Read instructions", "read"): "fetch_instructions",
-    Tool("Read the skill", "read"): "skill_view",
-    Tool("List skills", "read"): "skills_list",
-    Tool("Read the plan", "read"): "view_tasklist",
-    Tool("Find", "search"): "file_search find find_files find_path find_test_files glob"
+    Verb("Output of", "read"): "get_terminal_output job_output read_process",
+    Verb("Diagnostics of", "read"): "diagnostics get_errors lsp_diagnostics read_lints",
+    Verb("Look at", "read"): "vision_analyze",
+    Verb("Look at the page", "read"): "browser_snapshot",
+    Verb("Read instructions", "read"): "fetch_instructions",
+    Verb("Read the skill", "read"): "skill_view",
+    Verb("List skills", "read"): "skills_list",
+    Verb("Read the plan", "read"): "view_tasklist",
+    Verb("Find", "search"): "file_search find find_files find_path find_test_files glob"
     " glob_file_search",
-    Tool("Search", "search"): "codebase codebase_retrieval codebase_search find_text_in_files grep"
+    Verb("Search", "search"): "codebase codebase_retrieval codebase_search find_text_in_files grep"
     " grep_search list_code_usages rg ripgrep_raw_search ripgrep_search search_codebase"
     " search_file_content search_files search_workspace_symbols semantic_search"
     " semantic_search_full sourcegraph",
-    Tool("List definitions in", "search"): "list_code_definition_names",
-    Tool("Search the web for", "fetch"): "google_web_search web_search",
-    Tool("Fetch", "fetch"): "agentic_fetch fetch fetch_web_content fetch_web_page github_repo"
+    Verb("List definitions in", "search"): "list_code_definition_names",
+    Verb("Search the web for", "fetch"): "google_web_search web_search",
+    Verb("Fetch", "fetch"): "agentic_fetch fetch fetch_web_content fetch_web_page github_repo"
     " web_extract web_fetch",
-    Tool("Browse", "fetch"): "browser_action browser_navigate",
-    Tool("Download", "fetch"): "download",
-    Tool("Task:", "think"): "execute_prompt execution_subagent invoke_agent run_subagent"
+    Verb("Browse", "fetch"): "browser_action browser_navigate",
+    Verb("Download", "fetch"): "download",
+    Verb("Task:", "think"): "execute_prompt execution_subagent invoke_agent run_subagent"
     " search_subagent spawn_agent subagent task",
-    Tool("Agent:", "think"): "agent",
-    Tool("Delegate", "think"): "delegate_task",
-    Tool("Start a task", "think"): "new_task",
-    Tool("Update the plan", "think"): "manage_todo_list todo todo_write todos update_plan",
-    Tool("Plan", "think"): "create_plan",
-    Tool("Think", "think"): "save_memory think thinking",
-    Tool("Compact conversation", "think"): "summarize_task",
-    Tool("Switch to mode", "switch_mode"): "switch_mode",
-    Tool("Finish the task", "other"): "finish_task",
+    Verb("Agent:", "think"): "agent",
+    Verb("Delegate", "think"): "delegate_task",
+    Verb("Start a task", "think"): "new_task",
+    Verb("Update the plan", "think"): "manage_todo_list todo todo_write todos update_plan",
+    Verb("Plan", "think"): "create_plan",
+    Verb("Think", "think"): "save_memory think thinking",
+    Verb("Compact conversation", "think"): "summarize_task",
+    Verb("Switch to mode", "switch_mode"): "switch_mode",
+    Verb("Finish the task", "other"): "finish_task",
 }
 
 
@@ -103,9 +103,9 @@ _NEW: Final = (
 """Names of the text that an edit replaces, and of the one in its place."""
 
 
-def tool_of(name: str) -> Tool:
+def tool_of(name: str) -> Verb:
     """Return the tool of this name; an unknown one is of kind `other`."""
-    return _TOOLS.get(_plain(name)) or Tool(name.replace("_", " "), "other")
+    return _TOOLS.get(_plain(name)) or Verb(name.replace("_", " "), "other")
 
 
 def call_fields(title: str, kind: str, arguments: object, *paths: str) -> Object:

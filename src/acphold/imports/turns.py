@@ -49,7 +49,7 @@ CONTENT: Final = frozenset(
 """The kinds of entries that make up a turn; others around them are about the session."""
 
 
-class Turn(Struct):
+class ReadTurn(Struct):
     """A turn as it is compared.
 
     `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
@@ -86,14 +86,14 @@ class Turn(Struct):
         return (self.identity or self.moment)[:8]
 
 
-class Turns:
+class ReadTurns:
     """Collects the turns in the entries of one side, in order."""
 
     def __init__(self, read: Callable[[str], str] = str, *, replays: bool = True) -> None:
         """`read` is applied to texts; with `replays`, the words that an agent replays begin turns,
         too."""
         self._replays = replays
-        self.found: list[Turn] = []
+        self.found: list[ReadTurn] = []
         self._read = read
         self._texts: list[str] = []
         self._is_open = False
@@ -135,7 +135,7 @@ class Turns:
 
     def _begin(self, words: str, at: int) -> None:
         self._close()
-        self.found.append(Turn(words=words, at=at, count=1, may_be_missing=self._is_open))
+        self.found.append(ReadTurn(words=words, at=at, count=1, may_be_missing=self._is_open))
         self._is_open, self._in_words = True, False
 
     def _said(self, update: bytes, at: int) -> None:
@@ -160,7 +160,7 @@ class Turns:
                 self.found[-2].last, self.found[-2].end = "", b""
         self._texts = []
 
-    def close(self) -> list[Turn]:
+    def close(self) -> list[ReadTurn]:
         """Return the turns, complete."""
         self._close()
         if self.found and self._is_open:
@@ -198,18 +198,18 @@ class KnownPart(Struct, frozen=True):
     With `given`, anybody may have written the source: words prove nothing, unless all turns that
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
-    Turns in `forgotten`,
-    by identity or by `Turn.moment` or words, are not told; with `only`, no others than these are.
+    Turns in `forgotten`, by identity or by `ReadTurn.moment` or words, are not told; with `only`,
+    no others than these are.
     """
 
-    turns: list[Turn] = []
+    turns: list[ReadTurn] = []
     given: bool = False
     is_same_place: bool = True
     is_same_reader: bool = True
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
-    def is_wanted(self, turn: Turn) -> bool:
+    def is_wanted(self, turn: ReadTurn) -> bool:
         """Return False for a turn that a person had taken out, or that is not asked for."""
         if self.only and turn.identity not in self.only:
             return False
@@ -244,7 +244,7 @@ class Comparison(Struct):
     rest: int = -1
 
 
-def compare(known: KnownPart, theirs: Sequence[Turn]) -> Comparison:
+def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     """Compare the journal's turns with theirs; see the module."""
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
@@ -288,13 +288,15 @@ def compare(known: KnownPart, theirs: Sequence[Turn]) -> Comparison:
 
 
 def _match(
-    known: dict[int, int], ours: Sequence[Turn], theirs: Sequence[Turn], *, given: bool
+    known: dict[int, int], ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn], *, given: bool
 ) -> set[int]:
     """Fill `known`; return those of ours that are told twice."""
     surplus: set[int] = set()
     met: set[int] = set()
 
-    def pair(key: Callable[[Turn], object], which: Callable[[Turn], object], *, once: bool) -> None:
+    def pair(
+        key: Callable[[ReadTurn], object], which: Callable[[ReadTurn], object], *, once: bool
+    ) -> None:
         """Match those `which` have the same key, in order; with `once`, others are surplus."""
         free: dict[object, list[int]] = {}
         for there, turn in enumerate(theirs):
@@ -309,7 +311,7 @@ def _match(
             elif same and once:
                 surplus.add(n)
 
-    def moment(turn: Turn) -> object:
+    def moment(turn: ReadTurn) -> object:
         return turn.words, turn.at
 
     pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
@@ -339,8 +341,8 @@ def _match_words(
     known: dict[int, int],
     met: set[int],
     surplus: set[int],
-    ours: Sequence[Turn],
-    theirs: Sequence[Turn],
+    ours: Sequence[ReadTurn],
+    theirs: Sequence[ReadTurn],
 ) -> None:
     """Match the other turns of ours by their words, between those that are known."""
     told = {(ours[a].words, ours[a].answer, ours[a].at) for a in known}
@@ -365,7 +367,7 @@ def _match_words(
                 surplus.add(n)
 
 
-def _insert(found: Comparison, ours: Sequence[Turn], inside: list[int]) -> None:
+def _insert(found: Comparison, ours: Sequence[ReadTurn], inside: list[int]) -> None:
     """Tell those of theirs that stand before some of ours: these move behind them, unless they were
     said here."""
     here = {there: n for n, there in found.known.items()}

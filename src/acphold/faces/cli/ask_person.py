@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from acphold.faces.screen.answers import PersonAnswers
     from acphold.faces.screen.flow import Flow
     from acphold.faces.screen.line_screen import LineScreen
-    from acphold.faces.screen.panels import Choice, Field
+    from acphold.faces.screen.panels import Field, KeyChoice
     from acphold.faces.screen.plain import TeletypeFace
     from acphold.machine.foreground import ForegroundProgram
 
@@ -100,7 +100,7 @@ class TerminalPerson:
         while self._screen.print_finished():
             pass
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         """Ask for a key; None when nobody is there any more."""
         return await self._there(self._screen.choose(choice))
 

@@ -24,7 +24,7 @@ from acphold.faces.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_picker import choose_session, choose_session_of
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell
-from acphold.faces.screen.panels import Choice, Key
+from acphold.faces.screen.panels import Key, KeyChoice
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.session_reader import Wanted
@@ -133,7 +133,7 @@ async def _load(
         Key(str(number), f"continue with {name}", given)
         for number, (name, given) in enumerate(zip(names, served, strict=True), 1)
     ]
-    choice = Choice("Which agent should continue it?", (*keys, Key("n", "none", "")))
+    choice = KeyChoice("Which agent should continue it?", (*keys, Key("n", "none", "")))
     named = await person.choose(choice)
     return await load(agent=named) if named else None
 

@@ -31,7 +31,7 @@ from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume,
 from acphold.faces.cli.terminal_text import age
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice, Field, Key
+from acphold.faces.screen.panels import Field, Key, KeyChoice
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.reading.processes import processes
 from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
@@ -60,7 +60,7 @@ class _LeftForLater(Exception):
 class InboxPerson(TerminalPerson):
     """A person who may leave each question for later; Ctrl-D does so."""
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         if choice.passes:
             return await super().choose(choice)
         answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))

@@ -25,9 +25,9 @@ from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.panels import (
-    Choice,
     Field,
     Key,
+    KeyChoice,
     call_details,
     field,
     meanings,
@@ -62,7 +62,7 @@ class QuestionFace(Protocol):
     def refresh(self) -> None:
         """Redraw, because something has changed."""
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         """Ask for a key; None if the person leaves the question."""
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
@@ -234,7 +234,7 @@ class PersonAnswers:
         async with self._turn_to_ask():
             self._show(_request(f"{visible(question.message)}\n{exact(question.url)}"))
             keys = (Key("y", "yes, open it", "yes"), Key("n", "no", "no"))
-            answer = await self._choose(Choice("Open this page?", keys))
+            answer = await self._choose(KeyChoice("Open this page?", keys))
             return None if answer is None else answer == "yes"
 
     async def on_form(self, question: FormQuestion) -> Filled:
@@ -246,7 +246,7 @@ class PersonAnswers:
                 titles = [getattr(form, "title", None) or name for name, form in fields.items()]
                 asked = f"The agent asks for: {', '.join(map(on_one_line, titles))}"
                 keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
-                if await self._choose(Choice(asked, keys)) != "fill":
+                if await self._choose(KeyChoice(asked, keys)) != "fill":
                     self._show(passage(DecidedQuestion(question.message, Came("decline"))))
                     return None
             while True:
@@ -257,7 +257,7 @@ class PersonAnswers:
                     f"{name}: {words[value] if isinstance(value, bool) else value}"
                     for name, value in values.items()
                 )
-                answer = await self._choose(Choice(f"Send this? {on_one_line(filled)}", REVIEW))
+                answer = await self._choose(KeyChoice(f"Send this? {on_one_line(filled)}", REVIEW))
                 if answer != "change":
                     self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
                     return values if answer == "send" else None
@@ -290,11 +290,13 @@ class PersonAnswers:
                 values[name] = value
         return values
 
-    async def _choose(self, choice: Choice, asked: PermissionQuestion | None = None) -> str | None:
+    async def _choose(
+        self, choice: KeyChoice, asked: PermissionQuestion | None = None
+    ) -> str | None:
         if self._reads_only:
             aside = "(cannot be answered here)"
             short = f"{choice.short} {aside}" if choice.short else ""
-            choice = Choice(f"{choice.title} {aside}", (), short=short)
+            choice = KeyChoice(f"{choice.title} {aside}", (), short=short)
         return await self._answer_here(self.face.choose(choice), choice.title, asked)
 
     async def _answer_here(

@@ -37,7 +37,7 @@ from prompt_toolkit.keys import Keys
 
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice, Field, Pick
+from acphold.faces.screen.panels import Field, KeyChoice, Pick
 from acphold.faces.screen.typed import continue_line
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class AskingScreen:
         self.reads_only = reads_only
         self.answer = Buffer(multiline=False)
         """The line typed into a field of a form."""
-        self.choice: Choice | None = None
+        self.choice: KeyChoice | None = None
         self.field: Field | None = None
         self.wrong = ""
         """The fault of the last line typed into a field."""

@@ -29,7 +29,7 @@ from acphold.faces.screen.bottom import LIGHT_STYLE, STYLE, Bottom
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.keys import AskingScreen, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
-from acphold.faces.screen.panels import Choice, Field, Pick
+from acphold.faces.screen.panels import Field, KeyChoice, Pick
 from acphold.faces.screen.terminal import drop_typed, open_output, pager
 from acphold.machine.foreground import ForegroundProgram, run_in_front
 
@@ -249,7 +249,7 @@ class LineScreen(AskingScreen):
 
     # -- asking ---------------------------------------------------------------------------
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         """Ask one choice at a time and return its answer; None if it was left."""
         self._dismiss_offer()
         async with self._asking:

@@ -63,7 +63,7 @@ class Key(Struct, frozen=True):
         return "Esc" if self.key == "escape" else self.key
 
 
-class Choice(Struct, frozen=True):
+class KeyChoice(Struct, frozen=True):
     """A question answered by one of `keys`. See the module for menus.
 
     If there is a `short` title, the question is shown with it: the rest is shown above. One that
@@ -110,7 +110,7 @@ class Pick:
     If the screen `takes_prompts`, a line that is no answer is a prompt.
     """
 
-    def __init__(self, choice: Choice, *, takes_prompts: bool = True) -> None:
+    def __init__(self, choice: KeyChoice, *, takes_prompts: bool = True) -> None:
         self.choice = choice
         self.stage = PanelStage.NEW
         self._takes_prompts = takes_prompts
@@ -188,7 +188,7 @@ class Field(Struct, frozen=True):
 # -- standing answers -----------------------------------------------------------------------
 
 
-def standing(offers: Sequence[OfferedRule]) -> Choice:
+def standing(offers: Sequence[OfferedRule]) -> KeyChoice:
     """Return the offer to make a yes standing; the answers are the place of the offer, and `*` for
     every agent, and `m` for what it means."""
     keys: list[Key] = []
@@ -198,7 +198,7 @@ def standing(offers: Sequence[OfferedRule]) -> Choice:
         if place == 0:
             keys.append(Key("e", "the same, whichever agent asks", "0*"))
     keys.append(Key("m", "what that means", "m"))
-    return Choice("Allow it from now on?", tuple(keys), passes=True)
+    return KeyChoice("Allow it from now on?", tuple(keys), passes=True)
 
 
 def meanings(offers: Sequence[OfferedRule]) -> list[str]:
@@ -209,7 +209,7 @@ def meanings(offers: Sequence[OfferedRule]) -> list[str]:
 # -- permission -----------------------------------------------------------------------------
 
 
-def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Choice:
+def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> KeyChoice:
     """Return the choice among a request's options, in their order, each with its effect."""
     left = dict(LETTERS)
     keys = []
@@ -218,7 +218,7 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ch
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
     title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
-    return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
+    return KeyChoice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
 
 
 def _outside(tool: ToolCall) -> str:

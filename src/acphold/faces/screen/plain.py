@@ -17,7 +17,7 @@ from acphold.errors import AgentStartError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import LabelledText, Passage
-from acphold.faces.screen.panels import Choice, Field
+from acphold.faces.screen.panels import Field, KeyChoice
 from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.machine.foreground import ForegroundProgram, run_in_front
@@ -65,7 +65,7 @@ class PlainFace:
         if self._unwritten is not None:
             raise self._unwritten
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         """Wait until another client answers it."""
         return await _never()
 
@@ -158,7 +158,7 @@ class TeletypeFace(PlainFace):
         self._person = person
         self._typed_on = typed_on
         self._asking = asyncio.Lock()
-        self._question: Choice | Field | None = None
+        self._question: KeyChoice | Field | None = None
         self._seen_at: float | None = None
         self._answer: asyncio.Future[str | None] | None = None
         self._typed = TypedLines(typed_on)
@@ -167,9 +167,9 @@ class TeletypeFace(PlainFace):
     def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
         """True while a question is open."""
         question = self._question
-        return question is not None and not (isinstance(question, Choice) and question.passes)
+        return question is not None and not (isinstance(question, KeyChoice) and question.passes)
 
-    async def choose(self, choice: Choice) -> str | None:
+    async def choose(self, choice: KeyChoice) -> str | None:
         """Ask for a line that is one of the keys."""
         self._dismiss_offer()
         async with self._asking:
@@ -195,7 +195,7 @@ class TeletypeFace(PlainFace):
             self._print(f"? {field.title}", *hints, *default)
             return await self._await_answer(field)
 
-    async def _await_answer(self, question: Choice | Field) -> str | None:
+    async def _await_answer(self, question: KeyChoice | Field) -> str | None:
         self._question = question
         self._answer = asyncio.get_running_loop().create_future()
         try:
@@ -205,7 +205,7 @@ class TeletypeFace(PlainFace):
 
     def _dismiss_offer(self) -> None:
         """Dismiss an offer that is still shown, because something else is asked."""
-        if isinstance(self._question, Choice) and self._question.passes:
+        if isinstance(self._question, KeyChoice) and self._question.passes:
             self.give(None)
 
     def _on_seen(self) -> None:
@@ -215,7 +215,7 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        if isinstance(self._question, Choice):
+        if isinstance(self._question, KeyChoice):
             other = "" if self._person is None else "or write to the agent"
             self._print(self._question.how(other))
 
@@ -239,12 +239,12 @@ class TeletypeFace(PlainFace):
                         self.give(entry.text or default)
                     case Field():
                         self._print("one line, then Enter")
-                    case Choice() as choice:
+                    case KeyChoice() as choice:
                         self._take_for_choice(choice, entry)
                     case None:
                         self._prompt(entry.text)
 
-    def _take_for_choice(self, choice: Choice, entry: LineEntry) -> None:
+    def _take_for_choice(self, choice: KeyChoice, entry: LineEntry) -> None:
         # A line typed before the question could be read does not answer it.
         is_seen = self._seen_at is not None and entry.at >= self._seen_at
         answer = choice.answer(entry.text)

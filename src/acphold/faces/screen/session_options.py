@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from acp_wire.schema import SessionConfigSelect, SessionConfigSelectGroup
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.faces.screen.answers import Face
-from acphold.faces.screen.panels import Choice, Key
+from acphold.faces.screen.panels import Key, KeyChoice
 from acphold.faces.screen.turns import ChatScreen
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ async def pick_one(face: Face, title: str, items: Sequence[tuple[str, str]]) -> 
         if len(items) > len(MARKS):
             keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
         keys.append(Key("escape", "cancel", ""))
-        pressed = await face.choose(Choice(on_one_line(title), tuple(keys), is_menu=True))
+        pressed = await face.choose(KeyChoice(on_one_line(title), tuple(keys), is_menu=True))
         if pressed != NEXT_PAGE:
             return items[int(pressed)][0] if pressed else None
         first = first + len(MARKS) if first + len(MARKS) < len(items) else 0

@@ -27,7 +27,7 @@ from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import QuestionFace
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
-from acphold.faces.screen.panels import Choice, Key
+from acphold.faces.screen.panels import Key, KeyChoice
 from acphold.live.reading.one_question import SIGNED_IN
 from acphold.machine.foreground import ForegroundProgram
 
@@ -116,7 +116,7 @@ class TerminalSignIn:
         """Offer these until one has worked; False if the person gives up."""
         assert self.terminal is not None
         keys = [Key(str(number), way.words, str(number)) for number, way in enumerate(ways, 1)]
-        choice = Choice("How do you want to sign in?", (*keys, Key("n", "not now", "")))
+        choice = KeyChoice("How do you want to sign in?", (*keys, Key("n", "not now", "")))
         while picked := await self.terminal.choose(choice):
             way = ways[int(picked) - 1]
             try:

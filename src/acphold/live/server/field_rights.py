@@ -30,7 +30,7 @@ from msgspec import Raw, Struct
 
 from acp_wire import schema
 from acp_wire.schema import CLIENT_METHODS, Method
-from acp_wire.schema.splice import Paring, Shape, Variant
+from acp_wire.schema.splice import JsonShape, Paring, Variant
 from acp_wire.schema.updates import OFFERS
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.prompt_queue import QueueChange
@@ -70,7 +70,7 @@ _OFFER: Final[object] = _Offered | bool | tuple[str, ...]
 
 
 @cache
-def _shape(hint: object) -> Shape:
+def _shape(hint: object) -> JsonShape:
     """Return the shape of a type."""
     from acp_wire.schema.salvage import field_types, split  # late: only without `manage`
 
@@ -90,7 +90,7 @@ def _shape(hint: object) -> Shape:
     kind, otherwise = split(hint)
     kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
     lists = [it for it in kinds if get_origin(it) in (tuple, list)]
-    return Shape(
+    return JsonShape(
         get_args(lists[0])[0] if lists else None,
         tuple(variant(it) for it in kinds if isinstance(it, type) and issubclass(it, Struct)),
         any(it in (Raw, object) or get_origin(it) is dict for it in kinds),

@@ -126,7 +126,7 @@ class Variant(Struct, frozen=True):
     hints: Mapping[str, object]
 
 
-class Shape(Struct, frozen=True):
+class JsonShape(Struct, frozen=True):
     """The values that may stand in a place: a list of these items, None for no list; one of these
     objects; and with `is_free` anything."""
 
@@ -144,7 +144,7 @@ class Paring(Struct):
     else is served.
     """
 
-    shape_of: Callable[[object], Shape]
+    shape_of: Callable[[object], JsonShape]
     stays: Callable[[str, bytes], bool]
     most: int
     left_out: list[str] = []
