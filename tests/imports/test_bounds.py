@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -333,20 +334,31 @@ def open_files(process: int) -> set[Path]:
     return found
 
 
+def seconds_of(process: int) -> float:
+    """The processor time that a process has used."""
+    used = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("make", [packed_rollout, database])
 def test_a_ctrl_c_ends_an_import_in_the_middle_of_a_file(
     home: Path, make: Callable[[Path], Path], until: Until
 ) -> None:
+    """Within a second of its work, however large the file is: that would take several."""
     path = make(home)
     only = import_command(home, "--agent", "codex" if path.suffix == ".zst" else "opencode")
     with subprocess.Popen(only, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as importing:
         try:
             until(lambda: path in open_files(importing.pid))
+            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = seconds_of(importing.pid)
             importing.send_signal(signal.SIGINT)
-            _, complaints = importing.communicate(timeout=SECONDS / 2)
+            _, complaints = importing.communicate(timeout=SECONDS)
         finally:
             importing.kill()
     assert importing.returncode == 130
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert now.ru_utime + now.ru_stime - ended.ru_utime - ended.ru_stime - used < 1
     told = complaints.decode()
     assert told.strip().startswith("Interrupted; all that was read is kept."), told
     assert "Traceback" not in told

@@ -13,7 +13,9 @@ from acphold.imports.intake import (
     Outcome,
     PieceReader,
     TakenSource,
+    ending_at_ctrl_c,
     forecast,
+    interruptible,
 )
 from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
@@ -42,12 +44,14 @@ __all__ = [
     "TakenSource",
     "deletions",
     "each",
+    "ending_at_ctrl_c",
     "explain",
     "fault",
     "find_turn",
     "forecast",
     "forget",
     "give_up_lost",
+    "interruptible",
     "is_quiet",
     "read_beside",
     "read_listed",

@@ -15,10 +15,13 @@ its first turn.
 
 from __future__ import annotations
 
+import signal
+from asyncio import CancelledError
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
+from types import FrameType
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -122,8 +125,48 @@ async def read_here(
     source: Source, reader: Reader, known: KnownPart, selection: ImportSelection
 ) -> AsyncIterator[NewsPiece]:
     """Yield the pieces, read in this process."""
-    for piece in pieces(source, reader, known, selection):
+    found = pieces(source, reader, known, selection)
+    while True:
+        with interruptible():
+            piece = next(found, None)
+        if piece is None:
+            return
         yield piece
+
+
+_is_blocked = False
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A step that may take long: a Ctrl-C within `ending_at_ctrl_c` cancels its task at once."""
+    global _is_blocked
+    try:
+        _is_blocked = True
+        yield
+    except KeyboardInterrupt:
+        raise CancelledError from None
+    finally:
+        _is_blocked = False
+
+
+@asynccontextmanager
+async def ending_at_ctrl_c() -> AsyncIterator[None]:
+    """Let a Ctrl-C end an `interruptible` step in the middle; otherwise it does what it did."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if _is_blocked:
+            raise KeyboardInterrupt
+        if callable(before):
+            before(number, frame)
+
+    if callable(before):
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _OvertakenError(Exception):

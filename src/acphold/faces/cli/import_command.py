@@ -139,10 +139,10 @@ def import_conversations(
         return Exit.OK
     try:  # a Ctrl-C cancels: raised inside of the loop, it could lose the end of a process's output
         asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         if not watch:
             asyncio.run(run.report_interruption())
-        raise
+        raise KeyboardInterrupt from None
     return Exit.OK
 
 
@@ -165,7 +165,7 @@ class _ImportRun(Struct):
     async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
         """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
         all is searchable."""
-        async with aclosing(open_journal(location)) as journal:
+        async with imports.ending_at_ctrl_c(), aclosing(open_journal(location)) as journal:
             intake = Intake(journal, self.selection)
             memory, selection = None, self.selection
             if not self.home.is_given and self.name is None and selection.cwd is None:
@@ -224,7 +224,8 @@ class _ImportRun(Struct):
         for name, tally in self.tallies.items():
             wanted[name] = []
             # A file that became quiet counts as changed: its last turn may have been left out.
-            found = self._sources(reader(name))
+            with imports.interruptible():
+                found = self._sources(reader(name))
             states = {source.place: (source, imports.is_quiet(source)) for source in found}
             asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
             changed, unchanged = await intake.select_changed(asked, reader(name))
