@@ -36,7 +36,6 @@
     ├── OtherAgentError            a session of an agent that does not run here      -32051
     ├── SessionMovedError          the session has moved to another machine          -32602
     ├── MoveRefusedError           the session cannot move to another machine
-    ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── SilentDaemonError          a daemon of ours does not answer
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
     ├── StoppedError               this process ends before it has answered
@@ -310,12 +309,13 @@ class TermsLostError(AcpError):
 
 
 class HeldElsewhereError(AcpError):
-    """Another process has the session live, described in words, under the lease with this epoch."""
+    """Another process has the session live, described in words, under the lease with this epoch; it
+    may be one that cannot be reached from here."""
 
     code = HELD_ELSEWHERE
 
-    def __init__(self, session_id: str, where: str, epoch: int) -> None:
-        super().__init__(f"session {session_id!r} is open in another acphold process: {where}")
+    def __init__(self, session_id: str, where: str, epoch: int = 0) -> None:
+        super().__init__(f"session {session_id!r} is open in {where}")
         self.epoch = epoch
 
 
@@ -369,16 +369,6 @@ class OtherAgentError(AcpError):
     @property
     def data(self) -> dict[str, object]:
         return {"acphold/agent": self.agent, "acphold/allAgents": list(self.served)}
-
-
-class UnreachableOwnerError(AcpError):
-    """The session is open in another process that runs but cannot be reached from here."""
-
-    def __init__(self, session_id: str, why: str) -> None:
-        super().__init__(
-            f"session {session_id!r} cannot be opened here: {why}. Close it there, or try again"
-        )
-        self.session_id = session_id
 
 
 class SilentDaemonError(AcpError):

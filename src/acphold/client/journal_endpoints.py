@@ -15,7 +15,7 @@ from acp_wire.tasks import end
 from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
-from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
+from acphold.errors import AcpError, ConnectionLostError, HeldElsewhereError
 from acphold.journal.journal import other_owner
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.agents.identity import display_name
@@ -126,7 +126,7 @@ class OwnerEndpoint(Endpoint):
                 "command of its agent, and load the session"
             )
         if not owner.addresses:
-            raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")
+            raise HeldElsewhereError(self._session_id, f"{owner}, which shares no session")
         self._transport = await connect(owner.addresses, bounds.OWNER_REACH_SECONDS)
         return self._transport
 

@@ -522,7 +522,7 @@ class Desk:
             await self.hub.ownership.confirm(conversation)
             conversation = self.hub.live.get(session_id)
         if conversation is None and self.only_joins:
-            raise errors.HeldElsewhereError(session_id, "it is not live here", 0)
+            raise errors.HeldElsewhereError(session_id, "no process, so none can be joined")
         moves = False
         if conversation is None or (starts and self._find_awake(session_id, client) is None):
             row = await self._journal.session(session_id)

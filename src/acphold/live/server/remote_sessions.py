@@ -74,7 +74,7 @@ class RemoteSessions:
         """Make a line to the owner of a session, over which nothing is open yet; return False if
         the session is free, which one that hangs, or is cut off, leaves it before the `deadline`.
 
-        Raises UnreachableOwnerError if the owner lives, and cannot be reached from here.
+        Raises HeldElsewhereError if the owner lives, and cannot be reached from here.
         """
         now, pause = asyncio.get_running_loop().time, 0.01
         unseen = now() + bounds.UNSEEN_OWNER_SECONDS
@@ -96,7 +96,7 @@ class RemoteSessions:
 
     async def connect_to(self, session_id: str, whose: At) -> Transport:
         """Return a connection to the owner of a session. Raises ConnectionLostError if it cannot be
-        reached at present, and UnreachableOwnerError if it never can from here."""
+        reached at present, and HeldElsewhereError if it never can from here."""
         addresses, seconds = whose.owner.addresses, bounds.OWNER_ANSWER_SECONDS
         try:
             # A connection to a process that was stopped can be made, too.
@@ -215,9 +215,9 @@ class RemoteSessions:
 
 def _unreachable(
     session_id: str, whose: At, problem: errors.ConnectionLostError
-) -> errors.UnreachableOwnerError:
-    why = f"it is open in {whose.owner}, which cannot be reached from here: {problem}"
-    return errors.UnreachableOwnerError(session_id, why)
+) -> errors.HeldElsewhereError:
+    why = f"cannot be reached from here: {problem}. Close it there, or try again"
+    return errors.HeldElsewhereError(session_id, f"{whose.owner}, which {why}", whose.epoch)
 
 
 class SessionLine:

@@ -351,7 +351,7 @@ class SessionOpener(Struct, eq=False):
                 return
             is_free = not await self.remote.reach(session_id, deadline)
             if is_free and self._directory.only_joins:
-                raise errors.UnreachableOwnerError(session_id, "it is not live in any process")
+                raise errors.HeldElsewhereError(session_id, "no process, so none can be joined")
         await self._open_at_owner(wanted)
 
     async def _open_here(self, wanted: WantedSession) -> None:
