@@ -46,7 +46,6 @@ from acphold.journal.owners import At
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
-from tests.failures.test_queue_killed import change, number
 from tests.owners import lone_command
 from tests.postgresql import Server
 from tests.queues import QUEUE
@@ -74,6 +73,18 @@ KINDS = ("question", "answer", "queue", "prompt", "turn_end")
 ASKS = {"_meta": {"acphold/queue": True}}
 
 Comes = Callable[[], AbstractAsyncContextManager[Editor]]
+
+
+async def change(client: Editor, session: str, **fields: Any) -> Any:
+    return await client.call(QUEUE, {"sessionId": session, "change": fields})
+
+
+def number(prompt: list[dict[str, Any]]) -> int | None:
+    """The number of a prompt of this test; it is in the last block, after the prompt's text."""
+    try:
+        return int(json.loads(prompt[-1]["text"])[0]["say"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
 
 
 class Line:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures import queue_soak
 from tests.failures.soak import soak
 
 
@@ -19,10 +18,14 @@ async def test_nothing_is_lost_whoever_of_a_shared_session_is_killed() -> None:
         await rounds.run(3)
 
 
-@pytest.mark.parametrize("line", queue_soak.LINES)
-async def test_prompts_that_wait_begin_once_and_in_order_whatever_is_killed(line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "kills"), [("alone", 10), ("background", 3), ("serve", 3), ("nodes", 3)]
+)
+async def test_prompts_that_wait_begin_once_and_in_order_whatever_is_killed(
+    line: str, kills: int
+) -> None:
     soaking = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.failures.queue_soak", "3", "5", line),
+        *(sys.executable, "-m", "tests.failures.queue_soak", str(kills), "5", line),
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONPATH": "wire:safety:conversation:check"},  # as `make soak` does
         stdout=PIPE,

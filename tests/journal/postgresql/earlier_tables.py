@@ -12,223 +12,102 @@ MADE: Final = (15, "3a83e0f694e324c0")
 
 _TABLES: Final = (
     "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
-    # Each lease gets a number of its own, across all sessions: so it can never be confused with
-    # that of another session that had the same id. Nobody waits for a sequence, as for a row.
     "CREATE SEQUENCE acphold.epochs",
-    # `number` is the epoch in which it was made. `folder` is the canonical path of `cwd`.
-    # `changed` is the last transaction that changed anything the list shows.
-    """CREATE TABLE acphold.sessions (
-        session_id text COLLATE "C" PRIMARY KEY,
-        number bigint NOT NULL,
-        agent text NOT NULL,
-        cwd text NOT NULL,
-        folder text NOT NULL,
-        additional_directories text NOT NULL,
-        title text,
-        created_at bigint NOT NULL,
-        updated_at bigint NOT NULL,
-        prompted boolean NOT NULL DEFAULT false,
-        archived boolean NOT NULL DEFAULT false,
-        renamed boolean NOT NULL DEFAULT false,
-        unseen boolean NOT NULL DEFAULT false,
-        origins text NOT NULL DEFAULT '[]',
-        tenant text NOT NULL DEFAULT '',
-        start text,
-        followers bigint NOT NULL DEFAULT 0,
-        unread bytea,
-        message_count bigint NOT NULL DEFAULT 0,
-        settled_through bigint NOT NULL DEFAULT 0,
-        indexed_through bigint NOT NULL DEFAULT 0,
-        packed_through bigint NOT NULL DEFAULT 0,
-        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
-        queued bigint NOT NULL DEFAULT 0,
-        held text NOT NULL DEFAULT '',
-        held_until bigint
-    )""",
-    # An index for each filter of the list, so that any page is one walk along it.
+    'CREATE TABLE acphold.sessions (session_id text COLLATE "C" PRIMARY KEY, number bigint NOT '
+    "NULL, agent text NOT NULL, cwd text NOT NULL, folder text NOT NULL, additional_directories "
+    "text NOT NULL, title text, created_at bigint NOT NULL, updated_at bigint NOT NULL, prompted "
+    "boolean NOT NULL DEFAULT false, archived boolean NOT NULL DEFAULT false, renamed boolean NOT "
+    "NULL DEFAULT false, unseen boolean NOT NULL DEFAULT false, origins text NOT NULL DEFAULT "
+    "'[]', tenant text NOT NULL DEFAULT '', start text, followers bigint NOT NULL DEFAULT 0, "
+    "unread bytea, message_count bigint NOT NULL DEFAULT 0, settled_through bigint NOT NULL "
+    "DEFAULT 0, indexed_through bigint NOT NULL DEFAULT 0, packed_through bigint NOT NULL DEFAULT "
+    "0, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), queued bigint NOT NULL DEFAULT 0, "
+    "held text NOT NULL DEFAULT '', held_until bigint)",
     "CREATE INDEX listed ON acphold.sessions (prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_agent"
-    " ON acphold.sessions (agent, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_folder"
-    " ON acphold.sessions (folder, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_both"
-    " ON acphold.sessions (agent, folder, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_tenant"
-    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id) WHERE tenant <> ''",
-    # Sessions that an import has only listed; and those of a tenant.
-    "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id)"
-    " WHERE unread IS NOT NULL",
-    "CREATE INDEX listed_tenant_unread"
-    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> '' AND unread IS NOT NULL",
+    "CREATE INDEX listed_agent ON acphold.sessions (agent, prompted, archived, updated_at, "
+    "session_id)",
+    "CREATE INDEX listed_folder ON acphold.sessions (folder, prompted, archived, updated_at, "
+    "session_id)",
+    "CREATE INDEX listed_both ON acphold.sessions (agent, folder, prompted, archived, updated_at, "
+    "session_id)",
+    "CREATE INDEX listed_tenant ON acphold.sessions (tenant, prompted, archived, updated_at, "
+    "session_id) WHERE tenant <> ''",
+    "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id) "
+    "WHERE unread IS NOT NULL",
+    "CREATE INDEX listed_tenant_unread ON acphold.sessions (tenant, prompted, archived, "
+    "updated_at, session_id) WHERE tenant <> '' AND unread IS NOT NULL",
     "CREATE INDEX with_queue ON acphold.sessions (updated_at) WHERE queued > 0",
-    "CREATE INDEX unindexed ON acphold.sessions (updated_at)"
-    " WHERE indexed_through < settled_through",
+    "CREATE INDEX unindexed ON acphold.sessions (updated_at) WHERE indexed_through < "
+    "settled_through",
     "CREATE INDEX unpacked ON acphold.sessions (updated_at) WHERE packed_through < settled_through",
     "CREATE INDEX changed ON acphold.sessions (changed)",
-    # Deleted sessions, for followers of the list.
-    """CREATE TABLE acphold.gone (
-        session_id text COLLATE "C" NOT NULL,
-        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
-        PRIMARY KEY (session_id, changed)
-    )""",
+    'CREATE TABLE acphold.gone (session_id text COLLATE "C" NOT NULL, changed xid8 NOT NULL '
+    "DEFAULT pg_current_xact_id(), PRIMARY KEY (session_id, changed))",
     "CREATE INDEX gone_changed ON acphold.gone (changed)",
-    # Apart from the sessions: an append locks it, and should not wait for a change of the row.
-    """CREATE TABLE acphold.leases (
-        session_id text COLLATE "C" PRIMARY KEY,
-        owner text NOT NULL,
-        epoch bigint NOT NULL,
-        yields boolean NOT NULL
-    ) WITH (fillfactor = 50)""",
-    """CREATE TABLE acphold.segments (
-        session_id text COLLATE "C" NOT NULL,
-        last_seq bigint NOT NULL,
-        first_seq bigint NOT NULL,
-        at bigint NOT NULL,
-        kind text NOT NULL,
-        raw bytea NOT NULL,
-        PRIMARY KEY (session_id, last_seq)
-    )""",
-    # No compression by the server: we pack rows ourselves, mostly once they are old.
+    'CREATE TABLE acphold.leases (session_id text COLLATE "C" PRIMARY KEY, owner text NOT NULL, '
+    "epoch bigint NOT NULL, yields boolean NOT NULL) WITH (fillfactor = 50)",
+    'CREATE TABLE acphold.segments (session_id text COLLATE "C" NOT NULL, last_seq bigint NOT '
+    "NULL, first_seq bigint NOT NULL, at bigint NOT NULL, kind text NOT NULL, raw bytea NOT NULL, "
+    "PRIMARY KEY (session_id, last_seq))",
     "ALTER TABLE acphold.segments ALTER COLUMN raw SET STORAGE EXTERNAL",
-    """CREATE TABLE acphold.summaries (
-        session_id text COLLATE "C" PRIMARY KEY,
-        summary bytea NOT NULL
-    )""",
-    # session_id NULL: a tombstone. The highest number is the newest link of a session.
-    """CREATE TABLE acphold.links (
-        agent text NOT NULL,
-        downstream_id text NOT NULL,
-        session_id text COLLATE "C",
-        number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
-        PRIMARY KEY (agent, downstream_id)
-    )""",
+    'CREATE TABLE acphold.summaries (session_id text COLLATE "C" PRIMARY KEY, summary bytea NOT '
+    "NULL)",
+    "CREATE TABLE acphold.links (agent text NOT NULL, downstream_id text NOT NULL, session_id "
+    "text COLLATE \"C\", number bigint NOT NULL DEFAULT nextval('acphold.epochs'), PRIMARY KEY "
+    "(agent, downstream_id))",
     "CREATE INDEX links_session ON acphold.links (session_id, number)",
-    # The words of an entry, with the weight A for messages, B for tools, C for diffs. `number` is
-    # the order in which they came in, `size` its length in words, counting repeats: needed for
-    # ranking. By `tenant`, a tenant's search skips the documents of others.
-    """CREATE TABLE acphold.documents (
-        session_id text COLLATE "C" NOT NULL,
-        seq bigint NOT NULL,
-        at bigint NOT NULL,
-        number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
-        words tsvector NOT NULL,
-        size integer NOT NULL DEFAULT 0,
-        tenant text NOT NULL DEFAULT '',
-        PRIMARY KEY (session_id, seq)
-    )""",
+    'CREATE TABLE acphold.documents (session_id text COLLATE "C" NOT NULL, seq bigint NOT NULL, '
+    "at bigint NOT NULL, number bigint NOT NULL DEFAULT nextval('acphold.epochs'), words tsvector "
+    "NOT NULL, size integer NOT NULL DEFAULT 0, tenant text NOT NULL DEFAULT '', PRIMARY KEY "
+    "(session_id, seq))",
     "CREATE INDEX documents_words ON acphold.documents USING gin (words)",
     "CREATE INDEX documents_at ON acphold.documents (at, number)",
     "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
-    """CREATE TABLE acphold.usage (
-        session_id text COLLATE "C" NOT NULL,
-        seq bigint NOT NULL,
-        at bigint NOT NULL,
-        by_turn smallint NOT NULL,
-        cost double precision,
-        currency text NOT NULL,
-        input bigint,
-        output bigint,
-        thought bigint,
-        cached_read bigint,
-        cached_write bigint,
-        total bigint,
-        PRIMARY KEY (session_id, seq)
-    )""",
-    # Sessions with reports on the whole session, which are examined one by one.
+    'CREATE TABLE acphold.usage (session_id text COLLATE "C" NOT NULL, seq bigint NOT NULL, at '
+    "bigint NOT NULL, by_turn smallint NOT NULL, cost double precision, currency text NOT NULL, "
+    "input bigint, output bigint, thought bigint, cached_read bigint, cached_write bigint, total "
+    "bigint, PRIMARY KEY (session_id, seq))",
     "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
-    # The usage reported in each session per quarter of an hour: see journal.token_reports.
-    """CREATE TABLE acphold.usage_slots (
-        session_id text COLLATE "C" NOT NULL,
-        slot bigint NOT NULL,
-        told bigint NOT NULL,
-        by_request bigint NOT NULL,
-        input bigint,
-        output bigint,
-        thought bigint,
-        cached_read bigint,
-        cached_write bigint,
-        total bigint,
-        PRIMARY KEY (session_id, slot)
-    )""",
-    """CREATE TABLE acphold.usage_costs (
-        session_id text COLLATE "C" NOT NULL,
-        slot bigint NOT NULL,
-        currency text NOT NULL,
-        cost double precision NOT NULL,
-        PRIMARY KEY (session_id, slot, currency)
-    )""",
-    # `presence` is the key of the lock that the owner's connection of presence holds in the server
-    # started at `present_at`; NULL if it has none: see `leases`.
-    """CREATE TABLE acphold.owners (
-        id text PRIMARY KEY,
-        host text NOT NULL,
-        pid bigint NOT NULL,
-        addresses text NOT NULL,
-        renewed_at timestamptz NOT NULL,
-        retired boolean NOT NULL,
-        presence bigint,
-        present_at timestamptz NOT NULL
-    )""",
-    """CREATE TABLE acphold.access_tokens (
-        id text PRIMARY KEY,
-        name text NOT NULL,
-        digest bytea NOT NULL,
-        scopes text NOT NULL,
-        created_at bigint NOT NULL,
-        session_id text,
-        expires_at bigint,
-        used_at bigint,
-        revoked_at bigint,
-        tenant text
-    )""",
-    """CREATE TABLE acphold.shares (
-        session_id text COLLATE "C" NOT NULL,
-        tenant text NOT NULL,
-        prompts boolean NOT NULL,
-        PRIMARY KEY (session_id, tenant)
-    )""",
+    'CREATE TABLE acphold.usage_slots (session_id text COLLATE "C" NOT NULL, slot bigint NOT '
+    "NULL, told bigint NOT NULL, by_request bigint NOT NULL, input bigint, output bigint, thought "
+    "bigint, cached_read bigint, cached_write bigint, total bigint, PRIMARY KEY (session_id, "
+    "slot))",
+    'CREATE TABLE acphold.usage_costs (session_id text COLLATE "C" NOT NULL, slot bigint NOT '
+    "NULL, currency text NOT NULL, cost double precision NOT NULL, PRIMARY KEY (session_id, slot, "
+    "currency))",
+    "CREATE TABLE acphold.owners (id text PRIMARY KEY, host text NOT NULL, pid bigint NOT NULL, "
+    "addresses text NOT NULL, renewed_at timestamptz NOT NULL, retired boolean NOT NULL, presence "
+    "bigint, present_at timestamptz NOT NULL)",
+    "CREATE TABLE acphold.access_tokens (id text PRIMARY KEY, name text NOT NULL, digest bytea "
+    "NOT NULL, scopes text NOT NULL, created_at bigint NOT NULL, session_id text, expires_at "
+    "bigint, used_at bigint, revoked_at bigint, tenant text)",
+    'CREATE TABLE acphold.shares (session_id text COLLATE "C" NOT NULL, tenant text NOT NULL, '
+    "prompts boolean NOT NULL, PRIMARY KEY (session_id, tenant))",
     "CREATE INDEX shares_with ON acphold.shares (tenant, session_id)",
-    """CREATE TABLE acphold.deeds (
-        id bigint PRIMARY KEY DEFAULT nextval('acphold.epochs'),
-        at bigint NOT NULL,
-        deed text NOT NULL,
-        name text NOT NULL,
-        token text NOT NULL,
-        session_id text,
-        address text NOT NULL,
-        transport text NOT NULL
-    )""",
+    "CREATE TABLE acphold.deeds (id bigint PRIMARY KEY DEFAULT nextval('acphold.epochs'), at "
+    "bigint NOT NULL, deed text NOT NULL, name text NOT NULL, token text NOT NULL, session_id "
+    "text, address text NOT NULL, transport text NOT NULL)",
     "CREATE INDEX deeds_by_time ON acphold.deeds (at)",
     "CREATE INDEX deeds_by_token ON acphold.deeds (token, id)",
 )
 
 _RULES: Final = (
     # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
-    """CREATE TABLE acphold.rules (
-        person text COLLATE "C" NOT NULL,
-        number bigint NOT NULL,
-        rule bytea NOT NULL,
-        PRIMARY KEY (person, number)
-    )""",
+    'CREATE TABLE acphold.rules (person text COLLATE "C" NOT NULL, number bigint NOT NULL, rule '
+    "bytea NOT NULL, PRIMARY KEY (person, number))",
 )
 
 _SNAPSHOTS: Final = (
     # The snapshots of files taken in turns: see journal.seams.Snapshots.
-    """CREATE TABLE acphold.snapshots (
-        session_id text COLLATE "C" NOT NULL,
-        turn bigint NOT NULL,
-        is_end bigint NOT NULL,
-        root text COLLATE "C" NOT NULL,
-        facts bytea NOT NULL,
-        PRIMARY KEY (session_id, turn, is_end, root)
-    )""",
+    'CREATE TABLE acphold.snapshots (session_id text COLLATE "C" NOT NULL, turn bigint NOT NULL, '
+    'is_end bigint NOT NULL, root text COLLATE "C" NOT NULL, facts bytea NOT NULL, PRIMARY KEY '
+    "(session_id, turn, is_end, root))",
 )
 
 _MOVES: Final = (
     # Sessions that are another machine's: see `journal.moves`. And how often rules have answered.
-    "ALTER TABLE acphold.sessions ADD COLUMN moved text NOT NULL DEFAULT '',"
-    " ADD COLUMN ruled bigint NOT NULL DEFAULT 0",
+    "ALTER TABLE acphold.sessions ADD COLUMN moved text NOT NULL DEFAULT '', ADD COLUMN ruled "
+    "bigint NOT NULL DEFAULT 0",
 )
 
 _HOMES: Final = (
@@ -250,12 +129,8 @@ _USAGE: Final = (
 
 _REPLIES: Final = (
     # The replies that imported turns begin with: copies count once.
-    """CREATE TABLE acphold.replies (
-        session_id text COLLATE "C" NOT NULL,
-        seq bigint NOT NULL,
-        reply bigint NOT NULL,
-        PRIMARY KEY (session_id, seq)
-    )""",
+    'CREATE TABLE acphold.replies (session_id text COLLATE "C" NOT NULL, seq bigint NOT NULL, '
+    "reply bigint NOT NULL, PRIMARY KEY (session_id, seq))",
 )
 
 _TAGS: Final = (

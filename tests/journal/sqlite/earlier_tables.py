@@ -19,231 +19,94 @@ _CHANGED_ROW: Final = (
 _TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",
-    # The epoch of the newest lease.
     "INSERT INTO meta VALUES ('epoch', 0)",
-    # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
-    # row that outlives it can never mean another one. `cwd` is as the client wrote it, `folder` is
-    # its canonical path, for comparisons. The others that other modules do not explain:
-    # `packed_through`: how far the old rows are packed, see packed_rows.
-    # `indexed_through`: the last settled entry in the index; a change of the index's content
-    # starts again at 0.
-    """CREATE TABLE sessions (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        session_id TEXT NOT NULL UNIQUE,
-        agent TEXT NOT NULL,
-        cwd TEXT NOT NULL,
-        folder TEXT NOT NULL,
-        additional_directories TEXT NOT NULL,
-        title TEXT,
-        created_at INTEGER NOT NULL,
-        updated_at INTEGER NOT NULL,
-        prompted INTEGER NOT NULL DEFAULT 0,
-        message_count INTEGER NOT NULL DEFAULT 0,
-        settled_through INTEGER NOT NULL DEFAULT 0,
-        archived INTEGER NOT NULL DEFAULT 0,
-        renamed INTEGER NOT NULL DEFAULT 0,
-        origins TEXT NOT NULL DEFAULT '[]',
-        indexed_through INTEGER NOT NULL DEFAULT 0,
-        packed_through INTEGER NOT NULL DEFAULT 0,
-        unread BLOB,
-        followers INTEGER NOT NULL DEFAULT 0,
-        start TEXT,
-        tenant TEXT NOT NULL DEFAULT '',
-        unseen INTEGER NOT NULL DEFAULT 0,
-        queued INTEGER NOT NULL DEFAULT 0,
-        held TEXT NOT NULL DEFAULT '',
-        held_until INTEGER
-    )""",
-    # An index for each filter of the list, so that any page is one walk along it.
+    "CREATE TABLE sessions (number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL "
+    "UNIQUE, agent TEXT NOT NULL, cwd TEXT NOT NULL, folder TEXT NOT NULL, additional_directories "
+    "TEXT NOT NULL, title TEXT, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+    "prompted INTEGER NOT NULL DEFAULT 0, message_count INTEGER NOT NULL DEFAULT 0, "
+    "settled_through INTEGER NOT NULL DEFAULT 0, archived INTEGER NOT NULL DEFAULT 0, renamed "
+    "INTEGER NOT NULL DEFAULT 0, origins TEXT NOT NULL DEFAULT '[]', indexed_through INTEGER NOT "
+    "NULL DEFAULT 0, packed_through INTEGER NOT NULL DEFAULT 0, unread BLOB, followers INTEGER "
+    "NOT NULL DEFAULT 0, start TEXT, tenant TEXT NOT NULL DEFAULT '', unseen INTEGER NOT NULL "
+    "DEFAULT 0, queued INTEGER NOT NULL DEFAULT 0, held TEXT NOT NULL DEFAULT '', held_until "
+    "INTEGER)",
     "CREATE INDEX listed ON sessions (prompted, archived, updated_at, session_id)",
     "CREATE INDEX listed_agent ON sessions (agent, prompted, archived, updated_at, session_id)",
     "CREATE INDEX listed_folder ON sessions (folder, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_both"
-    " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
-    # In most journals no session has a tenant. The index finds the sessions of one, of a thousand,
-    # without visiting all others.
-    "CREATE INDEX listed_tenant ON sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> ''",
-    # Sessions that an import has only listed; and those of a tenant.
-    "CREATE INDEX listed_unread ON sessions (prompted, archived, updated_at, session_id)"
-    " WHERE unread IS NOT NULL",
-    "CREATE INDEX listed_tenant_unread"
-    " ON sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> '' AND unread IS NOT NULL",
+    "CREATE INDEX listed_both ON sessions (agent, folder, prompted, archived, updated_at, "
+    "session_id)",
+    "CREATE INDEX listed_tenant ON sessions (tenant, prompted, archived, updated_at, session_id) "
+    "WHERE tenant <> ''",
+    "CREATE INDEX listed_unread ON sessions (prompted, archived, updated_at, session_id) WHERE "
+    "unread IS NOT NULL",
+    "CREATE INDEX listed_tenant_unread ON sessions (tenant, prompted, archived, updated_at, "
+    "session_id) WHERE tenant <> '' AND unread IS NOT NULL",
     "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",
     "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
     "CREATE INDEX with_queue ON sessions (updated_at) WHERE queued > 0",
-    # The last change or removal of each session's row, numbered in order: a follower of the list
-    # reads only what is new, however long the list is.
     "CREATE TABLE changes (session_id TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE UNIQUE INDEX changed ON changes (revision)",
     f"CREATE TRIGGER row_added AFTER INSERT ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until ON sessions BEGIN"
-    f" {_CHANGED_ROW.format('new')}; END",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted, "
+    "message_count, archived, origins, unread, unseen, queued, held, held_until ON sessions BEGIN "
+    f"{_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER row_removed AFTER DELETE ON sessions BEGIN {_CHANGED_ROW.format('old')}; END",
-    # The processes that own sessions. Locks on files show which of them live: see owner_files.
-    # `renewed_at` is from the machine's clock since its start; anybody may take the sessions
-    # of a `retired` owner.
-    """CREATE TABLE owners (
-        id TEXT PRIMARY KEY,
-        host TEXT NOT NULL,
-        pid INTEGER NOT NULL,
-        addresses TEXT NOT NULL,
-        renewed_at INTEGER NOT NULL,
-        retired INTEGER NOT NULL
-    ) WITHOUT ROWID""",
-    # A lease belongs to an owner and does not expire.
-    """CREATE TABLE leases (
-        session INTEGER PRIMARY KEY,
-        owner TEXT NOT NULL,
-        epoch INTEGER NOT NULL,
-        yields INTEGER NOT NULL
-    )""",
-    # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
-    # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
-    # in order, and the place of any seq is found by one search.
-    # `kind` has no type: a number for the kinds that session_rows knows, else the kind's name.
-    """CREATE TABLE segments (
-        key INTEGER PRIMARY KEY,
-        first_seq INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        kind NOT NULL,
-        raw BLOB NOT NULL
-    )""",
-    # The summary of a session at `settled_through`: opening one folds only what came after it.
-    # With its CRC-32: after a bit flip on the disk it may still be readable, but wrong.
+    "CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, "
+    "addresses TEXT NOT NULL, renewed_at INTEGER NOT NULL, retired INTEGER NOT NULL) WITHOUT "
+    "ROWID",
+    "CREATE TABLE leases (session INTEGER PRIMARY KEY, owner TEXT NOT NULL, epoch INTEGER NOT "
+    "NULL, yields INTEGER NOT NULL)",
+    "CREATE TABLE segments (key INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL, at INTEGER NOT "
+    "NULL, kind NOT NULL, raw BLOB NOT NULL)",
     "CREATE TABLE summaries (session INTEGER PRIMARY KEY, summary BLOB NOT NULL, checksum INTEGER)",
-    # Deleted sessions that still have rows in segments and words; the tenant's word is needed to
-    # take their documents out.
     "CREATE TABLE deleted (session INTEGER PRIMARY KEY, tenant TEXT NOT NULL DEFAULT '')",
-    # session NULL: a tombstone. The highest number is the newest link of a session.
-    """CREATE TABLE links (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        agent TEXT NOT NULL,
-        downstream_id TEXT NOT NULL,
-        session INTEGER,
-        UNIQUE (agent, downstream_id)
-    )""",
+    "CREATE TABLE links (number INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, "
+    "downstream_id TEXT NOT NULL, session INTEGER, UNIQUE (agent, downstream_id))",
     "CREATE INDEX links_session ON links (session, number)",
-    # The index of words is in volumes, tables words_1, words_2 …: see journal.sqlite.search_index.
-    # `size` counts the characters that were put in, `newest` is the highest number of a document;
-    # an `untidy` volume has to be merged.
-    """CREATE TABLE volumes (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        size INTEGER NOT NULL DEFAULT 0,
-        documents INTEGER NOT NULL DEFAULT 0,
-        newest INTEGER NOT NULL DEFAULT 0,
-        untidy INTEGER NOT NULL DEFAULT 0
-    )""",
-    # A document is one entry, by session number and seq. Its number is its time in quarters of a
-    # second, or the next one that is free: walking the numbers backwards gives the newest first,
-    # also of what was imported later, and a span of time is a range of them. Coarser than the
-    # clock, so that the differences between numbers, which the index keeps for every word, take a
-    # byte and not three.
-    """CREATE TABLE documents (
-        number INTEGER PRIMARY KEY,
-        entry INTEGER NOT NULL UNIQUE,
-        volume INTEGER NOT NULL
-    )""",
-    # Reports of agents, unchanged; `by_turn` where a report is known to cover just one turn.
-    """CREATE TABLE usage (
-        session INTEGER NOT NULL,
-        seq INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        by_turn INTEGER NOT NULL,
-        cost REAL,
-        currency TEXT NOT NULL,
-        input INTEGER,
-        output INTEGER,
-        thought INTEGER,
-        cached_read INTEGER,
-        cached_write INTEGER,
-        total INTEGER,
-        PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID""",
-    # Sessions with reports on the whole session, which are examined one by one.
+    "CREATE TABLE volumes (number INTEGER PRIMARY KEY AUTOINCREMENT, size INTEGER NOT NULL "
+    "DEFAULT 0, documents INTEGER NOT NULL DEFAULT 0, newest INTEGER NOT NULL DEFAULT 0, untidy "
+    "INTEGER NOT NULL DEFAULT 0)",
+    "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE, volume "
+    "INTEGER NOT NULL)",
+    "CREATE TABLE usage (session INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, "
+    "by_turn INTEGER NOT NULL, cost REAL, currency TEXT NOT NULL, input INTEGER, output INTEGER, "
+    "thought INTEGER, cached_read INTEGER, cached_write INTEGER, total INTEGER, PRIMARY KEY "
+    "(session, seq)) WITHOUT ROWID",
     "CREATE INDEX usage_of_sessions ON usage (session) WHERE by_turn = 2",
-    # The usage reported in each session per quarter of an hour: see journal.token_reports.
-    """CREATE TABLE usage_slots (
-        session INTEGER NOT NULL,
-        slot INTEGER NOT NULL,
-        told INTEGER NOT NULL,
-        by_request INTEGER NOT NULL,
-        input INTEGER,
-        output INTEGER,
-        thought INTEGER,
-        cached_read INTEGER,
-        cached_write INTEGER,
-        total INTEGER,
-        PRIMARY KEY (session, slot)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE usage_costs (
-        session INTEGER NOT NULL,
-        slot INTEGER NOT NULL,
-        currency TEXT NOT NULL,
-        cost REAL NOT NULL,
-        PRIMARY KEY (session, slot, currency)
-    ) WITHOUT ROWID""",
-    # `tenant`: whose sessions the holder of a token sees; NULL for everybody's.
-    """CREATE TABLE access_tokens (
-        id TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        digest BLOB NOT NULL,
-        scopes TEXT NOT NULL,
-        created_at INTEGER NOT NULL,
-        session_id TEXT,
-        expires_at INTEGER,
-        used_at INTEGER,
-        revoked_at INTEGER,
-        tenant TEXT
-    ) WITHOUT ROWID""",
-    """CREATE TABLE shares (
-        session_id TEXT NOT NULL,
-        tenant TEXT NOT NULL,
-        prompts INTEGER NOT NULL,
-        PRIMARY KEY (session_id, tenant)
-    ) WITHOUT ROWID""",
+    "CREATE TABLE usage_slots (session INTEGER NOT NULL, slot INTEGER NOT NULL, told INTEGER NOT "
+    "NULL, by_request INTEGER NOT NULL, input INTEGER, output INTEGER, thought INTEGER, "
+    "cached_read INTEGER, cached_write INTEGER, total INTEGER, PRIMARY KEY (session, slot)) "
+    "WITHOUT ROWID",
+    "CREATE TABLE usage_costs (session INTEGER NOT NULL, slot INTEGER NOT NULL, currency TEXT NOT "
+    "NULL, cost REAL NOT NULL, PRIMARY KEY (session, slot, currency)) WITHOUT ROWID",
+    "CREATE TABLE access_tokens (id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL, "
+    "scopes TEXT NOT NULL, created_at INTEGER NOT NULL, session_id TEXT, expires_at INTEGER, "
+    "used_at INTEGER, revoked_at INTEGER, tenant TEXT) WITHOUT ROWID",
+    "CREATE TABLE shares (session_id TEXT NOT NULL, tenant TEXT NOT NULL, prompts INTEGER NOT "
+    "NULL, PRIMARY KEY (session_id, tenant)) WITHOUT ROWID",
     "CREATE INDEX shares_with ON shares (tenant, session_id)",
-    # A new or ended share is a change for followers of the list.
     f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER share_ended AFTER DELETE ON shares BEGIN {_CHANGED_ROW.format('old')}; END",
-    "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN"
-    " DELETE FROM shares WHERE session_id = old.session_id; END",
-    """CREATE TABLE deeds (
-        id INTEGER PRIMARY KEY,
-        at INTEGER NOT NULL,
-        deed TEXT NOT NULL,
-        name TEXT NOT NULL,
-        token TEXT NOT NULL,
-        session_id TEXT,
-        address TEXT NOT NULL,
-        transport TEXT NOT NULL
-    )""",
+    "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN DELETE FROM shares WHERE "
+    "session_id = old.session_id; END",
+    "CREATE TABLE deeds (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, deed TEXT NOT NULL, name "
+    "TEXT NOT NULL, token TEXT NOT NULL, session_id TEXT, address TEXT NOT NULL, transport TEXT "
+    "NOT NULL)",
     "CREATE INDEX deeds_by_time ON deeds (at)",
     "CREATE INDEX deeds_by_token ON deeds (token, id)",
 )
 
 _RULES: Final = (
     # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
-    """CREATE TABLE rules (
-        person TEXT NOT NULL,
-        number INTEGER NOT NULL,
-        rule BLOB NOT NULL,
-        PRIMARY KEY (person, number)
-    ) WITHOUT ROWID""",
+    "CREATE TABLE rules (person TEXT NOT NULL, number INTEGER NOT NULL, rule BLOB NOT NULL, "
+    "PRIMARY KEY (person, number)) WITHOUT ROWID",
 )
 
 _SNAPSHOTS: Final = (
     # The snapshots of files taken in turns: see journal.seams.Snapshots.
-    """CREATE TABLE snapshots (
-        session INTEGER NOT NULL,
-        turn INTEGER NOT NULL,
-        is_end INTEGER NOT NULL,
-        root TEXT NOT NULL,
-        facts BLOB NOT NULL,
-        PRIMARY KEY (session, turn, is_end, root)
-    ) WITHOUT ROWID""",
+    "CREATE TABLE snapshots (session INTEGER NOT NULL, turn INTEGER NOT NULL, is_end INTEGER NOT "
+    "NULL, root TEXT NOT NULL, facts BLOB NOT NULL, PRIMARY KEY (session, turn, is_end, root)) "
+    "WITHOUT ROWID",
 )
 
 _MOVES: Final = (
@@ -251,9 +114,9 @@ _MOVES: Final = (
     "ALTER TABLE sessions ADD COLUMN moved TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE sessions ADD COLUMN ruled INTEGER NOT NULL DEFAULT 0",
     "DROP TRIGGER row_changed",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled"
-    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted, "
+    "message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled ON "
+    f"sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
 _HOMES: Final = (
@@ -265,10 +128,9 @@ _META: Final = (
     # The `_meta` that agents give sessions in updates.
     "ALTER TABLE sessions ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
     "DROP TRIGGER row_changed",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
-    " meta"
-    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted, "
+    "message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled, "
+    f"meta ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
 _USAGE: Final = (
@@ -280,12 +142,8 @@ _USAGE: Final = (
 
 _REPLIES: Final = (
     # The replies that imported turns begin with: copies count once.
-    """CREATE TABLE replies (
-        session INTEGER NOT NULL,
-        seq INTEGER NOT NULL,
-        reply INTEGER NOT NULL,
-        PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID""",
+    "CREATE TABLE replies (session INTEGER NOT NULL, seq INTEGER NOT NULL, reply INTEGER NOT "
+    "NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID",
 )
 
 _TAGS: Final = (
@@ -293,10 +151,9 @@ _TAGS: Final = (
     "ALTER TABLE sessions ADD COLUMN tags TEXT NOT NULL DEFAULT '[]'",
     "ALTER TABLE sessions ADD COLUMN pins TEXT NOT NULL DEFAULT '[]'",
     "DROP TRIGGER row_changed",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
-    " meta, tags, pins"
-    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted, "
+    "message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled, "
+    f"meta, tags, pins ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
 _ACCESS_CHANGES: Final = (
