@@ -79,7 +79,7 @@ def test_a_conversation_is_told_as_it_was_held(tmp_path: Path) -> None:
     assert (view["kind"], view["locations"]) == ("read", [{"path": f"{CWD}/notes.txt"}])
     assert view["content"][0]["content"]["text"] == "one"
     (end,) = told.ends()
-    assert end["_meta"] == {"acphold/model": "sonnet4.5"}
+    assert end["_meta"]["acphold/model"] == "sonnet4.5"
     counts = {"inputTokens": 5, "outputTokens": 3, "cachedReadTokens": 100, "totalTokens": 108}
     assert (end["stopReason"], end["usage"]) == ("end_turn", counts)
     assert not facts.missed

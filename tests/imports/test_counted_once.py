@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.imports import Intake, Reader
+from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
 from acphold.imports.copilot import READER as COPILOT
@@ -145,6 +146,15 @@ def copilot_fork(home: Path) -> None:
                 *events.lines)  # fmt: skip
 
 
+def auggie_fork(home: Path) -> None:
+    from tests.imports.test_auggie import exchange, session
+
+    spent = {"id": 3, "type": 10, "token_usage": {"input_tokens": 12, "output_tokens": 5}}
+    first = exchange("One.", spent)
+    path = session(home, first, exchange("Two.", spent))
+    path.with_name(f"{FORK}.json").write_bytes(path.read_bytes().replace(b"Two.", b"Three."))
+
+
 def kilo_fork(home: Path) -> None:
     opencode_fork(home, "kilo")
 
@@ -152,6 +162,7 @@ def kilo_fork(home: Path) -> None:
 @pytest.mark.parametrize(
     ("reader", "fork"),
     [
+        (AUGGIE, auggie_fork),
         (CLAUDE, claude_fork),
         (CODEX, codex_fork),
         (COPILOT, copilot_fork),

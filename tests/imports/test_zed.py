@@ -113,6 +113,23 @@ def test_a_thread_is_told_as_it_was_held(threads: Threads, tmp_path: Path) -> No
     assert not facts.missed
 
 
+def test_a_compaction_is_told_and_takes_nothing_away(threads: Threads, tmp_path: Path) -> None:
+    threads.put(
+        user("One."),
+        agent("1"),
+        user(),  # `/compact`
+        {"Compaction": {"Summary": "One was said."}},
+        {"Compaction": {"ProviderNative": {"provider": "openai", "items": []}}},
+        user("Two."),
+    )
+    told = Story.of(READER, tmp_path)
+    assert [words for who, words in told.said() if who == "user"] == ["One.", "Two."]
+    first, second = told.updates("tool_call")
+    assert (first["title"], second["title"]) == ("Compact conversation",) * 2
+    assert first["content"][0]["content"]["text"] == "One was said."
+    assert told.facts.missed == {}
+
+
 def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(
     threads: Threads, tmp_path: Path
 ) -> None:

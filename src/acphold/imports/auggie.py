@@ -130,7 +130,8 @@ class _AuggieConverter(AgentConverter):
             elif kind == _CALLED:
                 self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
-                self._writer.tokens(**token_counts(node.get("token_usage"), *ANTHROPIC_TOKENS))
+                spent = token_counts(node.get("token_usage"), *ANTHROPIC_TOKENS)
+                self._writer.tokens(text(exchange, "request_id"), **spent)
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
         if record.get("completed") is True and not self._calls:

@@ -168,6 +168,7 @@ class ZedConverter(AgentConverter):
         self._names = names
         self._model = text(thread, "model", "model")
         self._thread_id = thread_id
+        self._compactions = 0
 
     def message(self, message: Object) -> None:
         """Take the next message."""
@@ -178,6 +179,9 @@ class ZedConverter(AgentConverter):
                     self._prompt(told)
             elif who == "Agent":
                 self._agent_said(told)
+            elif who == "Compaction":
+                self._compactions += 1
+                self._writer.compaction(f"compacted-{self._compactions}", text(told, "Summary"))
             else:
                 self._missed.kind("messages", who, message)
 
