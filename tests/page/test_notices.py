@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright, expect
 
 import acphold
+from acp_wire.schema import Implementation
 from tests.page.conftest import ask, launched, seen, steps
 from tests.web.conftest import Served
+from tests.web.test_notices import Browser as PushBrowser
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -56,7 +59,7 @@ async def test_notifications_are_offered_at_the_first_question_until_somebody_ha
     offer = page.get_by_role("group", name="Notifications")
     await page.reload()
     await expect(page.locator(".inbox section.question")).to_contain_text("First")
-    await expect(offer).to_contain_text("Get a notification when an agent asks?")
+    await expect(offer).to_contain_text("Get a notification when an agent asks, or is done?")
     await page.set_viewport_size({"width": 360, "height": 740})
     await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
     go_on = page.locator(".asking").get_by_role("button", name="Go on")
@@ -81,7 +84,7 @@ async def test_notifications_are_offered_at_the_first_question_until_somebody_ha
     await asyncio.wait_for(turn, 60)
 
 
-async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(
+async def test_a_notice_that_is_pushed_opens_the_question_and_is_replaced_by_the_answer(
     page: Page, device: BrowserContext, served: Served
 ) -> None:
     await device.grant_permissions(["notifications"], origin=served.url)
@@ -121,4 +124,59 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
         [[several, "b", "#/"]],
         f'{{"count":2,"title":"{several}","body":"b","isNews":true}}',
     )
-    await push_until([], '{"count":0}')
+    # Each push shows something; that a turn is done takes the place of no question.
+    answered = ["Answered", "Nothing is waiting for you any more.", "#/"]
+    await push_until(
+        [answered], '{"count":0,"title":"Answered","body":"Nothing is waiting for you any more."}'
+    )
+    done = '{"count":1,"done":true,"title":"T","body":"done","sessionId":"s1","seq":9}'
+    await push_until([["T", "done", "#/session/s1@9"], answered], done)
+    # Whoever sees the page needs neither.
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 0)"))
+
+
+async def test_a_visible_page_says_so_where_there_are_notifications(
+    page: Page, device: BrowserContext, served: Served
+) -> None:
+    await device.grant_permissions(["notifications"], origin=served.url)
+    async with page.expect_request(lambda it: it.url.endswith("/notices/attended")) as found:
+        await page.reload()
+    assert (await found.value).post_data == "{}"
+
+
+async def test_a_turn_of_an_editor_is_waited_for_where_somebody_taps(
+    page: Page, device: BrowserContext, served: Served, tmp_path: Path
+) -> None:
+    """No push service is to be had here: the page believes that it has subscribed."""
+    await device.grant_permissions(["notifications"], origin=served.url)
+    person = PushBrowser().json
+    await page.add_init_script(
+        f"const known = {{ unsubscribe: async () => true, toJSON: () => ({json.dumps(person)}) }};"
+        "PushManager.prototype.subscribe = async () => ((localStorage.has = 'it'), known);"
+        "PushManager.prototype.getSubscription = async () => (localStorage.has ? known : null);"
+    )
+    await page.reload()
+    await page.set_viewport_size({"width": 360, "height": 740})
+    editor = Implementation(name="Zed", version="1")
+    async with acphold.connect(served.url, token=served.token(), client_info=editor) as agent:
+        session = await agent.new_session(cwd=tmp_path)
+        turn = session.prompt(steps({"until": str(tmp_path / "go")}))
+        await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
+        tell = page.get_by_role("button", name="Tell me when it is done")
+        await expect(tell).to_be_in_viewport(ratio=1)
+        await tell.click()
+        told = page.get_by_role("button", name="You will be told when it is done")
+        await expect(told).to_have_attribute("aria-pressed", "true")
+        await page.reload()  # the server knows it
+        await expect(told).to_be_visible()
+        await told.click()
+        await expect(tell).to_be_visible()
+        (tmp_path / "go").touch()
+        await asyncio.wait_for(turn, 60)
+        await expect(tell).to_have_count(0)
+    await page.goto(f"{page.url.partition('#')[0]}#/")
+    words = page.get_by_role("checkbox", name="last words when a turn is done")
+    await words.check()
+    await page.reload()
+    await expect(words).to_be_checked()

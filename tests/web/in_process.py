@@ -285,6 +285,7 @@ async def site(
     page: PageFiles | None = None,
     send: Send = reach_nobody,
     importing: Importing | None = None,
+    turn_seconds: float = 60.0,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -306,7 +307,8 @@ async def site(
             JournalReader(str(path)) as reader,
             ListFeed(reader, gate, activity) as feed,
             Notices(
-                *(reader, gate, send, KeptSubscriptions(str(path)), "mailto:a@b.c", activity)
+                *(reader, gate, send, KeptSubscriptions(str(path)), "mailto:a@b.c", activity),
+                turn_seconds=lambda: turn_seconds,
             ) as notices,
             AsyncExitStack() as more,
         ):

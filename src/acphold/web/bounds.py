@@ -352,6 +352,18 @@ NOTICE_APART_SECONDS: Final = 5.0
 NOTICE_RETRY_SECONDS: Final = 30.0
 """Seconds until a message that did not arrive is sent again."""
 
+VISIBLE_SECONDS: Final = 60.0
+"""Seconds after a page was last seen in which its device is not told that a turn is done."""
+
+DONE_SECONDS: Final = 60 * 60.0
+"""Seconds in which it is of interest that a turn is done."""
+
+ENDED_TURN_BYTES: Final = 8 << 20
+"""Longest turn whose files and last words are told, in bytes."""
+
+WANTED_SESSIONS: Final = 64
+"""Most sessions in which one browser waits for the end of a turn."""
+
 NOTICE_CHARACTERS: Final = 240
 """Longest question in a notice, in characters."""
 
@@ -366,8 +378,12 @@ PUSH_PATIENCE_SECONDS: Final = 2 * PUSH_SECONDS
 PUSHES_AT_ONCE: Final = 8
 """Messages sent at the same time."""
 
-PUSH_PAYLOAD_BYTES: Final = 3000
-"""Bytes: a push service takes 4096 with what encryption adds (RFC 8030, 7.2)."""
+DONE_PUSHES_AT_ONCE: Final = PUSHES_AT_ONCE // 2
+"""Of these, most that tell of the end of a turn: questions always find room."""
+
+PUSH_PAYLOAD_BYTES: Final = 2800
+"""Bytes: a push service takes 4096 with what encryption adds (RFC 8030, 7.2); Mozilla's, for
+Android, after base64."""
 
 PUSH_TTL_SECONDS: Final = 6 * 60 * 60
 """Seconds that a push service keeps a message for an offline device."""

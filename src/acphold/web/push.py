@@ -23,14 +23,15 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from acp_wire.state_folder import state_folder, write_private
 from acp_wire.tasks import timeout
@@ -78,6 +79,18 @@ class Subscription(Struct, frozen=True):
     keys: BrowserKeys
 
 
+class Delivery(Struct, frozen=True):
+    """How a push service treats a message: of one topic (at most 32 characters of base64url) it
+    keeps the later one of two for an offline device, for so many seconds (RFC 8030, 5)."""
+
+    topic: str
+    seconds: int
+    urgency: Literal["normal", "high"]
+
+
+WAITING: Final = Delivery("acphold-waiting", bounds.PUSH_TTL_SECONDS, "high")
+
+
 class Order(Struct, frozen=True):
     """A message to send: `key` signs it, `payload` is what the browser gets."""
 
@@ -85,13 +98,26 @@ class Order(Struct, frozen=True):
     payload: str
     key: str
     subject: str
+    delivery: Delivery = WAITING
 
 
 class PushOutcome(Struct, frozen=True):
-    """The result of sending: the HTTP status, 0 if there was no answer, and the reason."""
+    """The result of sending: the HTTP status, 0 if there was no answer, and the reason; and the
+    seconds after which the service wants to be asked again, if it said so."""
 
     status: int = 0
     why: str = ""
+    retry_after: int = 0
+
+    @property
+    def reason(self) -> str:
+        """Why it was not accepted."""
+        return self.why or f"HTTP {self.status}"
+
+    @property
+    def pause(self) -> float:
+        """Seconds until a message that was not accepted is sent again."""
+        return max(bounds.NOTICE_RETRY_SECONDS, min(self.retry_after, bounds.DONE_SECONDS))
 
 
 def validate(found: Subscription) -> Subscription:
@@ -140,7 +166,7 @@ def public_key(pem: str) -> str:
     return _point(_private(pem))
 
 
-def headers(pem: str, endpoint: str, subject: str) -> dict[str, str]:
+def headers(pem: str, endpoint: str, subject: str, delivery: Delivery = WAITING) -> dict[str, str]:
     """Return the headers of a message to this address; `subject` is our contact address."""
     import jwt
 
@@ -154,9 +180,9 @@ def headers(pem: str, endpoint: str, subject: str) -> dict[str, str]:
         "Authorization": f"vapid t={jwt.encode(claims, key, 'ES256')},k={_point(key)}",
         "Content-Encoding": "aes128gcm",
         "Content-Type": "application/octet-stream",
-        "TTL": str(bounds.PUSH_TTL_SECONDS),
-        "Topic": "acphold-waiting",  # the service keeps the later one of two for a device
-        "Urgency": "high",
+        "TTL": str(delivery.seconds),
+        "Topic": delivery.topic,
+        "Urgency": delivery.urgency,
     }
 
 
@@ -238,7 +264,7 @@ async def send(
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
             body = encrypt(order.to, order.payload.encode())
-            said = headers(order.key, order.to.endpoint, order.subject)
+            said = headers(order.key, order.to.endpoint, order.subject, order.delivery)
             said["Host"] = host
             async with (
                 httpx2.AsyncClient(
@@ -248,7 +274,9 @@ async def send(
                     "POST", url, content=body, headers=said, extensions={"sni_hostname": host}
                 ) as answer,
             ):
-                return PushOutcome(answer.status_code)
+                after = answer.headers.get("Retry-After", "")
+                seconds = int(after) if after.isdecimal() and len(after) < 8 else 0
+                return PushOutcome(answer.status_code, retry_after=seconds)
     except TimeoutError:
         return PushOutcome(0, f"{host} does not answer")
     except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL) as exc:
@@ -275,17 +303,26 @@ class PushSender:
             return PushOutcome(0, f"notifications cannot be sent: {exc}")
 
 
+class Wishes(Struct, frozen=True):
+    """The wishes of a browser: to be told the last words of a turn, too, and of the end of the
+    next turn in these `sessions`, whoever began it."""
+
+    words: bool = False
+    sessions: frozenset[str] = frozenset()
+
+
 class _SubscriptionFile(Struct):
     key: str = ""
     browsers: dict[str, Subscription] = {}
     told: dict[str, frozenset[str]] = {}
+    wishes: dict[str, Wishes] = {}
 
 
 class KeptSubscriptions:
     """The file of the browsers to notify; see the module.
 
-    `browsers` and `told` (ids of the questions each one shows) are by token id; a token has one
-    browser. Methods that change something raise OSError if the file cannot be written.
+    `browsers`, `told` (ids of the questions each one shows) and `wishes` are by token id; a token
+    has one browser. Methods that change something raise OSError if the file cannot be written.
     """
 
     def __init__(self, journal: str) -> None:
@@ -328,27 +365,37 @@ class KeptSubscriptions:
         """A copy of the shown questions by token id."""
         return dict(self._kept.told)
 
+    def wishes(self, token: str) -> Wishes:
+        """Return the wishes of the browser with this token."""
+        return self._kept.wishes.get(token, Wishes())
+
     def put(self, token: str, found: Subscription) -> None:
         """Notify the browser with this token from now on."""
         browsers = {**self.browsers, token: found}
         if len(browsers) > bounds.NOTIFIED_BROWSERS:
             raise OSError(f"more than {bounds.NOTIFIED_BROWSERS} browsers")
-        self._change(browsers, {**self.questions, token: frozenset()})
+        self._change(browsers=browsers, told={**self._kept.told, token: frozenset()})
 
     def remove(self, token: str) -> None:
         """Stop notifying the browser with this token."""
         browsers = self.browsers
         if browsers.pop(token, None) is not None:
-            self._change(browsers, self.questions)
+            self._change(browsers=browsers)
 
     def note(self, token: str, questions: frozenset[str]) -> None:
         """Note which questions the browser with this token shows."""
-        self._change(self.browsers, {**self.questions, token: questions})
+        self._change(told={**self._kept.told, token: questions})
 
-    def _change(
-        self, browsers: dict[str, Subscription], told: Mapping[str, frozenset[str]]
-    ) -> None:
-        shown = {token: ids for token, ids in told.items() if ids and token in browsers}
-        changed = _SubscriptionFile(self.key, browsers, shown)
+    def wish(self, token: str, wishes: Wishes) -> None:
+        """Note the wishes of the browser with this token."""
+        self._change(wishes={**self._kept.wishes, token: wishes})
+
+    def _change(self, **changes: Any) -> None:
+        changed = replace(self._kept, key=self.key, **changes)
+        known = changed.browsers
+        changed.told = {token: ids for token, ids in changed.told.items() if ids and token in known}
+        changed.wishes = {
+            token: it for token, it in changed.wishes.items() if it != Wishes() and token in known
+        }
         write_private(self._path, encode(changed))
         self._kept = changed

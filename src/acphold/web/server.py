@@ -13,7 +13,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -191,12 +191,14 @@ async def serve(
     stop: asyncio.Event,
     export: Export,
     importing: Importing,
+    turn_seconds: Callable[[], float],
     folder: str | None = None,
 ) -> None:
     """Serve these agents until `stop` is set, the first one by default; tokens are those of its
     journal.
 
-    `reach` and `folder` are as in `Relay`, `export` is as in `Reports`. Raises AcpError, and
+    `reach` and `folder` are as in `Relay`, `export` is as in `Reports`, `turn_seconds` as in
+    `Notices`. Raises AcpError, and
     OSError if the address is taken.
     """
     listening.check()
@@ -227,7 +229,9 @@ async def serve(
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(place) as reader,
                 ListFeed(reader, gate, activity) as feed,
-                Notices(reader, gate, PushSender().send, kept, contact, activity) as notices,
+                Notices(
+                    *(reader, gate, PushSender().send, kept, contact, activity, turn_seconds)
+                ) as notices,
             ):
                 page = PageFiles()
                 app = Application(

@@ -315,12 +315,14 @@ async def _serve(
     stderr: int,
     folder: str,
 ) -> None:
+    from acphold.faces.cli.alert_settings import AlertFile
     from acphold.faces.cli.import_offer import ImportOffer
     from acphold.faces.cli.watchdog import keep_own_code
     from acphold.live.server.service import stop_at_signals
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
+    alerts = AlertFile(agents[0].journal)
     frame = first_frame((), (), folder=folder, kind=SERVER)
     allow_all()  # behind the frame: agents get the limits that we were started with
     async with beside(keep_own_code(), "keep code"):
@@ -333,6 +335,7 @@ async def _serve(
                 stop=stop,
                 export=export_page,
                 importing=ImportOffer(journal_name(agents[0].journal)),
+                turn_seconds=lambda: alerts.rules().turn_seconds,
                 folder=None if folder == "/" else folder,  # a service begins there
             )
         except OSError as exc:

@@ -119,6 +119,12 @@ class Turns(Struct, eq=False):
         return self._queue[0] if self._queue else None
 
     @property
+    def at_work(self) -> int | None:
+        """The last entry before the turn that the agent works on; None if it works on none."""
+        turn = self.running
+        return turn.began if turn is not None and turn.stage is TurnStage.RUNNING else None
+
+    @property
     def clients(self) -> list[Client]:
         """The clients whose turns are not over."""
         return [turn.client for turn in self._queue if turn.client is not None]

@@ -33,7 +33,8 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     `clients` have it open, of which `watching` only watch. `running` is set while a turn runs,
     `waiting` while the agent waits for a person's answer. `questions` are the ids of open questions
     (earlier releases do not tell them). Sessions of one process with the same `agent`, a number,
-    end together.
+    end together. `turn` is the last entry before the turn that the agent works on, None if it works
+    on none.
     """
 
     session_id: str
@@ -43,6 +44,7 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     watching: int = 0
     questions: tuple[str, ...] = ()
     agent: int = 0
+    turn: int | None = None
 
     @property
     def state(self) -> str:

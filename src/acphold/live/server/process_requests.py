@@ -82,6 +82,7 @@ def presence(
             sum(it.client.only_watches(conversation.id) for it in conversation.session.attachments),
             tuple(question.entry.id for question in conversation.questions.waiting),
             hub.number_of_agent(conversation),
+            conversation.turns.at_work,
         )
         for conversation in hub.live.values()
         if principal.owns(conversation.session.tenant)

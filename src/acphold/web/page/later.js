@@ -21,7 +21,7 @@ export { Inside } from "./view/inside.js";
 export { Keys } from "./view/keys.js";
 export { NewSession } from "./view/new_session.js";
 export { News } from "./view/news.js";
-export { Notices } from "./view/notices.js";
+export { Notices, TellMe } from "./view/notices.js";
 export { OtherAgent } from "./view/other_agent.js";
 export { Questions } from "./view/question.js";
 export { SessionMenu } from "./view/session_menu.js";

@@ -33,7 +33,7 @@ async function start() {
   whenChanged(known, () => location.reload());  // nothing of who was here before stays in memory
   desk.start();
   // Without it there are notices of what somebody at the page sees, which does no harm.
-  void import(LATER).then(({ attend }) => attend(), () => {});
+  void import(LATER).then(({ attend }) => attend(() => desk.isListed.peek() && desk.inbox.peek().length === 0), () => {});
   await registered().catch(() => {});  // a private window has none: everything else is there
 }
 

@@ -29,6 +29,12 @@ export async function noticesState() {
   return known && answer.isOn ? "on" : "off";
 }
 
+/** The wishes of this device: last words on its lock screen, and the sessions whose turn it waits for. @returns {Promise<{words: boolean, sessions: string[]}>} */
+export const wishes = () => read("/notices");
+
+/** @param {{words: boolean} | {sessionId: string, tell: boolean}} wish */
+export const wish = (wish) => send("POST", "/notices/wishes", wish);
+
 /** Have this device told; called by a tap, as a browser asks for leave only then. @returns {Promise<Standing>} */
 export async function turnOn() {
   if ((await Notification.requestPermission()) !== "granted") return "denied";

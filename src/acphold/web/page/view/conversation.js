@@ -58,6 +58,7 @@ export function Conversation({ desk, id, seq }) {
     ${session.status.value === "ready" && html`<footer class="asking">
       <${Later} name="Questions" session=${session} waiting=${desk.inbox.value} who=${who} />
       <${Later} name="Waiting" desk=${desk} session=${session} />
+      ${isRunning && html`<${Later} name="TellMe" session=${session} />`}
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
       ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`

@@ -5,7 +5,7 @@ import { html } from "./html.js";
 /** @type {any} */
 let loaded = null;
 
-/** @param {{name: "Changes" | "Choices" | "Chosen" | "ContentView" | "DecisionView" | "Decisions" | "Empty" | "EmptyConversation" | "Find" | "FormView" | "Found" | "FromHere" | "Hits" | "Inbox" | "Inside" | "Keys" | "NewSession" | "News" | "Notices" | "OtherAgent" | "PageView" | "PutOff" | "Questions" | "Rules" | "SessionMenu" | "SignIn" | "Sum" | "Swipes" | "Undo" | "Usage" | "Waiting" | "Whose", [prop: string]: any}} props */
+/** @param {{name: "Changes" | "Choices" | "Chosen" | "ContentView" | "DecisionView" | "Decisions" | "Empty" | "EmptyConversation" | "Find" | "FormView" | "Found" | "FromHere" | "Hits" | "Inbox" | "Inside" | "Keys" | "NewSession" | "News" | "Notices" | "OtherAgent" | "PageView" | "PutOff" | "Questions" | "Rules" | "SessionMenu" | "SignIn" | "Sum" | "Swipes" | "TellMe" | "Undo" | "Usage" | "Waiting" | "Whose", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(loaded);
   const [problem, setProblem] = useState("");

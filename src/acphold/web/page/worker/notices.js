@@ -1,12 +1,13 @@
 // Notices that are pushed to this device: see `web.notices`. All that waits is one notice, which the
-// next one takes the place of. It opens what it is about, and answers nothing.
+// next one takes the place of; so is the end of a turn in one session. Each opens what it is about, and
+// answers nothing. Each push shows something: Safari ends the subscription of a page that does not.
 
 export {};
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const TAG = "acphold-waiting";
 
-/** @typedef {{count: number, title?: string, body?: string, isNews?: boolean, sessionId?: string, seq?: number}} Told */
+/** @typedef {{count: number, done?: boolean, title?: string, body?: string, isNews?: boolean, sessionId?: string, seq?: number}} Told */
 
 worker.addEventListener("push", (event) => {
   /** @type {Told} */
@@ -16,31 +17,26 @@ worker.addEventListener("push", (event) => {
   } catch {
     told = { count: 1 };  // something waits, whatever it was that came
   }
-  event.waitUntil(told.count ? show(told) : takeAway());
+  event.waitUntil(show(told));
 });
 
 /** @param {Told} told */
-async function show({ count, title, body, isNews, sessionId, seq }) {
+async function show({ count, done, title, body, isNews, sessionId, seq }) {
   const place = sessionId ? `#/session/${encodeURIComponent(sessionId)}${seq ? `@${seq}` : ""}` : "#/";
+  const isQuiet = isNews === false || (!done && count === 0);
   await worker.registration.showNotification(
     title || "acphold",
     /** @type {NotificationOptions & {renotify: boolean}} */ ({
       body: body || "A question is waiting for you.",
-      tag: TAG,
-      renotify: isNews !== false,
-      silent: isNews === false,
+      tag: done ? `acphold-done ${sessionId}` : TAG,
+      renotify: !isQuiet,
+      silent: isQuiet,
       icon: "/page/icon-192.png",
       badge: "/page/icon-192.png",
       data: place,
     }),
   );
-  await badge(count);
-}
-
-/** Everything is answered, on whatever device. */
-async function takeAway() {
-  for (const each of await worker.registration.getNotifications({ tag: TAG })) each.close();
-  await badge(0);
+  if (!done) await badge(count);
 }
 
 /** @param {number} count */
