@@ -159,12 +159,44 @@ def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
         one.type("red apples\r")
         one.until("is now red apples", "1 of 2", "▸ S red apples")
         one.type("\x1b[3~")
-        one.until("Delete 1 session?")
-        one.type("y\r")
-        one.until("Deleted 1 session", "0 of 1")
+        one.until("deleted 1 session, ^Z undoes", "0 of 1")
+        one.type("\x1a")
+        one.until("Undone: deleted 1 session.", "▸ S red apples")
+        one.type("\x1b[3~")
+        one.until("^Z undoes", "0 of 1")
+        assert "red apples" in home.run("list").stdout  # until the list is left
+        one.type("\x03")
+        one.until("Deleted 1 session.")
+        assert one.ended() == 0
+    assert "red apples" not in home.run("list").stdout
+    assert "about pears" in home.run("list").stdout
+
+
+def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: Place) -> None:
+    for what in ("apples", "pears", "plums"):
+        hold(home, what)
+
+    def tags() -> list[list[str]]:
+        return [json.loads(line)["tags"] for line in home.run("list", "--json").stdout.splitlines()]
+
+    with home.on_terminal("continue", "about", columns=100) as one:
+        one.until("3 of 3", "about apples")
+        one.type("\x13\x13")
+        one.until("2 selected")
+        one.type("\x14")
+        one.until("Tags, with - before one to remove:")
+        one.type("fruit\r")
+        one.until("tagged 2 sessions, ^Z undoes", "#fruit")
+        assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
+        one.type("\x1a")
+        one.until("Undone: tagged 2 sessions.", "3 of 3")
+        assert tags() == [[], [], []]
+        one.type("\x13\x13\x18")
+        one.until("Archived 2 sessions.", "1 of 1")
+        one.type("\x1a")
+        one.until("Restored 2 sessions", "3 of 3")
         one.type("\x03")
         assert one.ended() == 0
-    assert "about pears" in home.run("list").stdout
 
 
 def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:

@@ -25,6 +25,7 @@ from acphold.faces.cli.list import (
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.live.reading.bounds import SAME_WORDS
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SHORT_ID, Wanted, session_pages
 from tests.cli.command_line import CommandLine, here_and_there
@@ -106,6 +107,29 @@ def test_on_a_terminal_the_days_stand_above_their_sessions(
     assert shown[5].startswith("of the year before")
 
 
+def test_sessions_of_programs_are_counted_on_a_terminal_and_found_by_words(
+    acphold: CommandLine, journal: Path
+) -> None:
+    at = now_ms() - HOUR
+    remember(journal, "m-1", prompt("x"), title="Mine", at=at)
+    for number in range(SAME_WORDS):  # of one prompt each
+        remember(journal, f"s-{number}", prompt("Look"), title="Look at the log", at=at)
+    for number in range(SAME_WORDS - 1):
+        remember(journal, f"t-{number}", prompt("Twice"), title="Said three times", at=at)
+    shown = acphold.on_terminal("list").plain
+    assert shown.count("Said three times") == SAME_WORDS - 1
+    assert "Look" not in shown
+    assert f"{SAME_WORDS} by programs; --all shows them, and words find them" in shown
+    assert acphold.on_terminal("list", "log").plain.count("Look at the log") == SAME_WORDS
+    assert acphold.on_terminal("list", "--all").plain.count("Look at the log") == SAME_WORDS
+    lines = acphold.run("list", "--json").out.splitlines()
+    by_program = {it["title"] for it in map(json.loads, lines) if it["byProgram"]}
+    assert (len(lines), by_program) == (2 * SAME_WORDS, {"Look at the log"})
+    acphold.run("session", "pin", "s-0")
+    shown = acphold.on_terminal("list").plain
+    assert shown.count("Look at the log") == SAME_WORDS  # three have them now
+
+
 def test_days_are_named_as_people_do() -> None:
     now = round(datetime(2026, 11, 21, 12).timestamp() * 1000)
     ages = [0, 1, 2, 6, 7, 300]
@@ -131,6 +155,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "unread": False,
         "archived": False,
         "tags": [],
+        "byProgram": False,
         "origins": [],
         "movedTo": None,
         "queued": 0,

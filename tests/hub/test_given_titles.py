@@ -45,6 +45,24 @@ async def titles(client: Onlooker) -> list[str | None]:
     return [listed.get("title") for listed in await client.sessions()]
 
 
+async def test_a_session_is_a_programs_until_a_person_prompts_it(house: Shared) -> None:
+    program = await house.client(_meta={"acphold/automatic": True})
+    session = await program.new()
+
+    async def is_by_program() -> bool:
+        return (await house.journal.session(session)).by_program
+
+    assert not await is_by_program()
+    for _ in range(2):
+        await house.turn(program, session, "Look")
+        assert await is_by_program()
+    person = await house.loaded(session)
+    await house.turn(person, session, "And now?")
+    assert not await is_by_program()
+    await house.turn(program, session, "Look")
+    assert not await is_by_program()
+
+
 async def test_an_agent_does_not_rename_what_a_person_has_named(
     journal: Path, house: Shared
 ) -> None:

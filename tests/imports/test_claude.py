@@ -32,6 +32,18 @@ def test_what_was_said_and_thought_is_told_in_its_order(tmp_path: Path) -> None:
     assert [end["stopReason"] for end in told.ends()] == ["end_turn"]
 
 
+@pytest.mark.parametrize(
+    ("entrypoint", "by_program"),
+    [("cli", False), ("sdk-ts", False), ("sdk-cli", True), ("sdk-py", True)],
+)
+def test_a_conversation_says_if_a_program_held_it(
+    tmp_path: Path, entrypoint: str, by_program: bool
+) -> None:
+    transcript = Transcript()
+    transcript.user("Hello", entrypoint=entrypoint)
+    assert story(transcript, tmp_path).facts.by_program is by_program
+
+
 def test_the_tokens_of_a_reply_are_counted_once_though_each_of_its_records_repeats_them(
     tmp_path: Path,
 ) -> None:

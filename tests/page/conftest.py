@@ -11,6 +11,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -76,9 +77,12 @@ OPTIONS = [
 ]
 
 
+PROMPTS = count(1)
+
+
 def steps(*them: dict[str, Any]) -> str:
-    """A prompt that has the agent do this."""
-    return json.dumps(them)
+    """A prompt that has the agent do this; in words of its own, as many alike are a program's."""
+    return json.dumps([{"prompt": next(PROMPTS)}, *them])
 
 
 def seen(look: str) -> str:

@@ -16,6 +16,7 @@ from acp_wire.tasks import beside
 from acphold.faces.screen.picker import (
     FOUND,
     HERE,
+    PROGRAMS,
     Picked,
     Picker,
     PickerLine,
@@ -221,3 +222,40 @@ async def test_the_end_beside_the_list_is_broken_between_words(
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() is None
+
+
+class SomeOfPrograms(Sessions):
+    """One session of a person, and two of programs."""
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        yield [
+            PickerLine(f"s-{title}", title, "", "pi", "/", "1 h", group, said="")
+            for title, group in (("mine", HERE), ("cron", PROGRAMS), ("hook", PROGRAMS))
+        ]
+
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        return ()
+
+
+async def test_sessions_of_programs_are_counted_until_they_are_asked_for_or_sought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(SomeOfPrograms())
+
+        async def person() -> None:
+            def counted() -> str:
+                return picker._count()[0][1]
+
+            await until(lambda: counted() == "1 of 1 · 2 by programs")
+            keys.send_text("\x07")
+            await until(lambda: counted() == "3 of 3")
+            keys.send_text("\x07")
+            await until(lambda: counted() == "1 of 1 · 2 by programs")
+            keys.send_text("cron")
+            await until(lambda: counted() == "1 of 3")
+            keys.send_text("\r")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() == Picked("s-cron", "open")

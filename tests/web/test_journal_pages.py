@@ -15,6 +15,7 @@ from msgspec import Raw
 from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.intentions import change_queue
 from acphold.journal.rows import NewSession, RowChange
+from acphold.live.reading.bounds import SAME_WORDS
 from acphold.live.reading.processes import Live
 from tests.cli.command_line import CommandLine
 from tests.conversations import chunk, encode
@@ -104,6 +105,18 @@ async def test_the_list_is_narrowed_down_by_agent_folder_words_and_archive(web: 
     assert await found("q=PEARS+two") == {"s2"}
     assert await found("archived=only") == {"s3"}
     assert await found("archived=include&agent=b") == {"s2", "s3"}
+
+
+async def test_sessions_of_programs_are_left_out_and_counted_if_asked(web: Site) -> None:
+    await web.remember("s1", said(1))
+    for number in range(SAME_WORDS):
+        await web.remember(f"same-{number}", said(2), title="Look at the log")
+    whole = (await web.get("/sessions")).json
+    assert "leftOut" not in whole
+    mine = (await web.get("/sessions?mine=true")).json
+    assert mine["leftOut"] == SAME_WORDS
+    assert len(mine["sessions"]) == len(whole["sessions"]) - SAME_WORDS
+    assert {it["title"] for it in whole["sessions"] if it["byProgram"]} == {"Look at the log"}
 
 
 async def test_the_list_has_the_sessions_in_which_prompts_wait(web: Site) -> None:

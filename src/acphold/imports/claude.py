@@ -53,6 +53,9 @@ KEY: Final = "@agentclientprotocol/claude-agent-acp"
 CONTEXT_TOKENS: Final = 200_000
 """The context size the program reports for its models, except those marked `[1m]`."""
 
+_PROGRAMS: Final = frozenset({"sdk-cli", "sdk-py", "claude-code-github-action"})
+"""Entrypoints of programs; editors come by the SDK for TypeScript."""
+
 _SPOKEN: Final = frozenset({"user", "assistant", "system", "attachment"})
 _PASSED: Final = frozenset(
     {
@@ -302,6 +305,7 @@ class _ClaudeConverter(AgentConverter):
         elif kind == "assistant":
             self._agent_said(record, self._writer)
         elif kind == "user":
+            self._facts.by_program = text(record, "entrypoint") in _PROGRAMS
             self._user_said(record)
         elif kind == "system":
             subtype = text(record, "subtype")

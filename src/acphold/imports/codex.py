@@ -255,6 +255,8 @@ class _CodexConverter(AgentConverter):
         self._items: set[str] = set()
         self._searches = count(1)
         self.is_subagent = not writer.caller and "subagent" in obj(head, "source")
+        if not writer.caller:
+            writer.facts.by_program = text(head, "source") == "exec"
         self._at(text(head, "cwd"))
 
     def take(self, record: Object) -> None:

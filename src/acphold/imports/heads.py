@@ -110,7 +110,10 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
     title = None if redact else facts.title or title_of_prompt(prompt)
     changed_at = source.changed_at // 1_000_000
     created_at = facts.created_at or changed_at
-    new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, created_at)
+    new = NewSession(
+        *(facts.session_id, facts.agent, facts.folder, (), title, created_at),
+        by_program=facts.by_program,
+    )
     # A title kept elsewhere is looked up again when all of it can be searched for secrets.
     unread = _Unread(replace(source, title=None) if redact else source, redact)
     return Listed(new, facts.session_id, changed_at, msgspec.msgpack.encode(unread))

@@ -406,6 +406,7 @@ class Intake:
                 facts.created_at,
                 kept.renamed,
                 kept.origins,
+                by_program=facts.by_program,
             )
             lease = await self._journal.create(new, yields=True)
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))

@@ -59,8 +59,9 @@ class Facts(Struct):
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
-    with which this one begins. `missed` counts, by a short reason, what the reader could
-    not interpret, `missed_bytes` its bytes, and `removed` the secrets taken out.
+    with which this one begins. `by_program` is as in SessionRow. `missed` counts, by a short
+    reason, what the reader could not interpret, `missed_bytes` its bytes, and `removed` the secrets
+    taken out.
     """
 
     agent: str = ""
@@ -71,6 +72,7 @@ class Facts(Struct):
     updated_at: int | None = None
     kept: ExportedState | None = None
     begun_as: str = ""
+    by_program: bool = False
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)

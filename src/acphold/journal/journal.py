@@ -22,6 +22,7 @@ from acphold.journal.rows import (
     Listed,
     ListFilter,
     ListKey,
+    Marks,
     NewSession,
     RowChange,
     RowChanges,
@@ -82,6 +83,10 @@ class PageBack(Struct, frozen=True):
     entries: Sequence[Entry]
     before: int | None
     is_settled: bool
+
+
+Titled = tuple[str, str]
+"""A tenant and the title of sessions of theirs."""
 
 
 class Owners(Protocol):
@@ -272,6 +277,17 @@ class Sessions(Protocol):
         Do this once a turn, not with every append: updating the list's indexes costs more than the
         entry itself. For an unknown id, raises UnknownSessionError.
         """
+
+    async def mark(self, session_id: str, marks: Marks) -> RowChange:
+        """Change the tags of a session, and the pin of a person; return them as they are now.
+
+        Marks of others at the same moment stay. Raises UnknownSessionError, and ValueError for too
+        many tags.
+        """
+
+    async def repeated_titles(self, least: int, messages: int) -> frozenset[Titled]:
+        """Return the titles that at least so many sessions of a tenant share which have at most so
+        many messages, not counting those in which a person gave a title, a tag or a pin."""
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         """Delete sessions with their entries and leases; return the ids of those that are gone now.

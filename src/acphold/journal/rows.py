@@ -16,8 +16,8 @@ from acphold.conversation.history.entries import Origin
 class NewSession(Struct, frozen=True):
     """A session about to be created; `agent` is the agent it belongs to.
 
-    `created_at` is ms since the epoch; None means now. `renamed`, `origins` and `tenant` are as in
-    SessionRow.
+    `created_at` is ms since the epoch; None means now. `renamed`, `origins`, `tenant` and
+    `by_program` are as in SessionRow.
     """
 
     session_id: str
@@ -29,6 +29,7 @@ class NewSession(Struct, frozen=True):
     renamed: bool = False
     origins: tuple[Origin, ...] = ()
     tenant: str = ""
+    by_program: bool = False
 
 
 class Listed(Struct, frozen=True):
@@ -74,6 +75,7 @@ class RowChange(Struct, frozen=True):
     meta: bytes | UnsetType = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     pins: tuple[str, ...] | UnsetType = UNSET
+    by_program: bool | UnsetType = UNSET
 
 
 NO_CHANGE: Final = RowChange()
@@ -126,7 +128,8 @@ class SessionRow(Struct, frozen=True):
     rules have answered. `home` is the identity of the journal in which its history was made:
     under another one nothing in it makes anything happen (`journal.intentions`). `meta` is the
     `_meta` that the agent gave it in updates, a JSON object, b"" for none. `tags` are words that
-    people gave it (see `as_tags`), and `pins` the tenants that have it pinned.
+    people gave it (see `as_tags`), and `pins` the tenants that have it pinned. `by_program` is True
+    if no person has prompted it, only a program.
     """
 
     session_id: str
@@ -159,6 +162,7 @@ class SessionRow(Struct, frozen=True):
     meta: bytes = b""
     tags: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    by_program: bool = False
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""
@@ -216,6 +220,25 @@ def as_tags(words: Iterable[str]) -> tuple[str, ...]:
     if len(tags) > MOST_TAGS:
         raise ValueError(f"a session has at most {MOST_TAGS} tags")
     return tuple(sorted(tags))
+
+
+class Marks(Struct, frozen=True):
+    """Tags to give a session: these alone, if there are `tags`, then those `added`, without those
+    `removed`; and whether a `person` has it pinned, None to leave that. All as in SessionRow."""
+
+    tags: tuple[str, ...] | None = None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    person: str = ""
+    pinned: bool | None = None
+
+    def on(self, row: SessionRow) -> RowChange:
+        """Return what changes in the row of a session; ValueError for more than MOST_TAGS."""
+        tags = {*(row.tags if self.tags is None else self.tags), *self.added} - {*self.removed}
+        pins = {*row.pins} - {self.person} | ({self.person} if self.pinned else {*()})
+        return RowChange(
+            tags=as_tags(tags), pins=row.pins if self.pinned is None else tuple(sorted(pins))
+        )
 
 
 Archived = Literal["exclude", "include", "only"]

@@ -3,7 +3,8 @@
 A journal answers short questions in its loop's thread; a hundred of them from a small screen would
 still slow down a turn. So this one has its own thread, loop and file.
 
-    GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
+    GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first; "leftOut", the
+                              number of programs' sessions among them that are not `mine`
     GET /sessions/ID          ROW
     GET /sessions/ID/entries  {"entries": [ENTRY…], "before", "lineage", "state"}, the newest first
     GET /search               {"hits": [HIT…], "nextCursor"}
@@ -252,12 +253,15 @@ class JournalPages:
             ),
             tuple(asked.q.casefold().split()),
             said=asked.said,
+            mine=asked.mine,
         )
         live = await self._reader.live()
 
         async def list_sessions(journal: Journal) -> bytes:
             page = await reader_of(journal, principal, live).page(wanted, asked.cursor, asked.limit)
-            return _page("sessions", map(json_facts.session_json, page.sessions), page.cursor)
+            rows = map(json_facts.session_json, page.sessions)
+            more = f',"leftOut":{page.left_out}' if wanted.mine else ""
+            return _page("sessions", rows, page.cursor, more)
 
         return await self._reader.ask(list_sessions)
 
@@ -342,6 +346,6 @@ def moment_of(given: str) -> int:
         raise RefusedError(400, "since must be a time such as 2026-01-31T12:00:00Z") from None
 
 
-def _page(name: str, lines: Iterable[str], following: str | None) -> bytes:
+def _page(name: str, lines: Iterable[str], following: str | None, more: str = "") -> bytes:
     cursor = "" if following is None else f',"nextCursor":{json_encode(following).decode()}'
-    return f'{{"{name}":[{",".join(lines)}]{cursor}}}'.encode()
+    return f'{{"{name}":[{",".join(lines)}]{cursor}{more}}}'.encode()

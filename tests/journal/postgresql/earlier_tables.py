@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (15, "3a83e0f694e324c0")
+MADE: Final = (16, "25cd12b992d17776")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -151,6 +151,11 @@ _ACCESS_CHANGES: Final = (
     "CREATE INDEX access_changed ON acphold.access_changes (changed)",
 )
 
+_PROGRAMS: Final = (
+    # Nobody but a program has prompted it.
+    "ALTER TABLE acphold.sessions ADD COLUMN by_program boolean NOT NULL DEFAULT false",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -162,4 +167,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _REPLIES,
     _TAGS,
     _ACCESS_CHANGES,
+    _PROGRAMS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,7 +13,14 @@ from msgspec.structs import replace
 from acphold import errors
 from acphold.conversation.history.entries import Origin, Segment
 from acphold.journal.journal import Append, Journal, Lease, history, state_of
-from acphold.journal.rows import ListFilter, NewSession, RowChange, SessionRow
+from acphold.journal.rows import (
+    MOST_TAGS,
+    ListFilter,
+    Marks,
+    NewSession,
+    RowChange,
+    SessionRow,
+)
 from acphold.journal.seams import Sought
 from tests import conversations
 from tests.journal.promises import promise
@@ -53,6 +61,39 @@ async def a_row_has_each_new_value(journal: Journal) -> None:
     assert row == replace(was, **new), f"{row} does not have all of {new}"
     [listed] = await journal.page(ListFilter(archived="include"))
     assert replace(listed, message_count=0) == row, "the list has other values"
+
+
+@promise.promised
+async def marks_of_the_same_moment_all_stay(journal: Journal) -> None:
+    await promise.begun(journal)
+    people = [f"p{number}" for number in range(8)]
+    await asyncio.gather(
+        *(journal.mark("s1", Marks(added=(each,), person=each, pinned=True)) for each in people)
+    )
+    row = await journal.session("s1")
+    assert (row.tags, row.pins) == (tuple(people), tuple(people))
+    now = await journal.mark("s1", Marks(removed=("p1",), person="p2", pinned=False))
+    assert now == RowChange(tags=row.tags[:1] + row.tags[2:], pins=row.pins[:2] + row.pins[3:])
+    now = await journal.mark("s1", Marks(("x",)))
+    assert (now.tags, now.pins) == (("x",), row.pins[:2] + row.pins[3:])
+    with pytest.raises(ValueError, match="at most"):
+        await journal.mark("s1", Marks(added=tuple(f"t{number}" for number in range(MOST_TAGS))))
+    with pytest.raises(errors.UnknownSessionError):
+        await journal.mark("s2", Marks(pinned=True))
+
+
+@promise.promised
+async def titles_of_short_sessions_that_several_share_are_found(journal: Journal) -> None:
+    for number in range(5):
+        for title in ("often", "twice" if number < 2 else str(number)):
+            await journal.create(NewSession(f"{title}-{number}", "a", "/", title=title))
+    assert await journal.repeated_titles(5, 6) == {("", "often")}
+    assert await journal.repeated_titles(2, 6) == {("", "often"), ("", "twice")}
+    await journal.mark("often-1", Marks(pinned=True))
+    await journal.mark("twice-1", Marks(added=("x",)))
+    await journal.change("often-2", RowChange(given="often"))
+    assert await journal.repeated_titles(4, 6) == frozenset()
+    assert await journal.repeated_titles(2, 6) == {("", "often")}
 
 
 @promise.promised

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (29, "de4752841fad2388")
+MADE: Final = (30, "921ab428ef9aea67")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -171,6 +171,16 @@ _ACCESS_CHANGES: Final = (
     " (SELECT coalesce(max(changed), 0) + 1 FROM access_changes)); END",
 )
 
+_PROGRAMS: Final = (
+    # Nobody but a program has prompted it.
+    "ALTER TABLE sessions ADD COLUMN by_program INTEGER NOT NULL DEFAULT 0",
+    "DROP TRIGGER row_changed",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
+    " meta, tags, pins, by_program"
+    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -182,4 +192,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _REPLIES,
     _TAGS,
     _ACCESS_CHANGES,
+    _PROGRAMS,
 )

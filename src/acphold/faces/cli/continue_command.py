@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.json import encode
@@ -27,7 +28,7 @@ from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_l
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
-from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal, quantity, tell, visible
 from acphold.faces.screen.picker import Picked
 from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
@@ -219,14 +220,20 @@ def continue_conversation(**given: Any) -> int:
     found = words[0] if words else None
     if on_terminal():
         found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
+    acting = _Acting()
     while found is None:
-        choice = asyncio.run(pick_session(" ".join(words), read=show_in_pager))
-        if choice is None:
-            return Exit.OK
-        if choice.action == "open":
+        choice = asyncio.run(
+            pick_session(
+                " ".join(words), done=acting.done, without=acting.deleted, read=show_in_pager
+            )
+        )
+        if choice is None or choice.action == "open":
+            acting.end()
+            if choice is None:
+                return Exit.OK
             found = choice.session_id
         else:
-            _act(choice)
+            acting.act(choice)
     return talk_here(WantedConversation(found, cwd=cwd))
 
 
@@ -302,20 +309,53 @@ async def _watch(words: str) -> int:
     return (await join(session_id, watch=True))[0]
 
 
-def _act(choice: Picked) -> None:
-    """Carry out the person's action; its output stands above the next list."""
-    from acphold.faces.cli import session_commands as commands  # late: few choose them
+class _Acting:
+    """The person's actions on the list, of which the last can be undone. What they do is printed
+    above the next list; those that they delete go when they leave it."""
 
-    session_id = choice.session_id
-    match choice.action:
-        case "rename":
-            if words := input("New title: ").split():
-                asyncio.run(commands.rename(session_id=session_id, words=words))
-        case "archive":
-            asyncio.run(commands.archive(session_ids=[session_id], undo=False))
-        case "delete":
-            commands.delete(session_ids=[session_id], sure=False)
-        case "export":
-            parser_of("export").run(["--output", f"{session_id[:12]}.md", session_id])
-        case "copy":
-            copy_of_list(session_id)
+    def __init__(self) -> None:
+        self.done = ""
+        self.deleted: list[str] = []
+        self._undo: Callable[[], object] = bool
+
+    def act(self, choice: Picked) -> None:
+        """Carry an action out, or undo the last one."""
+        from acphold.faces.cli import session_commands as commands  # late: few choose them
+
+        session_id, ids = choice.session_id, [choice.session_id, *choice.others]
+        done, undo, self.done = self.done, self._undo, ""
+        match choice.action:
+            case "undo":
+                undo()
+                print(f"Undone: {done}.")
+            case "rename":
+                if words := input("New title: ").split():
+                    asyncio.run(commands.rename(session_id=session_id, words=words))
+            case "archive":
+                asyncio.run(commands.archive(session_ids=ids, undo=False))
+                back = partial(commands.archive, session_ids=ids, undo=True)
+                self._note("archived", ids, lambda: bool(asyncio.run(back())))
+            case "delete":
+                self.deleted += ids
+                self._note("deleted", ids, partial(self._keep, ids))
+            case "tag":
+                if words := input("Tags, with - before one to remove: ").split():
+                    before = asyncio.run(commands.tag_all(ids, words))
+                    self._note("tagged", ids, lambda: asyncio.run(commands.put_back(before)))
+            case "export":
+                parser_of("export").run(["--output", f"{session_id[:12]}.md", session_id])
+            case "copy":
+                copy_of_list(session_id)
+
+    def end(self) -> None:
+        """Delete what the person has deleted, for good."""
+        if self.deleted:
+            from acphold.faces.cli import session_commands as commands
+
+            commands.delete(session_ids=self.deleted, sure=True)
+
+    def _note(self, did: str, ids: Sequence[str], undo: Callable[[], object]) -> None:
+        self.done, self._undo = f"{did} {quantity(len(ids), 'session')}", undo
+
+    def _keep(self, ids: Sequence[str]) -> None:
+        self.deleted = [each for each in self.deleted if each not in ids]

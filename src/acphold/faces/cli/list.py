@@ -133,7 +133,8 @@ async def list_sessions(
 
     Words select the sessions that have all of them in title, agent, folder or tags; use `acphold
     search` to search what was said. On a terminal sessions are grouped by day, each above its last
-    words; ★ marks those that you pinned.
+    words; ★ marks those that you pinned. Those that only a program prompted (`ask` in a script, an
+    SDK, several that begin with the same words) are counted there, and listed with words or --all.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
@@ -169,6 +170,7 @@ async def list_sessions(
         tuple(word.casefold() for word in words),
         since,
         live,
+        mine=sys.stdout.isatty() and not (words or live or unprompted or as_json),
     )
     if limit is None and sys.stdout.isatty() and not (as_json or unprompted):
         limit = bounds.LISTED_SESSIONS
@@ -201,8 +203,9 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     titles: list[str | None] = []
     tags: list[str] = []
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
+    left_out: list[int] = []
     # One more than is shown, to know if there are more.
-    async for page in session_pages(reader, wanted, limit and limit + 1):
+    async for page in session_pages(reader, wanted, limit and limit + 1, left_out.append):
         short_ids = await reader.short_ids(it.row.session_id for it in page)
         is_unread = is_unread or any(it.row.is_unread for it in page)
         for it in page:
@@ -227,17 +230,19 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     for n, is_below in order if days else ():
         shown_days.append(shown_days[-1] if is_below else days[n])
     unread = await unread_and_resumed(reader) if is_unread else ""
-    if not table.lines:
+    if not table.lines and not any(left_out):
         tell(await _why_none(reader, wanted))
-    else:
+    elif table.lines:
         # Days stand above their sessions, if there are several.
         table.print(above=shown_days if len({*shown_days}) > 1 else (), below=below)
     if limit is not None and has_more:
-        count = 0
-        async for page in session_pages(reader, wanted, bounds.COUNTED_SESSIONS):
+        count, left_out = 0, []
+        async for page in session_pages(reader, wanted, bounds.COUNTED_SESSIONS, left_out.append):
             count += len(page)
         least = "at least " if count == bounds.COUNTED_SESSIONS else ""
         tell(f"{limit:,} of {least}{count:,} shown; --all, or acphold to pick")
+    if programs := sum(left_out):
+        tell(f"{programs:,} by programs; --all shows them, and words find them")
     if unread:
         tell(f"{unread}.")
 

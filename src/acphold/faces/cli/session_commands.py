@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from acphold.conversation.history.entries import now_ms
@@ -18,7 +19,7 @@ from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
-from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
+from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.one_question import deleting, tell_owner
@@ -73,14 +74,39 @@ async def tag(
     async with existing_journal() as found:
         row = await find_session(LocalReader(found), session_id, "tags it")
         try:
-            given = {*as_tags(words)}
-            tags = as_tags({*row.tags} - given if remove else {*row.tags} | given)
+            given = as_tags(words)
+            marks = Marks(removed=given) if remove else Marks(added=given)
+            now = await found.mark(row.session_id, marks)
         except ValueError as exc:
             raise UsageError(str(exc)) from None
-        await found.change(row.session_id, RowChange(tags=tags))
-    shown = " ".join(f"#{it}" for it in tags)
+    shown = " ".join(f"#{it}" for it in now.tags or ())
     print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
     return Exit.OK
+
+
+async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Give sessions these tags, or take those with - before them away; return the tags that each
+    had. Nothing changes for a word that is no tag, which is said."""
+    before: dict[str, tuple[str, ...]] = {}
+    try:
+        marks = Marks(
+            added=as_tags(word for word in words if not word.startswith("-")),
+            removed=as_tags(word[1:] for word in words if word.startswith("-")),
+        )
+        async with existing_journal() as kept:
+            for session_id in session_ids:
+                before[session_id] = (await kept.session(session_id)).tags
+                await kept.mark(session_id, marks)
+    except ValueError as exc:
+        tell(str(exc))
+    return before
+
+
+async def put_back(before: Mapping[str, tuple[str, ...]]) -> None:
+    """Give sessions the tags that they had."""
+    async with existing_journal() as kept:
+        for session_id, tags in before.items():
+            await kept.mark(session_id, Marks(tags))
 
 
 @command("session pin", "[OPTIONS] ID...", options.JOURNAL)
@@ -94,8 +120,7 @@ async def pin(
         does = "takes it down" if undo else "pins it"
         rows = [await find_session(LocalReader(kept), it, does) for it in session_ids]
         for row in rows:
-            others = tuple(it for it in row.pins if it)
-            await kept.change(row.session_id, RowChange(pins=others if undo else (*others, "")))
+            await kept.mark(row.session_id, Marks(pinned=not undo))
     print(f"{'Took down' if undo else 'Pinned'} {quantity(len(rows), 'session')}.")
     return Exit.OK
 

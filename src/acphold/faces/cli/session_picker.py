@@ -28,6 +28,7 @@ from acphold.faces.screen.picker import (
     HERE,
     LIVE,
     PINNED,
+    PROGRAMS,
     WAITS,
     Picked,
     Picker,
@@ -53,10 +54,15 @@ if TYPE_CHECKING:
 
 
 async def pick_session(
-    words: str = "", *, acts: bool = True, read: Callable[[str], Awaitable[None]]
+    words: str = "",
+    *,
+    acts: bool = True,
+    done: str = "",
+    without: Collection[str] = (),
+    read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
-    """Return the person's choice, None for nothing. With `acts` they may do more than continue.
-    `read` shows a session.
+    """Return the person's choice, None for nothing. With `acts` they may do more than continue, and
+    undo what was `done`. `read` shows a session; some are left out.
 
     Raises UsageError if there is no session yet.
     """
@@ -68,7 +74,8 @@ async def pick_session(
             )
         reader = LocalReader(kept)
         await list_growth(reader)
-        return await Picker(_ReadSessions(reader), words=words, acts=acts, read=read).run()
+        source = _ReadSessions(reader, without=without)
+        return await Picker(source, words=words, acts=acts, done=done, read=read).run()
 
 
 async def choose_session(
@@ -110,6 +117,7 @@ class _LineMaker:
         *,
         said: str | None = "",
         pinned: bool = False,
+        by_program: bool = False,
     ) -> PickerLine:
         """Return the line of a session, last active `at` (ms since the epoch), with its last words,
         None if they are to be read."""
@@ -120,6 +128,8 @@ class _LineMaker:
             group = WAITS if live.waiting else LIVE
         elif pinned:
             group = PINNED
+        elif by_program:
+            group = PROGRAMS
         else:
             group = HERE if is_here else ELSEWHERE
         return PickerLine(
@@ -142,9 +152,15 @@ class _LineMaker:
 class _ReadSessions:
     """The sessions that a reader has, all or those in `among`, as the picker shows them."""
 
-    def __init__(self, reader: SessionReader, among: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        reader: SessionReader,
+        among: Collection[str] | None = None,
+        without: Collection[str] = (),
+    ) -> None:
         self._reader = reader
         self._among = among
+        self._without = without
         self._lines = _LineMaker()
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
@@ -161,11 +177,14 @@ class _ReadSessions:
                 new = [
                     it
                     for it in page
-                    if it.row.session_id not in shown
-                    and (self._among is None or it.row.session_id in self._among)
+                    if it.row.session_id not in shown and self._has(it.row.session_id)
                 ]
                 shown.update(it.row.session_id for it in new)
                 yield [*self._folded(new)]
+
+    def _has(self, session_id: str) -> bool:
+        is_among = self._among is None or session_id in self._among
+        return is_among and session_id not in self._without
 
     def _folded(self, listed: Sequence[ListedSession]) -> Iterator[PickerLine]:
         """Yield the lines of sessions, each tail under the session that it was left in."""
@@ -175,7 +194,10 @@ class _ReadSessions:
             it = listed[number]
             row, said = it.row, it.said
             made = self._lines.of(
-                row, row.agent, row.updated_at, it.live, said=said, pinned=it.pinned
+                *(row, row.agent, row.updated_at, it.live),
+                said=said,
+                pinned=it.pinned,
+                by_program=it.by_program,
             )
             if is_below:
                 made = made._replace(title=f"{BELOW}{made.title}", group=group)
@@ -188,7 +210,7 @@ class _ReadSessions:
         found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
         first: dict[str, SearchHit] = {}  # of each session
         for hit in found:
-            if self._among is None or hit.session_id in self._among:
+            if self._has(hit.session_id):
                 first.setdefault(hit.session_id, hit)
         return [self._lines.of(it, it.agent, it.at) for it in first.values()]
 

@@ -3,8 +3,9 @@ one: its end, or the place that was found.
 
 A session has two lines, its title and its last words. Typed words filter it, by title, agent and
 folder; sessions with these words in their text follow. The list can be used while it is still
-loading, even with a hundred thousand sessions: last words are read of what is on the screen. It
-leaves nothing on the terminal.
+loading, even with a hundred thousand sessions: last words are read of what is on the screen. Those
+of programs are counted, and shown to whoever asks for them or searches. It leaves nothing on the
+terminal.
 """
 
 from __future__ import annotations
@@ -77,9 +78,13 @@ ACTIONS: Final = {
     "c-x": ("archive", "^X archive"),
     "delete": ("delete", "Del delete"),
     "c-e": ("export", "^E export"),
+    "c-t": ("tag", "^T tag"),
     "c-f": ("copy", "^F copy"),
 }
 """Other actions on a session: by key, with their name and their text in the last line."""
+
+FOR_SEVERAL: Final = ("archive", "delete", "tag")
+"""Those for all that are selected."""
 
 
 class PickerLine(NamedTuple):
@@ -146,16 +151,19 @@ GROUPS: Final = (
     "pinned",
     "this folder",
     "other folders",
+    "by programs",
     "found in the text",
 )
-WAITS, LIVE, PINNED, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
+WAITS, LIVE, PINNED, HERE, ELSEWHERE, PROGRAMS, FOUND = range(len(GROUPS))
 
 
 class Picked(NamedTuple):
-    """The person's choice: `action` is "open" or one of ACTIONS."""
+    """The person's choice: `action` is "open", "undo" or one of ACTIONS; `others` are the other
+    sessions that it is for."""
 
     session_id: str
     action: str
+    others: tuple[str, ...] = ()
 
 
 class PickerSource(Protocol):
@@ -175,7 +183,8 @@ class PickerSource(Protocol):
 
 
 class Picker:
-    """The picker; see the module. `does` describes Enter; with `acts` there are more keys.
+    """The picker; see the module. `does` describes Enter; with `acts` there are more keys, and one
+    for what was `done` last, "" for nothing.
 
     `read` shows all of a session; the picker is off the terminal meanwhile.
     """
@@ -187,9 +196,12 @@ class Picker:
         words: str = "",
         does: str = "continues",
         acts: bool = True,
+        done: str = "",
         read: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self._source = source
+        self._done = done
+        self._selected: dict[str, None] = {}
         self._does = does
         self._acts = acts
         self._read_all = read
@@ -199,6 +211,7 @@ class Picker:
         self._shown: list[PickerLine] = []
         self._place = 0
         self._all_folders = True
+        self._with_programs = False
         self._is_read = False
         self._said: dict[str, str] = {}
         self._letters: dict[str, list[str]] = {}  # the agents whose names begin with each
@@ -218,7 +231,7 @@ class Picker:
             [
                 Window(FormattedTextControl([("class:mark", f"{MARK} ")]), width=2, height=1),
                 Window(BufferControl(self._words), height=1),
-                Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
+                Window(FormattedTextControl(self._count), height=1, width=36, align="RIGHT"),  # type: ignore[arg-type]
             ]
         )
         listed = Window(
@@ -296,7 +309,9 @@ class Picker:
     def _show(self) -> None:
         """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._current
-        groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
+        groups = self._fitting[: ELSEWHERE + 1 if self._all_folders else ELSEWHERE]
+        if self._sought or self._with_programs:
+            groups = [*groups, self._fitting[PROGRAMS]]
         self._shown = [line for group in groups for line in group]
         if self._hits:  # one may be listed by its title already
             listed = {line.session_id for line in self._shown}
@@ -408,12 +423,34 @@ class Picker:
             self._all_folders = not self._all_folders
             self._filter()
 
+        @keys.add("c-g")
+        def _(_: KeyPressEvent) -> None:
+            self._with_programs = not self._with_programs
+            self._filter()
+
+        @keys.add("c-s", filter=Condition(lambda: self._acts))
+        def _(_: KeyPressEvent) -> None:
+            if self._current is not None:
+                chosen = self._current.session_id
+                if chosen in self._selected:
+                    del self._selected[chosen]
+                else:
+                    self._selected[chosen] = None
+                self._place = min(len(self._shown) - 1, self._place + 1)
+                self._read_end()
+
+        @keys.add("c-z", filter=Condition(lambda: bool(self._done)))
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=Picked("", "undo"))
+
         actions = {key: action for key, (action, _) in ACTIONS.items()} if self._acts else {}
         for key, action in {"enter": "open", **actions}.items():
 
             def act(event: KeyPressEvent, action: str = action) -> None:
                 if self._current is not None:
-                    event.app.exit(result=Picked(self._current.session_id, action))
+                    several = [*self._selected] if action in FOR_SEVERAL else []
+                    first, *others = several or [self._current.session_id]
+                    event.app.exit(result=Picked(first, action, tuple(others)))
 
             keys.add(key)(act)
         return keys
@@ -447,7 +484,13 @@ class Picker:
 
     def _count(self) -> StyleAndTextTuples:
         known, shown = sum(map(len, self._known)), len(self._shown)
+        programs = len(self._known[PROGRAMS])
         more = "" if self._is_read else " …"
+        if programs and not (self._sought or self._with_programs):
+            known -= programs
+            more = f" · {programs:,} by programs{more}"
+        if self._selected:
+            more = f" · {len(self._selected):,} selected"
         return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
 
     @property
@@ -488,7 +531,8 @@ class Picker:
             beside = [("", "  "), (state, line.state), *beside]
         room = max(8, width - 4 - fragment_list_width(beside))
         title = set_cell_size(shorten(line.title, room), room)
-        mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
+        selected = "•" if line.session_id in self._selected else " "
+        mark = ("class:mark", f"{MARK if chosen else ' '}{selected}")
         words = highlight(title, self._sought, "class:chosen" if chosen else "")
         return [mark, (f"{colour} bold", set_cell_size(letter, 2)), *words, *beside]
 
@@ -541,8 +585,12 @@ class Picker:
         if self._current is not None:  # before that, these keys do nothing
             hints += [f"Enter {self._does}", *(["^O reads it"] if self._read_all else [])]
             hints += ["Tab preview"]
+        if self._done:
+            hints[:0] = [f"{self._done}, ^Z undoes"]
         if self._acts and hints:
-            hints += [words for _, words in ACTIONS.values()]
+            hints += ["^S selects", *(words for _, words in ACTIONS.values())]
+        if self._known[PROGRAMS]:
+            hints += ["^G by programs"]
         hints += [
             "^A all folders" if not self._all_folders else "^A this folder",
             "Esc clears" if self._words.text else "Esc leaves",

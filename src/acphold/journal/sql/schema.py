@@ -67,6 +67,8 @@ _SESSION_COLUMNS: Final = (
     # Words that people gave it, and the tenants that have it pinned.
     "tags {text} NOT NULL DEFAULT '[]'",
     "pins {text} NOT NULL DEFAULT '[]'",
+    # Nobody but a program has prompted it.
+    "by_program {flag} NOT NULL DEFAULT {no}",
 )
 
 _TABLES: Final = (

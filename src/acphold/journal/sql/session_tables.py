@@ -22,9 +22,9 @@ from acphold.conversation.history.raw_update import storable
 from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal import bounds, list_places
 from acphold.journal.intentions import row_for
-from acphold.journal.journal import Lease
+from acphold.journal.journal import Lease, Titled
 from acphold.journal.lineage import lineage_of
-from acphold.journal.rows import Listed, NewSession, RowChange, SessionRow
+from acphold.journal.rows import Listed, Marks, NewSession, RowChange, SessionRow
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.sql.tables import Key, Tables, batches, segment_of_row
 
@@ -274,6 +274,28 @@ def change(tables: Tables, session: Lease | str, change: RowChange) -> None:
     else:
         key, _ = tables.find_settled(session)
     change_row(tables, key, change)
+
+
+def mark(tables: Tables, session_id: str, marks: Marks) -> RowChange:
+    """Like `Journal.mark`."""
+    key, _ = tables.find_settled(session_id)
+    its = f"WHERE sessions.{tables.OWN_KEY} = %s"
+    tables.execute(f"SELECT 1 FROM acphold.sessions {its}{tables.LOCKING_ROW}", (key,)).fetchone()
+    (row,) = select_rows(tables, its, (key,), counted=False)
+    changed = marks.on(row)
+    change_row(tables, key, changed)
+    return changed
+
+
+def repeated_titles(tables: Tables, least: int, messages: int) -> frozenset[Titled]:
+    """Like `Journal.repeated_titles`."""
+    rows = tables.execute(
+        "SELECT tenant, title FROM acphold.sessions WHERE title IS NOT NULL AND message_count <= %s"
+        " AND NOT renamed AND tags = '[]' AND pins = '[]'"
+        " GROUP BY tenant, title HAVING count(*) >= %s",
+        (messages, least),
+    )
+    return frozenset((tenant, title) for tenant, title in rows.fetchall())
 
 
 def change_row(tables: Tables, key: Key, change: RowChange) -> None:

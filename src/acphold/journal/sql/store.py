@@ -334,6 +334,8 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     outcomes = asked(entry_rows.outcomes)
     endings = asked(entry_rows.endings)
     change = written(session_tables.change)
+    mark = written(session_tables.mark)
+    repeated_titles = asked(session_tables.repeated_titles)
 
     read = at_one_moment(entry_rows.read)
     read_back = at_one_moment(entry_rows.read_back)

@@ -76,7 +76,7 @@ TABLES: Final = (
     f"CREATE TRIGGER row_added AFTER INSERT ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
     "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
     " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
-    f" meta, tags, pins ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+    f" meta, tags, pins, by_program ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER row_removed AFTER DELETE ON sessions BEGIN {_CHANGED_ROW.format('old')}; END",
     # The processes that own sessions. Locks on files show which of them live: see owner_files.
     # `renewed_at` is from the machine's clock since its start; anybody may take the sessions
@@ -170,7 +170,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 29
+VERSION: Final = 30
 """The version of journals that this release writes."""
 
 

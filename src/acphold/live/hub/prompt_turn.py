@@ -112,6 +112,11 @@ class PromptTurn(Struct, eq=False):
         """The client that waits for its answer; None if nobody does."""
         return None if self.author is None else self.author.client
 
+    @property
+    def is_by_program(self) -> bool:
+        """True if its client is a program that nobody sits at."""
+        return self.author is not None and self.author.client.offer.is_automatic
+
     def is_by_owner(self, tenant: str) -> bool:
         """Return False if a guest in the sessions of this tenant has said anything in it."""
         return all(client.owns(tenant) for client in self.speakers)

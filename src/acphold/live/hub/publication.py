@@ -91,6 +91,7 @@ class ListedRow:
         self._additional_directories = row.additional_directories
         self._unseen = row.unseen
         self._ruled = row.ruled
+        self._by_program = row.by_program if row.prompted else None
         self._journal = journal
         self._lease = lease
         self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
@@ -124,19 +125,25 @@ class ListedRow:
             self._is_agents = True
         return None if change == NO_CHANGE else change
 
-    def prompt_change(self, title: str | None, agent: HubAgent) -> RowChange:
+    def prompt_change(
+        self, title: str | None, agent: HubAgent, *, by_program: bool = False
+    ) -> RowChange:
         """Return what a prompt changes in the list: the session is worth listing, and moves to the
         top.
 
-        How `agent` was started is noted if the session belongs to it.
+        How `agent` was started is noted if the session belongs to it, and a session stays a
+        program's while all of its prompts are `by_program`.
 
         Within TOUCH_MS of the last written change nothing is returned: see the module. `title`
         stands in the list until a turn has ended.
         """
         self.note_activity()
         is_recent = self._touched <= self._active <= self._touched + bounds.TOUCH_MS
-        if is_recent and not self._is_changed_elsewhere:
+        is_same = self._by_program is by_program or self._by_program is False
+        if is_recent and is_same and not self._is_changed_elsewhere:
             return NO_CHANGE
+        if not is_same:
+            self._by_program = by_program
         self._touched, self._is_changed_elsewhere = self._active, False
         shown = UNSET if title is None or not self.untitled else title
         start = agent.start if agent.start and agent.key == self._row.agent else UNSET
@@ -146,6 +153,7 @@ class ListedRow:
             prompted=UNSET if self.is_listed_elsewhere else True,
             archived=False,  # whoever goes on with it would not look for it in the archive
             start=start,
+            by_program=UNSET if is_same else by_program,
         )
 
     def question_change(self, *, by_rule: bool = False) -> RowChange:

@@ -42,7 +42,7 @@ from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
 from acphold.journal.copies import TITLE
 from acphold.journal.journal import Journal, Sessions, row_of, session_of
-from acphold.journal.rows import ListFilter, RowChange, SessionRow, as_tags
+from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
@@ -313,17 +313,11 @@ class ListedSessions(Struct, eq=False):
         """Give it these tags, and pin it for a person, or not; None leaves them. Return its row.
         InvalidParamsError for a word that is no tag."""
         await self._keep(session_id)
-        row = await self._journal.session(session_id)
-        change = RowChange()
-        if tags is not None:
-            try:
-                change = replace(change, tags=as_tags(tags))
-            except ValueError as exc:
-                raise InvalidParamsError(f"tags: {exc}", "tags") from None
-        if pinned is not None:
-            others = tuple(it for it in row.pins if it != person)
-            change = replace(change, pins=(*others, person) if pinned else others)
-        await self._journal.change(session_id, change)
+        try:
+            whole = None if tags is None else as_tags(tags)
+        except ValueError as exc:
+            raise InvalidParamsError(f"tags: {exc}", "tags") from None
+        await self._journal.mark(session_id, Marks(whole, person=person, pinned=pinned))
         return await self._journal.session(session_id)
 
     async def archive(

@@ -309,7 +309,9 @@ class Turns(Struct, eq=False):
             return
         turn.is_recorded = True
         title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
-        change = self._session.row.prompt_change(title, self._side.agent)
+        change = self._session.row.prompt_change(
+            title, self._side.agent, by_program=turn.is_by_program
+        )
         for kind, raw in turn.preface():
             self._session.hold(kind, [raw])
         self._session.hold("prompt", [turn.prompt], turn.author, change)

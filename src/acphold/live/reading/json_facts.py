@@ -56,6 +56,7 @@ def session_json(session: ListedSession) -> str:
         "unread": row.is_unread,
         "archived": row.archived,
         "tags": row.tags,
+        "byProgram": session.by_program,
         "origins": row.origins,
         "movedTo": destination(row) or None,
         "queued": row.queued,

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, suppress
+from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -15,7 +24,15 @@ from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
-from acphold.journal.journal import Journal, PageBack, Readable, history, is_live, rows_of
+from acphold.journal.journal import (
+    Journal,
+    PageBack,
+    Readable,
+    Titled,
+    history,
+    is_live,
+    rows_of,
+)
 from acphold.journal.rows import ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
 from acphold.live.reading import bounds
@@ -84,7 +101,9 @@ class LocalReader:
         wanted = replace(wanted, filter=filter)
         live = await self.live() if cursor is None or self._live is None else self._live
         secret = (await journal.identity()).secret
-        after = None if cursor is None else list_places.decode(cursor, filter, secret)
+        after, left_out = None, 0
+        if cursor is not None:
+            after = list_places.decode(cursor, filter, secret)
         if self._only is not None or wanted.only_live:
             some = live if self._only is None else (self._only,)
             rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
@@ -96,31 +115,38 @@ class LocalReader:
             ]
             found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
         else:
-            found, last = await self._matching(wanted, after, limit)
+            found, last, left_out = await self._matching(wanted, after, limit)
         following = None if last is None else list_places.encode(last, filter, secret)
-        return SessionPage(await self.with_states(found, live, said=wanted.said), following)
+        listed = await self.with_states(found, live, said=wanted.said)
+        return SessionPage(listed, following, left_out)
 
     async def _matching(
         self, wanted: Wanted, after: ListKey | None, limit: int
-    ) -> tuple[list[SessionRow], ListKey | None]:
-        """Return the next wanted sessions, and the key to read on after; None at the end."""
+    ) -> tuple[list[SessionRow], ListKey | None, int]:
+        """Return the next wanted sessions; the key to read on after, None at the end; and how many
+        of programs are left out."""
         found: list[SessionRow] = []
-        looked_through = 0
+        looked_through = left_out = 0
+        repeated = await _repeated_titles(self.journal) if wanted.mine else frozenset()
         while True:
             # One more than shown, to tell whether more follow.
-            at_once = bounds.PAGE if wanted.words else limit + 1
+            at_once = bounds.PAGE if wanted.words or wanted.mine else limit + 1
             rows = await self.journal.page(wanted.filter, after, at_once)
             for row in rows:
                 if row.updated_at < wanted.since:
-                    return found, None
+                    return found, None, left_out
                 if len(found) == limit:
-                    return found, after
+                    return found, after, left_out
                 after = row.key
-                if wanted.has(row, self._said):
+                if not wanted.has(row, self._said):
+                    continue
+                if wanted.mine and _is_by_program(row, repeated):
+                    left_out += 1
+                else:
                     found.append(row)
             looked_through += len(rows)
             if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
-                return found, after if len(rows) == at_once else None
+                return found, after if len(rows) == at_once else None, left_out
 
     async def with_states(
         self, rows: Sequence[SessionRow], live: Live | None = None, *, said: bool = True
@@ -146,8 +172,9 @@ class LocalReader:
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
         person = self._tenant or ""
+        repeated = await _repeated_titles(self.journal)
         listed = [
-            replace(it, pinned=True) if person in it.row.pins else it
+            replace(it, pinned=person in it.row.pins, by_program=_is_by_program(it.row, repeated))
             for it in (as_listed(row, live, outcomes, files) for row in rows)
         ]
         if said:
@@ -272,6 +299,25 @@ class LocalReader:
         listed = await self._listed(found.rows, found.live, found.outcomes, said=said)
         rows = [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
         return News(rows, found.gone, found.is_all)
+
+
+_REPEATED: Final[WeakKeyDictionary[Journal, tuple[float, Collection[Titled]]]] = WeakKeyDictionary()
+"""By journal: when its repeated titles were read, and what they were."""
+
+
+async def _repeated_titles(journal: Journal) -> Collection[Titled]:
+    at, titles = _REPEATED.get(journal, (-bounds.SAME_WORDS_SECONDS, ()))
+    if monotonic() >= at + bounds.SAME_WORDS_SECONDS:
+        titles = await journal.repeated_titles(bounds.SAME_WORDS, bounds.SHORT_SESSION)
+        _REPEATED[journal] = monotonic(), titles
+    return titles
+
+
+def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
+    """Return True if a session is a program's, and nobody has marked it."""
+    is_short = row.message_count <= bounds.SHORT_SESSION
+    is_programs = row.by_program or (is_short and (row.tenant, row.title) in repeated)
+    return is_programs and not (row.renamed or row.tags or row.pins)
 
 
 def as_listed(

@@ -53,7 +53,8 @@ class NoQuery(Struct):
 
 
 class ListQuery(Struct, omit_defaults=True):
-    """The query of SESSIONS; see `journal.ListFilter`, and `session_reader.Wanted` for `said`."""
+    """The query of SESSIONS; see `journal.ListFilter`, and `session_reader.Wanted` for `said` and
+    `mine`."""
 
     q: str = ""
     agent: str = ""
@@ -62,6 +63,7 @@ class ListQuery(Struct, omit_defaults=True):
     unprompted: bool = False
     queued: bool = False
     said: bool = False
+    mine: bool = False
     limit: Rows = ROWS
     cursor: str | None = None
 

@@ -78,6 +78,7 @@ class RemoteRow(Struct, rename="camel"):
     said: str | None = None
     tags: tuple[str, ...] = ()
     pinned: bool = False
+    by_program: bool = False
 
 
 class RemoteHit(Struct, rename="camel"):
@@ -135,6 +136,7 @@ class RemoteRows(Struct, rename="camel"):
 
     sessions: list[RemoteRow]
     next_cursor: str | None = None
+    left_out: int = 0
 
 
 class RemoteEntries(Struct):
@@ -190,7 +192,11 @@ def to_listed(row: RemoteRow) -> ListedSession:
     """Return a session of the list."""
     if (live := row.live) is None:
         return ListedSession(
-            session_row(row), row.outcome, files=row.files, said=row.said, pinned=row.pinned
+            *(session_row(row), row.outcome),
+            files=row.files,
+            said=row.said,
+            pinned=row.pinned,
+            by_program=row.by_program,
         )
     session = LiveSession(
         row.session_id,
@@ -210,6 +216,7 @@ def to_listed(row: RemoteRow) -> ListedSession:
         row.files,
         row.said,
         row.pinned,
+        row.by_program,
     )
 
 

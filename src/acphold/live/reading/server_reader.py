@@ -101,6 +101,7 @@ class ServerReader:
             unprompted=filter.include_unprompted or wanted.only_live,
             queued=filter.queued,
             said=wanted.said,
+            mine=wanted.mine,
             limit=limit,
             cursor=cursor,
         )
@@ -114,7 +115,8 @@ class ServerReader:
             for it in sessions
             if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
         ]
-        return SessionPage(found, None if is_over else self._next(page.next_cursor, {cursor}))
+        following = None if is_over else self._next(page.next_cursor, {cursor})
+        return SessionPage(found, following, page.left_out)
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         return {}

@@ -44,7 +44,8 @@ class ListedSession(Struct, frozen=True):
     are the open ones, told with changes only (see `SessionReader.changes`). It is `pinned` by the
     person who reads. `files` is None if none
     were ever kept with it. `said` are its last words (`history.titles`),
-    None if they were not read.
+    None if they were not read. It is `by_program` if only a program prompted it, or one of several
+    short ones of the same words.
     """
 
     row: SessionRow
@@ -56,6 +57,7 @@ class ListedSession(Struct, frozen=True):
     files: FilesOfSession | None = None
     said: str | None = None
     pinned: bool = False
+    by_program: bool = False
 
     @property
     def state(self) -> str:
@@ -80,13 +82,15 @@ Described = Callable[["SessionRow"], str]
 class Wanted(Struct, frozen=True):
     """The wanted sessions: a filter of the journal, and of its sessions those with all `words`
     (casefolded), active `since` (ms since the epoch), and live if `only_live`. With `said`, also
-    the last words of each: reading them takes as long as the rest of its row."""
+    the last words of each: reading them takes as long as the rest of its row; with `mine`, those
+    that are `by_program` are left out."""
 
     filter: ListFilter = ListFilter()
     words: tuple[str, ...] = ()
     since: int = 0
     only_live: bool = False
     said: bool = False
+    mine: bool = False
 
     def fits(self, row: SessionRow, *, is_live: bool, said: Described = searchable_text) -> bool:
         """Return True if the list has this session; `said` is the text that words are in."""
@@ -113,10 +117,12 @@ def is_held(session: ListedSession) -> bool:
 
 
 class SessionPage(Struct, frozen=True):
-    """Sessions, newest first; the next page begins at `cursor`, None at the end of the list."""
+    """Sessions, newest first; the next page begins at `cursor`, None at the end of the list. So
+    many of programs were `left_out` among them."""
 
     sessions: Sequence[ListedSession]
     cursor: str | None = None
+    left_out: int = 0
 
 
 class News(Struct, frozen=True):
@@ -223,16 +229,21 @@ SHORT_ID: Final = 6
 
 
 async def session_pages(
-    reader: SessionReader, wanted: Wanted, limit: int | None = None
+    reader: SessionReader,
+    wanted: Wanted,
+    limit: int | None = None,
+    on_left_out: Callable[[int], object] = bool,
 ) -> AsyncIterator[Sequence[ListedSession]]:
-    """Yield the wanted sessions in pages, newest first, at most `limit`. Raises
-    ConnectionLostError for a list that would never end."""
+    """Yield the wanted sessions in pages, newest first, at most `limit`; `on_left_out` gets the
+    number of those of programs that a page leaves out. Raises ConnectionLostError for a list that
+    would never end."""
     cursor, left = None, limit
     visited: set[str] = set()
     while left is None or left > 0:
         page = await reader.page(
             wanted, cursor, bounds.PAGE if left is None else min(bounds.PAGE, left)
         )
+        on_left_out(page.left_out)
         if page.sessions:
             yield page.sessions
         left = None if left is None else left - len(page.sessions)

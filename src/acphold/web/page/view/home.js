@@ -13,7 +13,7 @@ import { sessionPlace } from "./places.js";
 import { RowView } from "./rows.js";
 
 /** As few and as short as stand in one row; those that are archived are further below. */
-const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"]]);
+const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"], ["program", "By programs"]]);
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;
@@ -49,12 +49,12 @@ export function Home({ desk, current, asking, isAll }) {
   const all = desk.listed.value;
   const rows = all.filter((row) => !only || kindsOf(row).includes(only));
   /** @param {import("../wire/pages.js").Row} row @param {string} [name] */
-  const fits = (row, name = filter) => !name || (name === "live" ? row.live !== null : standing(row)[0].startsWith(name));
+  const fits = (row, name = filter) => (name === "program" ? row.byProgram : name ? (name === "live" ? row.live !== null : standing(row)[0].startsWith(name)) : !row.byProgram || row.sessionId === current || standing(row)[0] === "waiting");
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
   const others = useRows(sought, filter === "archived", desk.server.isOnline);
-  const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
+  const listed = rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
   const found = others.rows;
   const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && (!only || kindsOf(row).includes(only)));
   const [choose] = useState(() => (/** @type {string} */ id) => desk.choose(id));
