@@ -155,22 +155,6 @@ async def test_the_crash_of_one_agent_is_nothing_to_the_editor_of_another(home: 
 
 
 @pytest.mark.slow
-async def test_twelve_editors_at_once_start_one_daemon(home: Home) -> None:
-    ready = asyncio.Barrier(12)
-
-    async def one() -> None:
-        async with home.editor() as client:
-            await client.new()
-            await ready.wait()
-            assert len(home.daemons()) == 1
-            await ready.wait()
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(12):
-            tasks.create_task(one())
-
-
-@pytest.mark.slow
 async def test_the_daemon_outlives_the_tree_of_processes_that_started_it(home: Home) -> None:
     async with home.editor() as one, home.editor() as two:
         session = await two.new()

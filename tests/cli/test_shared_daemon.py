@@ -219,21 +219,6 @@ def listed(home: Home) -> list[dict[str, Any]]:
     return [json.loads(line) for line in home.run("list", "--json").stdout.splitlines()]
 
 
-async def test_two_editors_that_start_at_once_share_one_process(home: Home) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        ready = asyncio.Barrier(2)
-
-        async def one() -> None:
-            async with home.editor() as client:
-                await client.new()
-                await ready.wait()
-                await until(lambda: len(home.daemons()) == 1)
-                await ready.wait()
-
-        tasks.create_task(one())
-        tasks.create_task(one())
-
-
 async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
@@ -321,29 +306,6 @@ async def test_it_is_found_when_its_socket_went_with_the_runtime_folder(
             await two.until_text("ab")
     assert home.run("agent", "stop").returncode == 0
     assert home.daemons() == []
-
-
-async def test_it_is_found_from_where_the_runtime_folder_is_another(
-    home: Home, tmp_path: Path
-) -> None:
-    async with home.editor() as one:
-        session = await one.talk({"say": "hello"})
-        (elsewhere := home.folder / "cron").mkdir(0o700)
-        home.env["XDG_RUNTIME_DIR"] = str(elsewhere)
-        async with home.editor() as two:
-            await two.load(session)
-            assert two.text() == "hello"
-            await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
-
-
-async def test_editors_with_other_agents_and_options_share_the_process(home: Home) -> None:
-    other = scripted_agent(info={"name": "other", "version": "1"})
-    async with home.editor() as one, home.editor("--name", "mine", agent=other) as two:
-        session, another = await one.talk({"say": "a"}), await two.talk({"say": "b"})
-        assert len(home.daemons()) == 1
-        listed_there = {line["sessionId"]: line["agent"] for line in listed(home)}
-        assert listed_there[session] == "scripted"
-        assert listed_there[another] == "mine"
 
 
 async def test_it_ends_by_itself_when_nobody_needs_it(
@@ -881,17 +843,6 @@ async def test_the_log_of_a_daemon_does_not_grow_without_end(
             await asyncio.sleep(0.1)
         await one.prompt(session, {"stderr": "the last words\n"})
         await until(lambda: any("the last words" in log.read_text() for log in logs(".log")))
-
-
-async def test_an_agent_with_a_name_may_live_in_the_daemon(home: Home, tmp_path: Path) -> None:
-    settings = tmp_path / "settings.toml"
-    words = json.dumps(scripted_agent())
-    settings.write_text(f"[agents.mine]\ncommand = {words}\n")
-    env = {**home.env, "ACPHOLD_SETTINGS": str(settings)}
-    command = [sys.executable, "-m", "acphold", "wrap", "mine"]
-    async with introduced(command, journal=home.journal, env=env) as one:
-        await one.new()
-        assert len(home.daemons()) == 1
 
 
 async def test_the_person_is_told_of_a_question_that_waits_when_no_editor_is_there(

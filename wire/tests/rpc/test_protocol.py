@@ -179,13 +179,6 @@ def test_no_message_hides_another_behind_what_some_programs_take_for_a_line_end(
     assert isinstance(one(b'{"jsonrpc":"2.0","method":"a\rb"}\n'), MalformedReceived)
 
 
-def test_a_request_that_breaks_off_is_refused_with_its_id() -> None:
-    answer = reply(b'{"jsonrpc":"2.0","id":"x","method":"m","params":{"a":')
-    assert (answer["id"], answer["error"]["code"]) == ("x", -32700)
-    answer = reply(b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"\xff"}}')
-    assert (answer["id"], answer["error"]["code"]) == (7, -32700)
-
-
 @pytest.mark.parametrize(
     ("line", "id_"),
     [

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acphold import errors
 from acphold.conversation.history.entries import milliseconds
+from acphold.journal.access import Scope
 from acphold.journal.lineage import identity
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
@@ -54,7 +55,7 @@ from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
-from acphold.live.server.directory import Directory
+from acphold.live.server.directory import Directory, FoundSession
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
 from acphold.live.server.positions import (
     AFTER,
@@ -147,6 +148,17 @@ class Openings:
             if not opening.requests:
                 del self._under_way[session_id]
                 opening.over.set()
+
+    @contextmanager
+    def restoring_reading(self, session_id: str) -> Iterator[None]:
+        """Restore, if the block fails, whether a session is open only for reading: a former
+        attachment is there again."""
+        was = session_id in self.reading
+        try:
+            yield
+        except BaseException:
+            (self.reading.add if was else self.reading.discard)(session_id)
+            raise
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
@@ -297,37 +309,43 @@ class SessionOpener(Struct, eq=False):
         """
         asked = OpenParams.decode(request.params)
         session_id = asked.require_session()
-        reading = self.openings.reading
         async with self.openings.track(session_id, request):
-            read = session_id in reading
-            try:
+            with self.openings.restoring_reading(session_id):
                 found = await self._directory.find(session_id, asked)
-                is_held = found.refusal is not None and found.chosen is None
-                if not (asked.reads or (is_held and self._client.offer.watches)):
-                    reading.discard(session_id)
-                elif not self.is_open(session_id):
-                    reading.add(session_id)
+                self._note_reading(session_id, asked, found)
                 scopes = self._client.scopes_in(session_id)
                 agent = found.agent_for(scopes)
                 if self._directory.are_many:
                     if "prompt" not in scopes:  # once it may, it has to say that it continues it
-                        reading.add(session_id)
+                        self.openings.reading.add(session_id)
                     asked = asked.naming(agent)
                     request.params = asked.params
                 async with self._directory.at(request, agent, scopes, found.name) as desk:
                     if "manage" not in scopes:
-                        said, left_out = asked.restrict(scopes)
-                        cwd, additional_directories = await desk.folders(session_id)
-                        if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
-                            left_out = ("cwd", *left_out)
-                        self._principal.leaves_out(request.method, session_id, left_out)
-                        said = said.set_up(cwd, additional_directories)
-                        asked = replace(said, left_out=left_out)
-                        request.params = asked.params
+                        asked = await self._restrict(request, asked, desk, scopes)
                     yield desk, asked
-            except BaseException:  # a former attachment is there again
-                (reading.add if read else reading.discard)(session_id)
-                raise
+
+    def _note_reading(self, session_id: str, asked: OpenParams, found: FoundSession) -> None:
+        """Note if the client opens a session only to read, or to act; one that is open stays so."""
+        is_held = found.refusal is not None and found.chosen is None
+        if not (asked.reads or (is_held and self._client.offer.watches)):
+            self.openings.reading.discard(session_id)
+        elif not self.is_open(session_id):
+            self.openings.reading.add(session_id)
+
+    async def _restrict(
+        self, request: Request, asked: OpenParams, desk: Desk, scopes: frozenset[Scope]
+    ) -> OpenParams:
+        """Return so much of a request as a client may say that may not set the session up."""
+        session_id = asked.require_session()
+        said, left_out = asked.restrict(scopes)
+        cwd, additional_directories = await desk.folders(session_id)
+        if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
+            left_out = ("cwd", *left_out)
+        self._principal.leaves_out(request.method, session_id, left_out)
+        found = replace(said.set_up(cwd, additional_directories), left_out=left_out)
+        request.params = found.params
+        return found
 
     async def _open(self, wanted: WantedSession) -> None:
         """Open a session: here if it is free, otherwise at its owner."""
