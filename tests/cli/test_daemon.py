@@ -280,21 +280,35 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.watchdog import watch_loop
 bounds.WATCHDOG_SECONDS = bounds.HANG_SECONDS = 0.05
 
+exec("def wait(seconds): time.sleep(seconds)", waiting := {{"time": time, "__name__": {module!r}}})
+
 async def hang():
     async with watch_loop():
-        time.sleep(60)
+        waiting["wait"]({seconds})
 
 asyncio.run(hang())
 """
 
 
+def hanging(module: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    """A process whose loop hangs for so long in a function of this module."""
+    words = [sys.executable, "-c", HANGS.format(module=module, seconds=seconds)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=False)
+
+
 def test_a_loop_that_hangs_is_written_down_and_aborted() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
+    done = hanging("elsewhere", 60)
     assert done.returncode == -6
     assert "the event loop hangs; all stacks" in done.stderr
     assert "in hang" in done.stderr
+
+
+def test_a_loop_that_waits_for_the_disk_of_the_journal_is_given_ten_minutes() -> None:
+    done = hanging("acphold.journal.sqlite", 2)
+    assert done.returncode == 0
+    assert "the event loop hangs; all stacks" in done.stderr
+    assert bounds.DISK_TICKS * bounds.HANG_SECONDS == 600
+    assert hanging("acphold.journal.sqlite", 60).returncode == -6
 
 
 async def test_a_loop_that_waits_for_long_answers_the_watchdog(

@@ -69,7 +69,8 @@ async def test_who_comes_while_no_token_can_be_looked_up_is_told_to_try_again(
     async with site(tmp_path) as web:
         token, _ = new_token("a", SCOPES, now_ms())
         monkeypatch.setattr(web.journal.access, "tokens", is_busy)
-        assert (await web.get("/sessions", token)).status == 503
+        refused = await web.get("/sessions", token)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert await upgrade(web, "/acp", token) == 503
 
 

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 import acphold
+from tests.watched_processes import until
 from tests.web.conftest import ACPHOLD, Served
 from tests.web.network import Network, network, served_through
 
@@ -48,6 +49,22 @@ async def test_http_is_found_by_itself_and_kept_when_the_connection_is_cut(
             again = await agent.load_session(session.id, cwd=far.folder)
             assert str(again.state.timeline).count("quick: two") == 2  # the prompt, and its echo
         assert forbidding.upgrades == 1
+
+
+async def test_a_client_comes_again_to_a_server_that_says_when(
+    far: Served, forbidding: Network
+) -> None:
+    forbidding.refusal = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n"
+
+    async def let_through() -> None:
+        await until(lambda: forbidding.upgrades)
+        forbidding.refusal = None
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(let_through())
+        async with acphold.connect(far.url, token=far.token()) as agent:
+            await agent.new_session(cwd=far.folder)
+    assert forbidding.upgrades == 1  # the second is not counted, as nothing refuses it
 
 
 async def test_an_editor_asks_and_is_asked_over_http_when_the_url_says_so(

@@ -13,7 +13,7 @@ EXPORTS = """
     reading.inbox reading.json_facts reading.local_reader reading.one_question
     reading.processes reading.requests reading.rule_offers reading.server_reader
     reading.session_reader
-    server.alert_commands server.daemon server.directory server.far_line server.methods
+    server.alert_commands server.daemon server.directory server.far_line server.hung server.methods
     server.places server.pool server.positions server.principals server.reconnection
     server.relay_protocol server.service
 """

@@ -348,7 +348,8 @@ class HttpExchange:
     async def refuse(self, why: RefusedError) -> None:
         """Answer with a refusal, and with as much of the reason as may be told."""
         challenge = f'Bearer realm="{why.realm}"' if why.realm else "Bearer"
-        head = [(b"www-authenticate", challenge.encode())] if why.status == 401 else []
+        heads = {401: (b"www-authenticate", challenge.encode()), 503: (b"retry-after", b"1")}
+        head = [heads[why.status]] if why.status in heads else []
         await self.answer(why.status, {"error": str(why)}, head)
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:

@@ -345,3 +345,6 @@ HANG_SECONDS = 5.0
 
 ABORT_TICKS = 12
 """Ticks without an answer after which the process is aborted."""
+
+DISK_TICKS = 120
+"""The same for a loop that waits for the disk of the journal."""

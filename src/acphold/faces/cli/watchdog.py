@@ -20,6 +20,7 @@ from threading import Event, Thread
 
 from acp_wire.tasks import beside, tick
 from acphold.faces.cli import bounds
+from acphold.live.server.hung import is_in_journal
 from acphold.machine.installation import keep_code
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,8 @@ class _Watchdog:
                 if silent == 1:
                     print("acphold: the event loop hangs; all stacks:", file=sys.stderr)
                     faulthandler.dump_traceback(sys.stderr)
-                if silent == bounds.ABORT_TICKS:
+                # A disk comes back, as a database does; what runs goes on then.
+                if silent >= (bounds.DISK_TICKS if is_in_journal() else bounds.ABORT_TICKS):
                     print("acphold: the event loop still hangs; aborting", file=sys.stderr)
                     sys.stderr.flush()
                     os.abort()

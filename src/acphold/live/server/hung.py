@@ -115,10 +115,16 @@ class _Listener:
         return presence(self._hub, LOCAL_PROCESS, hangs=self._hangs(), is_ours=True)
 
     def _hangs(self) -> str:
-        """Return what the loop's thread waits for."""
-        frame = sys._current_frames().get(main_thread().ident or 0)
-        while frame is not None:
-            if frame.f_globals.get("__name__", "").startswith("acphold.journal."):
-                return f"waits for the disk of {self._journal}, or for a program that locks it"
-            frame = frame.f_back
+        if is_in_journal():
+            return f"waits for the disk of {self._journal}, or for a program that locks it"
         return "is busy"
+
+
+def is_in_journal() -> bool:
+    """Return True while the main thread, with the loop, reads or writes the journal."""
+    frame = sys._current_frames().get(main_thread().ident or 0)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("acphold.journal."):
+            return True
+        frame = frame.f_back
+    return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http.cookiejar import CookieJar
+from time import monotonic
 
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
@@ -44,24 +46,31 @@ class Dial:
         self._route.cookies = CookieJar()
 
     async def __call__(self) -> Transport:
-        """Make a connection; see `transports.websocket.connect`."""
+        """Make a connection, within its seconds also to a server that names a time after which to
+        try again; see `transports.websocket.connect`."""
         from acp_wire.transports import websocket  # late: an optional package
 
         if not callable(self._token):
             self._route.token = self._token or token_for(self._url)
         if self._transport == "http":
             return await self._over_http()
-        if self._route.on_request is not None:
-            await self._route.on_request()
-        try:
-            return await websocket.connect(self._route)
-        except websocket.NoUpgradeError as exc:
-            if self._transport == "websocket":
-                raise exc.error from None
+        deadline = monotonic() + self._route.seconds
+        while True:
+            if self._route.on_request is not None:
+                await self._route.on_request()
             try:
-                transport = await self._over_http()
-            except ConnectionLostError:
-                raise exc.error from None
+                return await websocket.connect(self._route)
+            except websocket.NoUpgradeError as exc:
+                refusal = exc
+            if not 0 < refusal.again < deadline - monotonic():
+                break
+            await asyncio.sleep(refusal.again)
+        if self._transport == "websocket":
+            raise refusal.error
+        try:
+            transport = await self._over_http()
+        except ConnectionLostError:
+            raise refusal.error from None
         log.info("no WebSocket gets through to %s: using HTTP from now on", self._route.origin)
         self._transport = "http"
         return transport
