@@ -222,7 +222,11 @@ _TABLE: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
             ("MUST", f"- {SCREEN}"),
         ),
     ),
-    ("Session Config Options", "", (("SHOULD", "client.options-alone"),)),
+    (
+        "Session Config Options",
+        "",
+        (("SHOULD", "- a client may leave to a person which of the two is set"),),
+    ),
     ("Session Config Options", "Initial State", (("SHOULD", f"- {SCREEN}"),)),
     (
         "Session Config Options",
@@ -258,7 +262,7 @@ _TABLE: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         "Relationship to Session Modes",
         (
             ("SHOULD", "options.and-modes"),
-            ("SHOULD", "client.options-alone"),
+            ("SHOULD", "- a client may leave to a person which of the two is set"),
             ("SHOULD", "- a client need not set a mode"),
             ("SHOULD", "options.in-step"),
         ),

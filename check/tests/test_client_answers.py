@@ -14,7 +14,7 @@ from acp_check.record import Record
 from acp_check.rules.client_answers import RULES
 from acp_check.rules.clients import CHECKS
 from acp_check.verdicts import Verdict
-from acp_check.watcher import Watcher, report_on
+from acp_check.watcher import FENCE, Watcher, report_on
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
 from tests.talker import Refused
@@ -70,6 +70,15 @@ def test_a_client_whose_disk_fails_breaks_no_rule(method: str) -> None:
 def test_a_tour_finds_the_rule_that_a_client_breaks(fault: str) -> None:
     report = toured(FAULTS[fault])
     assert failed(report).keys() == {fault.partition(":")[0]}, failed(report)
+
+
+def test_a_client_that_an_unknown_request_ends_is_found() -> None:
+    record = Record("the client", {})
+    request = b'{"jsonrpc":"2.0","id":1,"method":"%b","params":{"sessionId":"s","behind":""}}'
+    record.add(0.0, "agent", request % FENCE.encode())
+    assert failed(report_on(CHECKS, record, 0.0)) == {}
+    record.ended = "the client left"
+    assert failed(report_on(CHECKS, record, 0.0)).keys() == {"client.unknown-request-error"}
 
 
 def test_every_rule_about_answers_is_broken_once() -> None:

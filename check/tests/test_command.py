@@ -262,6 +262,26 @@ def test_a_check_of_an_agent_that_hangs_ends_in_the_time_that_it_is_given(
     assert verdicts["load.order"] == "not observable"
 
 
+STAYS = """\
+import asyncio, signal, time
+from acp_check.errands import Memory
+from acp_check.exemplar import Exemplar
+from acp_wire.transports.stdio import stdio_transport
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+asyncio.run(Exemplar(stdio_transport(), Memory()).serve())
+time.sleep(1000)
+"""
+
+
+def test_an_agent_that_does_not_end_delays_the_end_of_no_check(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "stays.py"
+    program.write_text(STAYS, encoding="utf-8")
+    began = time.monotonic()
+    done = run("--json", "--within", "10", "--", sys.executable, str(program))
+    assert time.monotonic() - began < 20  # it takes twice as long to end each of its processes
+    assert json.loads(done.out)["checks"]
+
+
 def test_an_option_that_is_gone_names_its_successor(run: Run) -> None:
     done = run("--quick", "--", "true")
     assert done.code == CheckExit.USAGE

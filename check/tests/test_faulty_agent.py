@@ -66,7 +66,7 @@ COMPANIONS = {
     "new.two-at-once": {"cancel.at-once"},
     "prompt.two-sessions": {"cancel.at-once"},
     "cancel.at-once": {"cancel.permission", "cancel.file"},
-    "cancel.other-session": {"close.no-other"},
+    "cancel.other-session": {"close.no-other", "session.independent"},
     "prompt.next": {"tool.turns", "tool.refused"},
     # The id of a deleted session is that of one made by another process.
     "delete.own-id": {"new.unique-over-restarts", "list.titles"},
@@ -116,7 +116,7 @@ COMPANIONS = {
     "json-rpc.string-id:number": {"json-rpc.same-id"},
     "resume.no-history:as-load": {"resume.after-restart"},  # a load names its servers
     "resume.no-history:late": {"tool.unique-ids"},
-    "json-rpc.same-id:null": {"modes.unknown"},  # it waits for that answer in vain
+    "json-rpc.same-id:null": {"modes.unknown", "session.independent"},  # they wait for an answer
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # A result that is no answer does not fit the schema either.
     **{rule: {"schema.results"} for rule in NO_RESULT if rule != "list.answer"},

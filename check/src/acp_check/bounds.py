@@ -186,7 +186,7 @@ COMMENT_LINE_CHARACTERS: Final = 1000
 SARIF_CHARACTERS: Final = 1000
 """Characters of a result's message: forges show its beginning."""
 
-PLAYED_PART = 0.9
+PLAYED_PART = 0.85
 """The part of a time limit after which no case goes on: the rest is for the report."""
 
 OBSERVATION_PART = 0.05

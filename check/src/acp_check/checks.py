@@ -333,7 +333,7 @@ async def inspect(
     tasks = TaskSet()
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
-        cases = checks_to_play(checks, catalogue)
+        cases, is_whole = checks_to_play(checks, catalogue), False
         try:
             to_play = _play_all(stage, cases, findings, on_check, tasks)
             playing = tasks.start(to_play, "play")
@@ -370,6 +370,9 @@ async def inspect(
             report = CheckReport(subject.name, agent, tuple(in_order), seconds, stage.records)
             on_report(report)
         finally:
+            if not is_whole:
+                await stage.kill()
+                await tasks.aclose()
             await stage.aclose()  # so no case waits for its agent any more
             await tasks.aclose()
             await stage.aclose()

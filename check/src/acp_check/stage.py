@@ -165,6 +165,8 @@ class Stage:
         self._shell = shell or (lambda: RealShell(self.folder))
         self._running: dict[Dialogue, AsyncExitStack] = {}
         self._spare: asyncio.Task[RunningAgent] | None = None
+        self._alive: set[RunningAgent] = set()
+        self._is_over = False
         self._shared: dict[tuple[str, str], Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
         self._playing: dict[Any, asyncio.Lock] = {}
@@ -216,6 +218,8 @@ class Stage:
         One is always started ahead, because many agents take seconds for that; but not beside the
         very first, which may have to create its home. With `is_restart` it is started now.
         """
+        if self._is_over:
+            raise NotObservable("the check is over")
         record = Record(name, offers, PART.get())
         stack = AsyncExitStack()
         if is_restart:
@@ -233,6 +237,7 @@ class Stage:
             quiet=self.settings.quiet,
             late=self.settings.late,
         )
+        self._alive.add(running)
         await stack.enter_async_context(listening(dialogue))
         self.records.append(record)
         self._running[dialogue] = stack
@@ -266,10 +271,12 @@ class Stage:
         stack = self._running.pop(dialogue, None)
         if stack is not None:
             await stack.aclose()
+            self._alive.discard(dialogue.running)
 
     async def leave_gracefully(self, dialogue: Dialogue) -> None:
         """Leave one process properly: most save when their client does."""
-        await dialogue.hang_up(bounds.AGENT_END_SECONDS)
+        if not self._is_over:
+            await dialogue.hang_up(bounds.AGENT_END_SECONDS)
         await self.leave(dialogue)
 
     @asynccontextmanager
@@ -328,6 +335,15 @@ class Stage:
             if key[0] == _scene() and dialogue.has_pending:
                 del self._shared[key]
                 await self.leave(dialogue)
+
+    async def kill(self) -> None:
+        """Kill all processes, and start none any more."""
+        self._is_over = True
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(AgentStartError):
+                self._alive.add(await spare)
+        await asyncio.gather(*(it.kill() for it in [*self._alive]))
 
     async def aclose(self) -> None:
         """End all processes, side by side: one may take seconds."""

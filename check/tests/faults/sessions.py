@@ -108,6 +108,45 @@ class _OneAtATime(Exemplar):
             self.making -= is_new
 
 
+class _Interfering(Exemplar):
+    """Ends turns, or closes sessions, when it is asked for something else."""
+
+    method, ends_turns, closes = "", False, ""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.closed: set[str] = set()
+
+    async def result(self, method: str, request: Json) -> object:
+        id = str((request.get("params") or {}).get("sessionId"))
+        if method == "session/prompt" and id in self.closed:
+            raise ExemplarError(INVALID_PARAMS, "the session is closed")
+        try:
+            return await super().result(method, request)
+        finally:
+            if method == self.method and self.ends_turns:
+                for session_id in [*self.turns]:
+                    self.cancel(session_id)
+            elif method == self.method:
+                self.closed |= {id} if self.closes == "own" else {*self.memory.sessions} - {id}
+
+
+def _interferes(name: str, method: str, *, ends_turns: bool = False, closes: str = "") -> None:
+    @FAULTS.breaks(f"session.independent:{name}")
+    class Interfering(_Interfering):
+        pass
+
+    Interfering.method, Interfering.ends_turns = method, ends_turns
+    Interfering.closes = closes
+
+
+_interferes("list-cancels", "session/list", ends_turns=True)
+_interferes("load-cancels", "session/load", ends_turns=True)
+_interferes("load", "session/load", closes="others")
+_interferes("delete", "session/delete", closes="others")
+_interferes("mode", "session/set_mode", closes="own")
+_interferes("option", "session/set_config_option", closes="own")
+
 FAULTS.refuses("new.new-members", "session/new", lambda it: "weather" in it)
 FAULTS.refuses("new.directories", "session/new", lambda it: it.get("additionalDirectories"))
 for _how in ("load", "resume"):

@@ -384,6 +384,16 @@ FAULTS.refuses("modes.set", "session/set_mode", lambda it: it["modeId"] == "code
 FAULTS.passes_over(
     "modes.unknown", "session/set_mode", lambda _, it: it["modeId"] == "check-no-such-mode", {}
 )
+
+
+@FAULTS.breaks("modes.unknown:set")
+class _SetsAnotherMode(Exemplar):
+    async def set_mode(self, params: Json) -> Json:
+        if params["modeId"] == "check-no-such-mode":
+            self.session(params["sessionId"]).mode = "code"
+        return await super().set_mode(params)
+
+
 # -- options ----------------------------------------------------------------------------------
 
 
@@ -466,6 +476,14 @@ class _SetsWhatItRefuses(Exemplar):
     async def set_option(self, params: Json) -> Json:
         if params["configId"] == "mode":
             self.session(params["sessionId"]).mode = params["value"]
+        return await super().set_option(params)
+
+
+@FAULTS.breaks("options.unknown-value:resets")
+class _ForgetsOthers(Exemplar):
+    async def set_option(self, params: Json) -> Json:
+        if params["value"] == "check-no-value":
+            self.session(params["sessionId"]).model = "large"
         return await super().set_option(params)
 
 

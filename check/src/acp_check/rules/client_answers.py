@@ -76,7 +76,11 @@ def unknown_request(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
-    """An unknown request gets -32601."""
+    """An unknown request gets -32601, and is survived."""
+    for first in _fences(record, "")[:1]:
+        behind = record.since(first.request.number)
+        if first.answer is None and record.ended and not any(it.by == "client" for it in behind):
+            witness.accuse("the client left when it was sent this request", first.request)
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             is_unknown = fence.error.get("code") == METHOD_NOT_FOUND

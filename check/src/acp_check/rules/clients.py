@@ -464,20 +464,6 @@ def only_known_choices(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.options-alone",
-    SHOULD,
-    RuleSource("Session Config Options", "Relationship to Session Modes"),
-    unless="the client set no option",
-)
-def options_alone(record: Record, witness: Witness) -> None:
-    """A client that sets config options does not also set modes."""
-    modes = list(record.exchanges("client", "session/set_mode"))
-    for exchange in record.exchanges("client", "session/set_config_option"):
-        lines = (it.request for it in (exchange, *modes[:1]))
-        witness.check(not modes, "the client sets both", *lines)
-
-
-@RULES.observer(
     "client.sign-in-methods",
     MUST,
     RuleSource("Authentication", "Protocol-driven authentication"),

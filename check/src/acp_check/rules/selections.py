@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -45,7 +45,7 @@ def _modes(record: Record) -> Iterator[tuple[WireLine, Json]]:
             yield exchange.answer, modes
 
 
-def _available(modes: Json) -> list[str]:
+def available_modes(modes: Json) -> list[str]:
     """Return the ids of the available modes."""
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
@@ -57,7 +57,7 @@ def current_mode(record: Record, witness: Witness) -> None:
     """The current mode is one of the available modes."""
     for line, modes in _modes(record):
         current = modes.get("currentModeId")
-        witness.check(current in _available(modes), f"{current!r} is not available", line)
+        witness.check(current in available_modes(modes), f"{current!r} is not available", line)
 
 
 @RULES.observer(
@@ -66,7 +66,7 @@ def current_mode(record: Record, witness: Witness) -> None:
 def unique_modes(record: Record, witness: Witness) -> None:
     """Each mode has a unique id."""
     for line, modes in _modes(record):
-        id = twice(_available(modes))
+        id = twice(available_modes(modes))
         witness.check(id is None, f"two modes have the id {id!r}", line)
 
 
@@ -82,7 +82,7 @@ def only_known_updates(record: Record, witness: Witness) -> None:
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
-            known[exchange.session_id] = _available(modes)
+            known[exchange.session_id] = available_modes(modes)
     for line in record.updates():
         if line.update_kind == "current_mode_update" and line.session_id in known:
             witness.saw()
@@ -95,7 +95,7 @@ async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
     """Make a session with modes in the main process; return also the modes as received."""
     dialogue, session = await stage.session_after(plain_session)
     modes = session.answer.result.get("modes")
-    if not isinstance(modes, dict) or not _available(modes):
+    if not isinstance(modes, dict) or not available_modes(modes):
         raise NotObservable(NO_MODES)
     return dialogue, session, modes
 
@@ -104,7 +104,7 @@ async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
 async def set_mode(stage: Stage) -> None:
     """The client can set a mode."""
     dialogue, session, modes = await _with_modes(stage)
-    others = [id for id in _available(modes) if id != modes.get("currentModeId")]
+    others = [id for id in available_modes(modes) if id != modes.get("currentModeId")]
     if not others:
         raise NotObservable("the agent has only one mode")
     answer = await dialogue.ask("session/set_mode", {"sessionId": session.id, "modeId": others[0]})
@@ -113,11 +113,16 @@ async def set_mode(stage: Stage) -> None:
 
 @RULES.case("modes.unknown", EXPECTED, RuleSource(MODES, "From the Client"))
 async def unknown_mode(stage: Stage) -> None:
-    """An unavailable mode is refused."""
+    """An unavailable mode is refused, and changes nothing."""
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
-    answer = await dialogue.ask("session/set_mode", params)
-    answer.require_error("the agent accepted an unknown mode")
+
+    async def refuse() -> AnswerLine:
+        answer = await dialogue.ask("session/set_mode", params)
+        answer.require_error("the agent accepted an unknown mode")
+        return answer
+
+    await _changes_nothing(dialogue, session, refuse)
 
 
 @RULES.case("modes.in-turn", MUST, RuleSource(MODES, "Setting the current mode"))
@@ -125,7 +130,7 @@ async def mode_in_turn(stage: Stage) -> None:
     """A mode can be set while a turn is running."""
     await stage.need(plain_turn)
     dialogue, session, modes = await _with_modes(stage)
-    others = [id for id in _available(modes) if id != modes.get("currentModeId")]
+    others = [id for id in available_modes(modes) if id != modes.get("currentModeId")]
     if not others:
         raise NotObservable("the agent has only one mode")
     async with long_turn(stage, dialogue, session) as call:
@@ -558,46 +563,42 @@ async def unknown_option(stage: Stage) -> None:
 
 @RULES.case("options.unknown-value", EXPECTED, SETTING)
 async def unknown_value(stage: Stage) -> None:
-    """A value that the option lacks is refused, and not set."""
+    """A value that the option lacks is refused, and changes nothing."""
     dialogue, session, options = await _with_options(stage)
     selects = [option for option in options if option.get("type") == "select"]
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
-    answer = await set_to(dialogue, session, selects[0], "check-no-value")
-    answer.require_error("the agent accepted an unknown value")
-    others = [option for option in options if option is not selects[0]]
-    if others:  # the answer has the values of all
-        await set_to(dialogue, session, others[0], others[0].get("currentValue"))
+
+    async def refuse() -> AnswerLine:
+        answer = await set_to(dialogue, session, selects[0], "check-no-value")
+        answer.require_error("the agent accepted an unknown value")
+        return answer
+
+    await _changes_nothing(dialogue, session, refuse)
 
 
-@RULES.also("options.unknown-value", over=CHOICES)
-@one_by_one
-def refused_values(record: Record, witness: Witness) -> None:
-    answers = record.exchanges_by_answer("client")
-    refused: dict[tuple[object, object], RecordedExchange] = {}
-    for line in record.lines:
-        exchange = answers.get(line.number)
-        told = line.update if exchange is None else exchange.result
-        session = line.session_id if exchange is None else exchange.session_id
-        for option in objects(told.get("configOptions")):
-            before = refused.pop((session, option.get("id")), None)
-            if before is not None and option.get("currentValue") == before.request.params["value"]:
-                why = f"{option.get('id')!r} has the value that was refused"
-                witness.accuse(why, *before.lines, line)
-        if exchange is not None and exchange.request.method == SET_OPTION:
-            key = session, exchange.request.params.get("configId")
-            values = [it for it in _possible(record, key) if exchange.is_refused]
-            if values and exchange.request.params.get("value") not in values:
-                refused[key] = exchange
+async def _changes_nothing(
+    dialogue: Dialogue, session: CheckedSession, refuse: Callable[[], Awaitable[AnswerLine]]
+) -> None:
+    """Have something refused, and raise Violation if an option has another value then.
 
-
-def _possible(record: Record, option: tuple[object, object]) -> list[str]:
-    """Return the values of a session's option, as they were told first."""
-    for exchange in record.exchanges("client", *OPENING):
-        for it in objects(exchange.result.get("configOptions")):
-            if (exchange.session_id, it.get("id")) == option:
-                return option_values(it)
-    return []
+    The answer to an option that is set to its own value tells those of all others.
+    """
+    options = objects(session.answer.result.get("configOptions"))
+    selects = [option for option in options if option.get("type") == "select"][:2]
+    before: Json = {}
+    for option in (*selects, *selects[1:], *selects[:1]):
+        refused = await refuse() if before else None
+        value = before.get(str(option.get("id")), option.get("currentValue"))
+        told = await set_to(dialogue, session, option, value)
+        now = _values(told.result, has_modes=False)
+        for id in before.keys() & now.keys():
+            if refused is not None and now[id] != before[id]:
+                why = f"{id!r} was {before[id]!r}, and is {now[id]!r} since a request was refused"
+                raise Violation(why, *refused.lines, *told.lines)
+        before = now
+    if not before:
+        await refuse()
 
 
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
