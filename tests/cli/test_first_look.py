@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -49,6 +50,10 @@ def test_it_offers_what_is_on_the_machine_with_a_key_each(
 ) -> None:
     programs(tmp_path, monkeypatch, "codex-acp")
     Transcript("Where is the needle?").write(tmp_path / "home")
+    chats = tmp_path / "home" / ".gemini" / "tmp" / "project" / "chats"
+    chats.mkdir(parents=True)  # as each start of the program leaves one
+    begun = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-02T03:04:05.000Z"}
+    (chats / "session-2026-01-02T03-04-s.jsonl").write_text(json.dumps(begun | {"kind": "main"}))
     settings = tmp_path / "home" / ".config" / "zed" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text("{}")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from subprocess import run
 
 import pytest
 
@@ -128,6 +129,21 @@ def test_sessions_of_programs_are_counted_on_a_terminal_and_found_by_words(
     acphold.run("session", "pin", "s-0")
     shown = acphold.on_terminal("list").plain
     assert shown.count("Look at the log") == SAME_WORDS  # three have them now
+
+
+def test_a_work_tree_is_no_project_of_its_own(
+    acphold: CommandLine, journal: Path, tmp_path: Path
+) -> None:
+    shop, tree = tmp_path / "shop", tmp_path / "shop-copy"
+    run(["git", "init", "-q", shop], check=True)
+    author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    run(["git", "-C", shop, *author, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    run(["git", "-C", shop, "worktree", "add", "-q", "--detach", tree], check=True)
+    for folder in (shop, tree, tmp_path):
+        remember(journal, folder.name, prompt("x"), title=folder.name, cwd=str(folder))
+    lines = map(json.loads, acphold.run("list", "--json").out.splitlines())
+    projects = {line["title"]: line.get("project") for line in lines}
+    assert projects == {"shop": None, "shop-copy": str(shop), tmp_path.name: None}
 
 
 def test_days_are_named_as_people_do() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.main import parser_of
 from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
 from acphold.safety.standing.decision import RuleChange, StandingRule
@@ -219,6 +221,21 @@ async def test_a_rule_that_says_too_much_is_refused(
     await asked(journal, folder)
     assert text in rules(journal, "add", text, folder=folder, code=2)
     assert await kept(journal) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["add", "rm", "-rf"], "did you mean: acphold rules add 'run rm -rf'?"),
+        (["add", "run", "pytest", "-q"], "did you mean: acphold rules add 'run pytest -q'?"),
+        (["try", "run", "make", "-C", "a b"], "acphold rules try 'run make -C '\"'\"'a b'\"'\"''?"),
+        (["off", "-x"], "unrecognized arguments: -x"),
+    ],
+)
+def test_a_command_with_options_has_to_be_quoted(words: list[str], meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parser_of("rules").run(words)
+    assert meant in str(refused.value)
 
 
 async def test_a_rule_that_allows_what_was_refused_is_only_added_with_although(

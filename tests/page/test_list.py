@@ -161,3 +161,19 @@ async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_ph
     hidden, tall = await page.get_by_role("heading", name=title).evaluate(height)
     assert hidden <= 1
     assert tall > 30
+
+
+async def test_twenty_sessions_of_four_projects_stand_in_900_pixels(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    sessions = []
+    for number in range(20):
+        (folder := tmp_path / f"project-{number % 4}").mkdir(exist_ok=True)
+        sessions.append(await agent.new_session(cwd=folder))
+        await sessions[-1].prompt(steps({"say": f"What was said last in number {number}."}))
+    await opened(page, sessions[-1].id)
+    await expect(row_of(page, sessions[0])).to_have_count(1)
+    whole = """rows => rows.map(row => row.getBoundingClientRect())
+        .filter(row => row.top >= 0 && row.bottom <= innerHeight && row.height >= 24).length"""
+    assert await page.locator(".home a.session").evaluate_all(whole) >= 20

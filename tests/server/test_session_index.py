@@ -23,7 +23,7 @@ from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.one_question import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
-from acphold.safety.snapshots.checkouts import in_other_work_trees
+from acphold.safety.snapshots.checkouts import in_main_work_tree, in_other_work_trees
 from tests.editor import DEADLINE, open_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until
@@ -954,3 +954,5 @@ def test_work_trees_that_name_each_other_by_relative_paths_are_found(
     (other / ".git").write_text("gitdir: ../main/.git/worktrees/other\n")
     assert in_other_work_trees(str(main / "inner")) == (str(other / "inner"),)
     assert in_other_work_trees(str(other / "inner")) == (str(main / "inner"),)
+    assert in_main_work_tree(str(other / "inner")) == str(main / "inner")
+    assert in_main_work_tree(str(main / "inner")) == str(main / "inner")

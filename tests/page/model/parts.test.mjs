@@ -130,6 +130,9 @@ test("a fork stands below its origin, where the newest of them stands", () => {
   const [{ cwd, places }] = grouping()([...rows, there]);
   assert.deepEqual([cwd, places.filter(({ depth }) => depth === 1).map(({ row, number }) => [row.sessionId, number])], ["/w", [["two", 2], ["there", 1]]]);
   assert.equal(homes([rows[0], there])(there), "/w");
+  const tree = listed("tree", at(2026, 2, 9), { cwd: "/w-tree", project: "/w" });
+  assert.deepEqual(grouping()([rows[0], tree]).map((group) => group.places.length), [2]);
+  assert.equal(homes([tree])(tree), "/w");  // the folder of a new session
   const moved = listed("moved", at(2026, 2, 11), { origins: [{ sessionId: "moved" }] });
   assert.deepEqual(order([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).length, 3);  // each once
 });
@@ -251,7 +254,7 @@ test("a patch becomes lines with the numbers of both sides, and nothing in it mo
 
 test("news are what failed and what is done unseen; the latest others follow while there is room, without what is asked above", () => {
   const row = (sessionId, more) => ({ sessionId, outcome: null, unseen: false, live: null, ...more });
-  const rows = [row("a"), row("done", { unseen: true }), row("b"), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" }, openQuestions: [{}] })];
+  const rows = [row("a"), row("done", { unseen: true }), row("b"), row("cron", { byProgram: true, unseen: true }), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" }, openQuestions: [{}] })];
   const ids = (found) => found.map((each) => each.sessionId);
   assert.deepEqual(ids(news(rows).news), ["bad", "done"]);
   assert.deepEqual(ids(news(rows).others), ["a", "b"]);

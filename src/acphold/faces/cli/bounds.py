@@ -171,6 +171,9 @@ SEARCH_CATCH_UP_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; those found by then are offered."""
 
+SMALL_TRANSCRIPT: Final = 16 << 10
+"""Bytes of a transcript that may be without a message: the first look reads those."""
+
 OFFER_SECONDS: Final = 60.0
 """Time for which the page is told of the same conversations on disk, without another search."""
 

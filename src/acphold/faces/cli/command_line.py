@@ -112,6 +112,7 @@ class Parser(argparse.ArgumentParser):
         epilog: str | None = None,
         is_read: bool = False,
         adds: Callable[[Parser], None] | None = None,
+        meant: Callable[[Sequence[str]], str] | None = None,
     ) -> None:
         prog = f"acphold {name}".rstrip()
         # Not `inspect.cleandoc`: an editor waits for its import.
@@ -128,6 +129,7 @@ class Parser(argparse.ArgumentParser):
         self._runs_program = False
         self._takes_agent = False
         self._is_read = is_read
+        self._meant = meant
         if is_read:
             self.add("no_pager", flag("print without a pager"))
         declarer: Any = execute
@@ -211,7 +213,12 @@ class Parser(argparse.ArgumentParser):
         if not self._runs_program:
             # Options may stand between words; argparse then loses some words after a `--`.
             read = self.parse_args if "--" in arguments else self.parse_intermixed_args
-            return vars(read(arguments))
+            try:
+                return vars(read(arguments))
+            except UsageError:
+                if self._meant is None or not (meant := self._meant(arguments)):
+                    raise
+                raise UsageError(meant) from None
         own, program = split_program(arguments)
         found, stray = self.parse_known_intermixed_args(own)
         named = found.agent if self._takes_agent else None
@@ -379,7 +386,8 @@ def command(name: str, usage: str = "[OPTIONS]", *others: Any, **how: Any) -> Ca
     Its docstring is the help. Its parameters, all given by name, have as defaults what declares
     their argument or option: all that is said of one is said there. With `options` these are the
     fields of a Struct. `others` are JOURNAL and ON_HOST, of which the function gets nothing. With
-    `is_read` the output on a terminal is shown in a pager.
+    `is_read` the output on a terminal is shown in a pager. Of arguments that are none, `meant` may
+    say what was meant, "" if it does not know.
     """
 
     def declare(execute: F) -> F:

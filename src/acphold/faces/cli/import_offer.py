@@ -38,19 +38,26 @@ Left = dict[str, dict[str, int]]
 
 
 def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict[str, int], bool]:
-    """Count the conversations on disk by agent; False if there was no time to count them all."""
+    """Count the conversations on disk by agent, as an import does: files without any message do not
+    count. False if there was no time to count them all."""
     until = time.monotonic() + bounds.FIRST_LOOK_SECONDS
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
+    small: list[tuple[str, Source]] = []
     with searching():
         for name in agents:
-            try:
-                for _ in reader(name).find(home):
-                    found[name] = found.get(name, 0) + 1
+            with suppress(Exception):
+                for source in reader(name).find(home):
+                    found[name] += 1
+                    if source.size < bounds.SMALL_TRANSCRIPT:
+                        small.append((name, source))
                     if time.monotonic() > until:
                         return found, False
-            except Exception:
-                continue
-    return found, True
+        for name, source in small:
+            if time.monotonic() > until:
+                return found, False
+            with suppress(Exception):  # `import` reports it
+                found[name] -= forecast(source, reader(name)) == "empty"
+    return +found, True
 
 
 async def count_left(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
@@ -59,7 +60,22 @@ WAITS = "of another journal or machine: waits for `acphold rules on`"
 QUESTION_ID = re.compile(r"[0-9a-f]{16}")
 
 
-@command("rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]", options.JOURNAL)
+def _quoted(arguments: Sequence[str]) -> str:
+    """Return the hint for a rule whose command has options and is not quoted."""
+    if len(arguments) < 2 or arguments[0] not in ("add", "try") or " " in arguments[1]:
+        return ""
+    text = rule_text(arguments[1:])
+    try:
+        read_rule(text)
+    except RuleError as error:
+        return f"{text}: {error}"
+    return f"did you mean: acphold rules {arguments[0]} {shlex.quote(text)}?"
+
+
+@command(
+    *("rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]", options.JOURNAL),
+    meant=_quoted,
+)
 async def rules(
     *,
     deed: str = options.argument(

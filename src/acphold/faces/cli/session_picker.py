@@ -47,6 +47,7 @@ from acphold.live.reading.session_reader import (
     last_entries,
     session_pages,
 )
+from acphold.safety.snapshots.checkouts import in_other_work_trees
 
 if TYPE_CHECKING:
     from acp_wire.schema import SessionInfo
@@ -102,9 +103,11 @@ class _LineMaker:
 
     def __init__(self) -> None:
         self.here = resolve_folder(os.curdir)
+        self.beside = in_other_work_trees(self.here)
+        here = {self.here, *map(resolve_folder, self.beside)}
         # Among a hundred thousand sessions, most share folder and agent with many others.
         self._called = cache(lambda key: on_one_line(agent_name(key)))
-        self._is_here = cache(lambda cwd: resolve_folder(cwd) == self.here)
+        self._is_here = cache(lambda cwd: resolve_folder(cwd) in here)
         self._folder = cache(folder)
         self._now = now_ms()
 
@@ -170,7 +173,8 @@ class _ReadSessions:
         elif self._reader.origin:
             passes = [Wanted(said=True)]
         else:  # these filters cost nothing here
-            passes = [Wanted(only_live=True), Wanted(ListFilter(cwd=self._lines.here)), Wanted()]
+            here = ListFilter(cwd=self._lines.here, beside=self._lines.beside)
+            passes = [Wanted(only_live=True), Wanted(here), Wanted()]
         shown = set[str]()
         for wanted in passes:
             async for page in session_pages(self._reader, wanted):

@@ -76,3 +76,6 @@ SHORT_SESSION = 6
 
 SAME_WORDS_SECONDS = 30.0
 """Titles that several sessions share may be this old: to find them, all rows are read."""
+
+PROJECT_SECONDS = 1.0
+"""Seconds to find the repositories of folders, of which one may lie on a disk that hangs."""

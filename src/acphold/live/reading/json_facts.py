@@ -57,6 +57,7 @@ def session_json(session: ListedSession) -> str:
         "archived": row.archived,
         "tags": row.tags,
         "byProgram": session.by_program,
+        **({"project": session.project} if session.project else {}),
         "origins": row.origins,
         "movedTo": destination(row) or None,
         "queued": row.queued,

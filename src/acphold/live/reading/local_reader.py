@@ -19,6 +19,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from acp_wire.tasks import timeout
+from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import Entry, iso, now_ms
 from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
@@ -173,8 +175,14 @@ class LocalReader:
         }
         person = self._tenant or ""
         repeated = await _repeated_titles(self.journal)
+        projects = await _projects({row.cwd for row in rows})
         listed = [
-            replace(it, pinned=person in it.row.pins, by_program=_is_by_program(it.row, repeated))
+            replace(
+                it,
+                pinned=person in it.row.pins,
+                by_program=_is_by_program(it.row, repeated),
+                project=projects.get(it.row.cwd, ""),
+            )
             for it in (as_listed(row, live, outcomes, files) for row in rows)
         ]
         if said:
@@ -311,6 +319,21 @@ async def _repeated_titles(journal: Journal) -> Collection[Titled]:
         titles = await journal.repeated_titles(bounds.SAME_WORDS, bounds.SHORT_SESSION)
         _REPEATED[journal] = monotonic(), titles
     return titles
+
+
+async def _projects(folders: Collection[str]) -> dict[str, str]:
+    """Return the project of each folder that lies in a work tree of its own."""
+
+    def find() -> dict[str, str]:
+        from acphold.safety.snapshots.checkouts import in_main_work_tree  # late: a list starts
+
+        found = {folder: in_main_work_tree(folder) for folder in folders}
+        return {folder: project for folder, project in found.items() if project != folder}
+
+    with suppress(TimeoutError):
+        async with timeout(bounds.PROJECT_SECONDS):
+            return await Threads(1).run(find)
+    return {}
 
 
 def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:

@@ -45,7 +45,8 @@ class ListedSession(Struct, frozen=True):
     person who reads. `files` is None if none
     were ever kept with it. `said` are its last words (`history.titles`),
     None if they were not read. It is `by_program` if only a program prompted it, or one of several
-    short ones of the same words.
+    short ones of the same words. `project` is its folder in the main work tree of the repository,
+    "" if that is its own.
     """
 
     row: SessionRow
@@ -58,6 +59,7 @@ class ListedSession(Struct, frozen=True):
     said: str | None = None
     pinned: bool = False
     by_program: bool = False
+    project: str = ""
 
     @property
     def state(self) -> str:

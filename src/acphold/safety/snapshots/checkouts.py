@@ -122,6 +122,18 @@ def in_other_work_trees(folder: str) -> tuple[str, ...]:
     )
 
 
+def in_main_work_tree(folder: str) -> str:
+    """Return the same folder in the main work tree of its repository, whether it is there or not;
+    the folder itself, if it lies in no other work tree."""
+    if (checkout := checkout_of(folder)) is None or not checkout.is_repository:
+        return folder
+    if (top := main_top(checkout)) == checkout.top:
+        return folder
+    return os.path.normpath(
+        os.path.join(top, os.path.relpath(os.path.realpath(folder), checkout.top))
+    )
+
+
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""

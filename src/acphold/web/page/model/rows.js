@@ -82,7 +82,7 @@ function groupBy(all, by) {
   return groups;
 }
 
-/** The folder in which a session stands: of a fork, that of its origin, as far as that is known. @param {Row[]} rows @returns {(row: Row) => string} */
+/** The folder in which a session stands, in the main work tree of its repository: of a fork, that of its origin, as far as that is known. @param {Row[]} rows @returns {(row: Row) => string} */
 export function homes(rows) {
   const byId = new Map(rows.map((row) => [row.sessionId, row]));
   return (row) => {
@@ -92,7 +92,7 @@ export function homes(rows) {
       passed.add(above);
       at = above;
     }
-    return at.cwd;
+    return at.project ?? at.cwd;
   };
 }
 

@@ -76,11 +76,11 @@ export function Home({ desk, current, asking, isAll }) {
     <div class="scroll">
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
-      <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
+      <div class="tools"><div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
         const number = rows.filter((row) => fits(row, name)).length;
         return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
-      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${setOnly} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}
+      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${setOnly} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}</div>
       ${chosen && html`<${Later} name="Chosen" desk=${desk} />`}
       ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
       ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
@@ -126,7 +126,7 @@ function useRows(q, isArchived, isOnline) {
 }
 
 /** What a session is of, for the choice of some. @param {import("../wire/pages.js").Row} row */
-const kindsOf = (row) => [`agent ${row.agentName}`, `folder ${row.cwd}`, ...(row.tags ?? []).map((each) => `tag ${each}`)];
+const kindsOf = (row) => [`agent ${row.agentName}`, `folder ${row.project ?? row.cwd}`, ...(row.tags ?? []).map((each) => `tag ${each}`)];
 
 /** A choice of the sessions of an agent, a project or a tag, where there are several. @param {{rows: import("../wire/pages.js").Row[], only: string, pick: (only: string) => void}} props */
 function Only({ rows, only, pick }) {

@@ -46,6 +46,7 @@ function told({ status, told }) {
  * @property {boolean} archived
  * @property {string[]} [tags]
  * @property {boolean} [pinned]  by whoever looks
+ * @property {string} [project]  its folder in the main work tree of the repository, if that is another
  * @property {boolean} [byProgram]  no person has prompted it
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
  * @property {string | null} [movedTo]  the machine on which it continues
