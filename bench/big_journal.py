@@ -24,6 +24,7 @@ from acphold.journal.sqlite import search_index, session_rows
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.stores import open_journal
+from acphold.journal.token_reports import SLOT_MS
 
 TEMPLATES = 500
 """Conversations that are taken in; a journal has a multiple of them."""
@@ -183,10 +184,13 @@ def _copy(connection: sqlite3.Connection, templates: int, by: int, later: int) -
             "tenant": "tenant_of(number + :by)",
             "created_at": "created_at + :later",
             "updated_at": "updated_at + :later",
+            "summed_at": "summed_at + :later",
         },
         "leases": {"session": "session + :by", "epoch": "epoch + :by"},
         "summaries": {"session": "session + :by"},
         "usage": {"session": "session + :by", "at": "at + :later"},
+        "usage_sums": {"session": "session + :by", "slot": f"slot + :later / {SLOT_MS}"},
+        "usage_folds": {"session": "session + :by"},
         "links": {
             "number": "number + :by",
             "downstream_id": "'own-' || name_of(session + :by)",

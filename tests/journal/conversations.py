@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from acphold.journal.sql import usage_sums
+from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage
@@ -31,6 +32,9 @@ async def usage_reports(
     journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
 ) -> list[SessionUsage]:
     """The reported tokens and cost of each session, newest session first."""
-    return await journal._background.run(
-        lambda db: [*usage_sums.sessions(SqliteTables(db), cwd, since)]
-    )
+
+    def read(db: Connection) -> list[SessionUsage]:
+        asked = usage_sums.Question(tables := SqliteTables(db), (), cwd, since)
+        return [*usage_sums.sessions(tables, since, asked.wanted, asked.values)]
+
+    return await journal._background.run(read)

@@ -127,6 +127,15 @@ UNPACKED_BYTES: Final = 1 << 30
 
 # -- tokens and cost ------------------------------------------------------------------------------
 
+ADDING_SECONDS: Final = 0.1
+"""Time spent after a turn on sums of sessions that an earlier release has left."""
+
+FEW_CURRENCIES: Final = 50
+"""Sums are kept of a session with this many pairs of agents and currencies at most."""
+
+MEASURED: Final = 10**12
+"""Sums are kept of figures up to this: a million of them are still a number."""
+
 MODEL_CHARACTERS: Final = 100
 """Characters kept of the name of a model."""
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from math import inf
 from typing import Final, TypeVar
@@ -194,6 +194,10 @@ def _with_sum(tokens: Tokens) -> Tokens | None:
 # -- in sessions --------------------------------------------------------------------------------
 
 
+SLOT_MS: Final = 15 * 60 * 1000
+"""A slot of sums: a day begins with one in every time zone."""
+
+
 class UsageReport(Struct, frozen=True):
     """The usage that an agent reported at one time: the increase since the report before.
 
@@ -258,31 +262,39 @@ def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since
     return sorted(answered)
 
 
+class Reported(Struct, array_like=True):
+    """What the next increases of a session depend on: the last counts of the session that an agent
+    told, the last cost by agent and currency, and the sums of COUNTS."""
+
+    last: Tokens = Tokens()
+    costs: dict[tuple[str, str], float] = {}
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+
+
 def increases(
-    found: Collection[Report], held_by: Holders, answered: Models = ()
+    found: Iterable[Report], held_by: Holders, answered: Models = (), before: Reported | None = None
 ) -> Iterator[UsageReport]:
     """Yield each report as an increase, with the agent that reported it.
 
     `answered` has the models. A report on the whole session has none: it may be of several.
+    `before` is what was reported earlier; it goes on with these.
     """
-    last, costs = Tokens(), dict[tuple[str, str], float]()
-    sums = dict.fromkeys(COUNTS, 0)
+    before = Reported() if before is None else before
+    costs, sums = before.costs, before.sums
     held_through, agent = -1.0, ""
-    has_totals = any(it.so_far for it in found) or any(name in CUMULATIVE for _, name in held_by)
     for report in found:
         if report.seq > held_through:
             held_through, agent = next(it for it in held_by if report.seq <= it[0])
         tokens, cost = report.tokens, report.cost
-        if tokens is not None and has_totals:
+        if tokens is not None:
             known = {name: getattr(tokens, name) for name in COUNTS}
             known = {name: count for name, count in known.items() if count is not None}
             if report.so_far:  # less all that was reported before, so that nothing counts twice
                 known = {name: max(0, count - sums[name]) for name, count in known.items()}
             elif agent in CUMULATIVE and not report.by_turn:
-                before, last = last, tokens
+                last, before.last = before.last, tokens
                 known = {
-                    name: increase(getattr(before, name) or 0, count)
-                    for name, count in known.items()
+                    name: increase(getattr(last, name) or 0, count) for name, count in known.items()
                 }
             for name, count in known.items():
                 sums[name] += count

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (16, "25cd12b992d17776")
+MADE: Final = (17, "f0a951beed1a8921")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -156,6 +156,33 @@ _PROGRAMS: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN by_program boolean NOT NULL DEFAULT false",
 )
 
+_USAGE_SUMS: Final = (
+    # Increases of a session in a quarter of an hour, and how far they are added up.
+    "ALTER TABLE acphold.sessions ADD COLUMN summed_at bigint NOT NULL DEFAULT -1",
+    "CREATE INDEX replies_by_reply ON acphold.replies (reply)",
+    """CREATE TABLE acphold.usage_sums (
+        session_id text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        agent text NOT NULL,
+        model text NOT NULL,
+        currency text NOT NULL,
+        told bigint NOT NULL,
+        by_request bigint NOT NULL,
+        cost double precision,
+        input bigint,
+        output bigint,
+        thought bigint,
+        cached_read bigint,
+        cached_write bigint,
+        total bigint,
+        PRIMARY KEY (session_id, slot, agent, model, currency)
+    )""",
+    """CREATE TABLE acphold.usage_folds (
+        session_id text COLLATE "C" PRIMARY KEY,
+        fold bytea NOT NULL
+    )""",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -168,4 +195,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TAGS,
     _ACCESS_CHANGES,
     _PROGRAMS,
+    _USAGE_SUMS,
 )

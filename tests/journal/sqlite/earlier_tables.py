@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (30, "921ab428ef9aea67")
+MADE: Final = (31, "79e68389eadd8dbf")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -181,6 +181,33 @@ _PROGRAMS: Final = (
     f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
+_USAGE_SUMS: Final = (
+    # Increases of a session in a quarter of an hour, and how far they are added up.
+    "ALTER TABLE sessions ADD COLUMN summed_at INTEGER NOT NULL DEFAULT -1",
+    "CREATE INDEX replies_by_reply ON replies (reply)",
+    """CREATE TABLE usage_sums (
+        session INTEGER NOT NULL,
+        slot INTEGER NOT NULL,
+        agent TEXT NOT NULL,
+        model TEXT NOT NULL,
+        currency TEXT NOT NULL,
+        told INTEGER NOT NULL,
+        by_request INTEGER NOT NULL,
+        cost REAL,
+        input INTEGER,
+        output INTEGER,
+        thought INTEGER,
+        cached_read INTEGER,
+        cached_write INTEGER,
+        total INTEGER,
+        PRIMARY KEY (session, slot, agent, model, currency)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE usage_folds (
+        session INTEGER PRIMARY KEY,
+        fold BLOB NOT NULL
+    ) WITHOUT ROWID""",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -193,4 +220,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TAGS,
     _ACCESS_CHANGES,
     _PROGRAMS,
+    _USAGE_SUMS,
 )

@@ -138,6 +138,7 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
         found = await journal.index.search(words)
         assert {hit.session_id for hit in found} == {"s1", "s2"}
     assert [report.cost for it in await usage_reports(journal) for report in it.reports] == [2, 2]
+    assert (await journal.index.usage("agent")).total.costs == {"EUR": 4}
     assert await journal.index.tidy(60) == 0
     for session_id in ("s1", "s2"):
         assert len((await state_of(journal, session_id)).timeline) == 5

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,8 @@ async def fill(journal: Journal, random: Random) -> list[int]:
         await journal.change(lease, RowChange(prompted=True, updated_at=newest))
         if random.randrange(5) == 0:
             usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
-            await journal.append(lease, [("turn_end", [usage])])
+            change = RowChange(updated_at=newest + 1)  # as when a turn begins
+            await journal.append(lease, [("turn_end", [usage])], change)
         if random.randrange(8) == 0:
             await journal.delete(lease)
     await journal.index.catch_up(30)
@@ -156,8 +158,86 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             if not report.by_turn and agent in (None, report.agent)
         }
     with closing(sqlite3.connect(journal.path)) as database:
-        left = "SELECT session FROM usage EXCEPT SELECT number FROM sessions"
-        assert database.execute(left).fetchall() == []
+        for table in ("usage", "usage_sums", "usage_folds"):
+            left = f"SELECT session FROM {table} EXCEPT SELECT number FROM sessions"
+            assert database.execute(left).fetchall() == []
+
+
+async def test_reports_that_are_settled_are_added_up_by_the_database_and_not_gone_through(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = []
+    for number in range(4):
+        leases.append(lease := await journal.create(NewSession(f"s{number}", "a", "/w")))
+        for turn in range(3):
+            end = {
+                "stopReason": "end_turn",
+                "usage": {"totalTokens": 10},
+                "_meta": {"acphold/model": f"m{turn}"},
+            }
+            change = RowChange(prompted=True, updated_at=HOUR * (1 + number))
+            await journal.append(
+                lease, [("prompt", [b"[]"]), ("turn_end", [json.dumps(end).encode()])], change
+            )
+            await journal.settle(lease, lease.next_seq - 1)
+    gone_through = []
+    read = usage_sums.sessions
+
+    def noted(*given: Any, **named: Any) -> Iterator[SessionUsage]:
+        for session in read(*given, **named):
+            gone_through.append(session.session_id)
+            yield session
+
+    monkeypatch.setattr(usage_sums, "sessions", noted)
+
+    async def by_model(**given: Any) -> dict[str, int | None]:
+        found = await journal.index.usage("model", **given)
+        return {it.name: it.tokens.total for it in found.groups}
+
+    assert await by_model() == {"m0": 40, "m1": 40, "m2": 40}
+    assert gone_through == []
+    # A turn that runs is gone through, alone.
+    await journal.append(leases[1], [("prompt", [b"[]"])], RowChange(updated_at=9 * HOUR))
+    assert await by_model() == {"m0": 40, "m1": 40, "m2": 40}
+    assert gone_through == ["s1"]
+    await journal.delete("s2", "s3")
+    assert await by_model() == {"m0": 20, "m1": 20, "m2": 20}
+
+
+async def test_a_session_that_goes_to_another_agent_is_added_up_from_its_beginning(
+    journal: SqliteJournal,
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
+    for at in (1, 2):
+        change = RowChange(prompted=True, updated_at=at)
+        await journal.append(lease, [("prompt", [b"[]"]), ("turn_end", [usage])], change)
+        await journal.settle(lease, lease.next_seq - 1)
+    await journal.change(lease, RowChange(agent="b", origins=(Origin("s1", "a", 2),)))
+    found = await journal.index.usage("agent")
+    assert {it.name: it.tokens.total for it in found.groups} == {"a": 7, "b": 7}
+    await journal.append(lease, [("turn_end", [b"{}"])])
+    await journal.settle(lease, lease.next_seq - 1)
+    found = await journal.index.usage("agent")
+    assert {it.name: it.tokens.total for it in found.groups} == {"a": 7, "b": 7}
+    with closing(sqlite3.connect(journal.path)) as database:
+        kept = database.execute("SELECT agent, total FROM usage_sums ORDER BY agent").fetchall()
+    assert kept == [("a", 7), ("b", 7)]
+
+
+async def test_a_model_that_is_told_after_the_report_is_that_of_the_report(
+    journal: SqliteJournal,
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    paid = b'{"sessionUpdate":"usage_update","cost":{"amount":2,"currency":"USD"}}'
+    end = b'{"stopReason":"end_turn","_meta":{"acphold/model":"large"}}'
+    for runs in ([("update", [paid])], [("turn_end", [end])]):
+        change = RowChange(prompted=True, updated_at=lease.next_seq)
+        await journal.append(lease, runs, change)
+        await journal.settle(lease, lease.next_seq - 1)
+        found = await journal.index.usage("model")
+        assert [it.costs for it in found.groups] == [{"USD": 2.0}]
+    assert [it.name for it in found.groups] == ["large"]
 
 
 OLD_REPORTS = 4000

@@ -139,7 +139,7 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 16
+VERSION: Final = 17
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, time
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 
-from acphold.conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity, Lease
@@ -32,6 +33,7 @@ from acphold.journal.sql.list_filters import walks
 from acphold.journal.sql.session_tables import select_rows
 from acphold.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.stored_history import Settled, pack
+from acphold.journal.token_reports import SLOT_MS
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
 
@@ -288,6 +290,23 @@ class PostgresqlTables(Tables):
 
     def own_key(self, session_id: str, number: int) -> str:
         return session_id
+
+    def day(self, wanted: str, values: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        # Slots with any report, even in sessions that are not asked for: excluding these takes
+        # longer than adding up a few empty days.
+        found = self.execute(
+            "SELECT DISTINCT slot FROM acphold.usage_sums WHERE slot >= %(first)s"
+            f" UNION SELECT greatest(updated_at, 0) / {SLOT_MS} FROM acphold.sessions"
+            f" WHERE {wanted}",
+            values,
+        ).fetchall()
+        days = sorted(
+            {datetime.fromtimestamp(clamp_moment(it * SLOT_MS) / 1000).date() for (it,) in found}
+        )
+        values["midnights"] = [int(datetime.combine(it, time()).timestamp() * 1000) for it in days]
+        at = f"coalesce(slot * {SLOT_MS}, greatest(updated_at, 0))"
+        names = {str(place): day.isoformat() for place, day in enumerate(days, 1)}
+        return f"width_bucket({at}, %(midnights)s::bigint[])::text", names
 
     def place(self, key: str, seq: int) -> tuple[str, int]:
         return key, seq

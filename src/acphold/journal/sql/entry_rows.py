@@ -114,6 +114,7 @@ def take_in(
         # Its history was made elsewhere, unless the change says where.
         told = merge_changes(replace(told, home=""), change or NO_CHANGE)
         session_tables.change_row(tables, key, told)
+        usage_rows.keep_time(tables, key)
         if link is not None:
             tables.link(*link, key)
         if release:
@@ -233,6 +234,7 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     ]
     tables.update(key, parts, [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq])
     usage_rows.keep(tables, key, piece.usage)
+    usage_rows.add_up(tables, key, has_news=bool(piece.usage))
 
 
 def read(

@@ -69,6 +69,8 @@ _SESSION_COLUMNS: Final = (
     "pins {text} NOT NULL DEFAULT '[]'",
     # Nobody but a program has prompted it.
     "by_program {flag} NOT NULL DEFAULT {no}",
+    # Up to which `updated_at` the sums of usage hold; negative: see `usage_rows`.
+    "summed_at {integer} NOT NULL DEFAULT -1",
 )
 
 _TABLES: Final = (
@@ -125,6 +127,31 @@ _TABLES: Final = (
         seq {integer} NOT NULL,
         reply {integer} NOT NULL,
         PRIMARY KEY ({key}, seq)
+    ){clustered}""",
+    "CREATE INDEX replies_by_reply ON {schema}replies (reply)",
+    # Increases of a session in a quarter of an hour: see usage_rows. `told` counts reports of
+    # tokens, `by_request` those that are not known to be for a whole turn.
+    """CREATE TABLE {schema}usage_sums (
+        {session} NOT NULL,
+        slot {integer} NOT NULL,
+        agent {text} NOT NULL,
+        model {text} NOT NULL,
+        currency {text} NOT NULL,
+        told {integer} NOT NULL,
+        by_request {integer} NOT NULL,
+        cost {real},
+        input {integer},
+        output {integer},
+        thought {integer},
+        cached_read {integer},
+        cached_write {integer},
+        total {integer},
+        PRIMARY KEY ({key}, slot, agent, model, currency)
+    ){clustered}""",
+    # How far the reports of a session are in the sums, and what the next increases need.
+    """CREATE TABLE {schema}usage_folds (
+        {session} PRIMARY KEY,
+        fold {blob} NOT NULL
     ){clustered}""",
     # `tenant`: whose sessions the holder of a token sees; NULL for everybody's.
     """CREATE TABLE {schema}access_tokens (

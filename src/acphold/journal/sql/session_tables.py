@@ -90,6 +90,8 @@ def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
             raise OverflowError(f"{value} is out of range for a time or a count")
     parts = [f"{name} = %s" for name in columns]
+    if "agent" in columns or "origins" in columns:
+        parts.append("summed_at = -1")  # the reports may be another agent's
     if "title" in columns and not is_given:
         place = [*columns].index("title")
         parts[place] = "title = CASE WHEN renamed THEN title ELSE %s END"
@@ -303,7 +305,9 @@ def change_row(tables: Tables, key: Key, change: RowChange) -> None:
     tables.update(key, *assignments(change))
 
 
-OF_A_SESSION: Final = ("leases", "summaries", "usage", "replies", "snapshots")
+OF_A_SESSION: Final = (
+    *("leases", "summaries", "usage", "usage_sums", "usage_folds", "replies", "snapshots"),
+)
 """The tables with rows of sessions, beside those of entries, words, links and shares."""
 
 
@@ -383,9 +387,14 @@ def later_uses(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key
 
 def move_up(tables: Tables, times: Mapping[Key, int]) -> None:
     """Set the last activity of sessions, unless it is later already."""
-    later = ["updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END"]
+    later = [
+        "updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END",
+        # Sums that hold go on doing so.
+        "summed_at = CASE WHEN summed_at = updated_at AND updated_at < %s THEN %s"
+        " ELSE summed_at END",
+    ]
     for key, at in sorted(times.items(), key=str):  # in one order, so that no two can deadlock
-        tables.update(key, later, (at, at))
+        tables.update(key, later, (at, at, at, at))
 
 
 def enlist(tables: Tables, found: Sequence[Listed]) -> None:

@@ -28,7 +28,7 @@ from acphold.journal.seams import (
     Sought,
     UsageSums,
 )
-from acphold.journal.sql import access_rows, entry_rows, session_tables
+from acphold.journal.sql import access_rows, entry_rows, session_tables, usage_rows
 from acphold.journal.sql.tables import Key, Tables
 from acphold.journal.stored_history import new_segments
 from acphold.journal.stored_journal import APPENDS, Transcripts
@@ -136,6 +136,8 @@ class SqlIndex(SqlPart, Index):
             key = entry_rows.newest_unpacked(tables, _old(tables))
             return key is not None and entry_rows.pack_piece(tables, key)
 
+        adding = max(seconds, bounds.ADDING_SECONDS)
+        await repeat(lambda: self._slowly(usage_rows.add_up_next), adding)
         await repeat(lambda: self._slowly(piece), seconds)
         return await self._ask(lambda tables: entry_rows.count_unpacked(tables, _old(tables)))
 

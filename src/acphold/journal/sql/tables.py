@@ -211,6 +211,12 @@ class Tables(ABC):
         return row[0], row[1]
 
     @abstractmethod
+    def day(self, wanted: str, values: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        """The day of `slot` of the sums, or of `updated_at` without a slot, in SQL, as this process
+        counts days, and the names of days that it calls otherwise. May add to the `values` of
+        `wanted`, a condition for the sessions in question."""
+
+    @abstractmethod
     def place(self, key: Any, seq: int) -> tuple[int | str, ...]:
         """The primary key of the segment of a session that ends with this entry."""
 

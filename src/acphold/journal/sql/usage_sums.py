@@ -1,15 +1,17 @@
-"""Adding up the reported tokens and cost, session by session, on one moment of the journal.
+"""Adding up the reported tokens and cost, on one moment of the journal.
 
-The sums of 100,000 turns take half a second. See `token_reports`.
+The database adds up the sums that are kept of each session: see `usage_rows`. Sessions that need a
+closer look, because a turn runs in them, or the time in question begins inside of a slot, are gone
+through one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import msgspec
 from msgspec.structs import astuple
@@ -19,9 +21,11 @@ from acphold.conversation.history.entries import TURN_END, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql.tables import Tables, batches
-from acphold.journal.sql.usage_rows import COLUMNS, copied, report
+from acphold.journal.sql.usage_rows import COLUMNS, report
 from acphold.journal.stored_history import END
 from acphold.journal.token_reports import (
+    COUNTS,
+    SLOT_MS,
     CountedReplies,
     SessionUsage,
     UsageReport,
@@ -36,14 +40,104 @@ MOST_COST: Final = 1e300
 """The largest sums that are told: any program can add two of these."""
 
 
+_SUMMED: Final = ", ".join(f"CAST(sum({name}) AS bigint)" for name in COUNTS)
+
+_COUNTED: Final = (
+    "count(DISTINCT sessions.{own_key}),"
+    " count(DISTINCT CASE WHEN told > 0 THEN sessions.{own_key} END)"
+)
+"""The number of sessions, and of those that reported tokens."""
+
+_USED: Final = """
+    FROM acphold.sessions LEFT JOIN acphold.usage_sums
+        ON usage_sums.{key} = sessions.{own_key} AND slot >= %(first)s{by_agents}
+    WHERE {plain}{of_agents}
+"""
+"""The sums of each session, and those without any."""
+
+_NAMES: Final[dict[Grouping, str]] = {
+    "agent": "coalesce(usage_sums.agent, sessions.agent)",
+    "folder": "cwd",
+    "model": "coalesce(model, '')",
+    "session": "sessions.session_id",
+}
+"""The group of a row, in SQL."""
+
+_WANTED: Final = "prompted AND unread IS NULL AND updated_at >= %(since)s"
+"""The sessions in question. Those that an import has only listed are left out: their usage is not
+known yet."""
+
+
+class Question:
+    """What is asked for, as parts of statements with `values`.
+
+    For `plain` sessions, the sums by whole slots have all that they have reported; `odd` ones have
+    to be gone through. Both are among those that are `wanted`.
+    """
+
+    def __init__(
+        self, tables: Tables, agents: tuple[str, ...], cwd: str | None, since: int
+    ) -> None:
+        self.wanted, self.values = _WANTED, dict[str, Any](since=since, first=-(-since // SLOT_MS))
+        if cwd is not None:
+            self.wanted += " AND folder = %(folder)s"
+            self.values["folder"] = resolve_folder(cwd)
+        summed = "summed_at >= 0 AND summed_at = updated_at"
+        if since % SLOT_MS:
+            self.values["slot"] = since // SLOT_MS
+            cut = f"SELECT {tables.KEY} FROM acphold.usage_sums WHERE slot = %(slot)s"
+            summed += f" AND sessions.{tables.OWN_KEY} NOT IN ({cut})"
+        self.odd = f"{self.wanted} AND NOT ({summed})"
+        parts = {"plain": f"{self.wanted} AND {summed}", "by_agents": "", "of_agents": ""}
+        if agents:
+            self.values["agents"] = tables.array(agents)
+            parts["by_agents"] = f" AND {tables.among('usage_sums.agent', 'agents')}"
+            of_agents = tables.among("sessions.agent", "agents")
+            parts["of_agents"] = f" AND (usage_sums.agent IS NOT NULL OR {of_agents})"
+        self.used = _USED.format(key=tables.KEY, own_key=tables.OWN_KEY, **parts)
+        self.counted = _COUNTED.format(own_key=tables.OWN_KEY)
+        self._tables = tables
+
+    def ask(self, selected: str, rest: str = "") -> list[Any]:
+        """The rows of a query of the sums."""
+        return self._tables.execute(f"SELECT {selected} {self.used} {rest}", self.values).fetchall()
+
+
 def sums(
     tables: Tables, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
 ) -> UsageSums:
     """Like `Index.usage`."""
+    question = Question(tables, agents, cwd, since)
+    names: Mapping[str, str] = {}
+    if by == "day":
+        name, names = tables.day(question.wanted, question.values)
+    else:
+        name = _NAMES[by]
     groups: dict[str, UsageSum] = {}
-    total, by_request, packed = UsageSum(""), set[str](), list[bytes]()
+    total, by_request = UsageSum(""), set[str]()
+    rows = question.ask(
+        f"{name}, currency, {question.counted}, sum(cost), {_SUMMED}", "GROUP BY 1, 2"
+    )
+    for group, currency, count, telling, cost, *counts in rows:
+        sum_ = groups.setdefault(its := names.get(group, group), UsageSum(its))
+        costs = [] if cost is None else [(currency, cost)]
+        for of in (sum_, total):
+            _add(of, [Tokens(*counts)], costs)
+        sum_.sessions, sum_.not_reported = (
+            sum_.sessions + count,
+            sum_.not_reported + count - telling,
+        )
+    if len(rows) > len(groups):  # a session may have reported costs in several currencies
+        for group, count, telling in question.ask(f"{name}, {question.counted}", "GROUP BY 1"):
+            sum_ = groups[names.get(group, group)]
+            sum_.sessions, sum_.not_reported = count, count - telling
+    ((count, telling),) = question.ask(question.counted)
+    total.sessions, total.not_reported = count, count - telling
+    by_request.update(
+        it for (it,) in question.ask("DISTINCT usage_sums.agent", "AND by_request > 0")
+    )
     counted = CountedReplies()
-    for session in sessions(tables, cwd, since, has_models=by == "model"):
+    for session in sessions(tables, since, question.odd, question.values, has_models=by == "model"):
         told = [counted.rest(one) for one in session.reports if not agents or one.agent in agents]
         if not told and agents and session.agent not in agents:
             continue
@@ -52,8 +146,7 @@ def sums(
             parts.setdefault(_group(session, by, one), []).append(one)
         # A session without reports counts in its group all the same.
         for name, part in (parts or {_group(session, by, None): []}).items():
-            title = session.title if by == "session" else None
-            sum_ = groups.setdefault(name, UsageSum(name, title))
+            sum_ = groups.setdefault(name, UsageSum(name))
             tokens = [one.tokens for one in part if one.tokens is not None]
             costs = [(one.currency, one.cost) for one in part if one.cost is not None]
             _add(sum_, tokens, costs)
@@ -63,37 +156,55 @@ def sums(
         by_request.update([one.agent for one in told if not one.by_turn])
         total.sessions += 1
         total.not_reported += all(one.tokens is None for one in told)
-        if by == "session":
-            packed.append(msgspec.msgpack.encode(groups.pop(session.session_id)))
-    found = PackedSums(packed) if by == "session" else in_order(by, groups.values())
-    return UsageSums(found, total, frozenset(by_request))
+    if by != "session":
+        return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
+    packed: list[bytes] = []
+    for session_id, title in tables.execute(
+        f"SELECT session_id, title FROM acphold.sessions WHERE {question.wanted}"
+        " ORDER BY updated_at DESC, session_id DESC",
+        question.values,
+    ):
+        if (of_one := groups.pop(session_id, None)) is not None:
+            of_one.title = title
+            packed.append(msgspec.msgpack.encode(of_one))
+    return UsageSums(PackedSums(packed), total, frozenset(by_request))
 
 
 def sessions(
-    tables: Tables, cwd: str | None, since: int, *, has_models: bool = False
+    tables: Tables,
+    since: int,
+    which: str,
+    values: Mapping[str, Any],
+    *,
+    has_models: bool = False,
 ) -> Iterator[SessionUsage]:
-    """The usage reported since `since` in each session that was active since; newest sessions
-    first, with models only if `has_models`. Sessions that an import has only listed are left out:
-    their usage is not known yet.
+    """The usage reported since `since` in each of the sessions that a condition with `values`
+    finds; newest sessions first, with models only if `has_models`.
 
     After the settled reports come those of a turn that is running, has just ended or was cut off.
     """
     rows = tables.execute(
         f"SELECT {tables.OWN_KEY}, session_id, agent, cwd, title, updated_at, origins,"
         f" settled_through, settled_through < {tables.last_seq()} FROM acphold.sessions"
-        " WHERE prompted AND unread IS NULL AND updated_at >= %s"
-        f"{'' if cwd is None else ' AND folder = %s'} ORDER BY updated_at DESC, session_id DESC",
-        (since, *(() if cwd is None else (resolve_folder(cwd),))),
+        f" WHERE {which} ORDER BY updated_at DESC, session_id DESC",
+        values,
     )
-    copies = copied(tables)
     for some in batches(rows):
+        keys = {"keys": tables.array(row[0] for row in some)}
+        of_these = f"WHERE {tables.among(tables.KEY, 'keys')}"
+        replies = {
+            (key, seq): reply
+            for key, seq, reply in tables.execute(
+                f"SELECT {tables.KEY}, seq, reply FROM acphold.replies {of_these}", keys
+            ).fetchall()
+        }
         found = tables.execute(
-            f"SELECT {tables.KEY}, {COLUMNS} FROM acphold.usage"
-            f" WHERE {tables.among(tables.KEY, 'keys')} ORDER BY {tables.KEY}, seq",
-            {"keys": tables.array(row[0] for row in some)},
+            f"SELECT {tables.KEY}, {COLUMNS} FROM acphold.usage {of_these}"
+            f" ORDER BY {tables.KEY}, seq",
+            keys,
         ).fetchall()
         by_key = {
-            key: [report(*row[1:], reply=copies.get((key, row[1]), 0)) for row in same]
+            key: [report(*row[1:], reply=replies.get((key, row[1]), 0)) for row in same]
             for key, same in groupby(found, itemgetter(0))
         }
         for key, session_id, agent, folder, title, updated_at, origins, settled, is_open in some:

@@ -170,7 +170,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 30
+VERSION: Final = 31
 """The version of journals that this release writes."""
 
 

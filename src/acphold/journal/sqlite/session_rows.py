@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from acphold.conversation.history.entries import Segment, now_ms
+from acphold.conversation.history.entries import LATEST_MS, Segment, now_ms
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
@@ -28,6 +28,7 @@ from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.leases import identity
 from acphold.journal.sqlite.migrations import NOTED, SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled
+from acphold.journal.token_reports import SLOT_MS
 
 # See docs/decisions.md, 10 and 22.
 
@@ -178,6 +179,11 @@ class SqliteTables(Tables):
 
     def own_key(self, session_id: str, number: int) -> int:
         return number
+
+    def day(self, wanted: str, values: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
+        at = f"min(max(updated_at, 0), {LATEST_MS - 1})"
+        seconds = f"coalesce(slot * {SLOT_MS // 1000}, {at} / 1000)"
+        return f"date({seconds}, 'unixepoch', 'localtime')", {}
 
     def place(self, key: int, seq: int) -> tuple[int]:
         return (key << SEQ_BITS | seq,)
