@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from acphold.errors import (
 from acphold.journal.intentions import change_queue
 from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import row_here
-from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.hub import move_taker
 from acphold.live.hub.move_giver import give
@@ -62,6 +64,30 @@ def project(tmp_path: Path) -> Project:
     return origin(tmp_path)
 
 
+@contextmanager
+def sending(change: Callable[[object], object]) -> Iterator[None]:
+    """For the block, the ends of moves send what `change` makes of each frame."""
+    send = MoveLine.send
+
+    async def changed(self: MoveLine, frame: object) -> None:
+        await send(self, change(frame))  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MoveLine, "send", changed)
+        yield
+
+
+def cut_before(kind: type) -> AbstractContextManager[None]:
+    """For the block, connections break before a frame of this kind."""
+
+    def breaks(frame: object) -> object:
+        if isinstance(frame, kind):
+            raise ConnectionLostError("cut")
+        return frame
+
+    return sending(breaks)
+
+
 async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> None:
     async with machines(tmp_path) as (here, there):
         modes = b'{"modes":{"availableModes":[],"currentModeId":"allows-all"}}'
@@ -90,11 +116,11 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("lie", ["title", "giver", "origin"])
 async def test_a_title_from_there_is_cut_and_other_names_of_any_length_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+    tmp_path: Path, lie: str
 ) -> None:
     long = "x" * 100_000
 
-    async def lies(self: MoveLine, frame: object) -> None:
+    def lies(frame: object) -> object:
         if isinstance(frame, SessionOffer):
             if lie == "title":
                 frame = replace(frame, session=replace(frame.session, title=long))
@@ -103,13 +129,12 @@ async def test_a_title_from_there_is_cut_and_other_names_of_any_length_are_refus
             else:
                 origins = (Origin("s-0", long, 1),)
                 frame = replace(frame, session=replace(frame.session, origins=origins))
-        await send(self, frame)  # type: ignore[arg-type]
+        return frame
 
-    send = MoveLine.send
-    monkeypatch.setattr(MoveLine, "send", lies)
     async with machines(tmp_path) as (here, there):
         await here.remember("s-1", *CONVERSATION)
-        _, taken, _ = await move(here, there)
+        with sending(lies):
+            _, taken, _ = await move(here, there)
         if lie == "title":
             assert (await there.journal.session("s-1")).title == "x" * 200
         else:
@@ -163,18 +188,11 @@ async def test_what_was_handed_over_in_one_move_goes_nowhere_in_another(tmp_path
 
 
 async def test_a_refused_move_leaves_a_session_free_to_go_on_to_where_it_went(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    async def breaks(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, Marked):
-            raise ConnectionLostError("cut")
-        await send(self, frame)  # type: ignore[arg-type]
-
-    send = MoveLine.send
     async with machines(tmp_path) as (here, there):
         await here.remember("s-1", *CONVERSATION)
-        with monkeypatch.context() as patch:
-            patch.setattr(MoveLine, "send", breaks)
+        with cut_before(Marked):
             await move(here, there)
         third = Machine(tmp_path / "third", "third")
         await third.remember("s-1", prompt("Something else"), ended(), *CONVERSATION)
@@ -227,23 +245,6 @@ async def test_of_two_machines_that_take_a_session_the_loser_learns_where_it_wen
         assert "another move took it to third" in str(taken)
         assert [await one.owns("s-1") for one in (here, there, third)] == [False, False, True]
         await third.journal.aclose()
-
-
-async def test_a_refusal_behind_the_mark_does_not_say_that_the_session_is_still_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def lies(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, Marked):
-            frame = Marked(replace(frame.entry, raw=b'{"id":"another"}'))
-        await send(self, frame)  # type: ignore[arg-type]
-
-    send = MoveLine.send
-    monkeypatch.setattr(MoveLine, "send", lies)
-    async with machines(tmp_path) as (here, there):
-        await here.remember("s-1", *CONVERSATION)
-        given, _, _ = await move(here, there)
-        assert isinstance(given, ConnectionLostError)
-        assert "the session has already left this machine" in str(given)
 
 
 async def test_a_session_that_is_open_or_in_which_prompts_wait_stays(tmp_path: Path) -> None:
@@ -361,22 +362,15 @@ async def test_folders_are_named_after_the_project_however_often_a_session_moves
 
 
 async def test_on_its_way_back_the_files_of_today_are_not_taken_for_those_of_the_session(
-    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, project: Project
 ) -> None:
-    async def breaks(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, EndOfEntries):
-            raise ConnectionLostError("cut")
-        await send(self, frame)  # type: ignore[arg-type]
-
-    send = MoveLine.send
     async with machines(tmp_path, project) as (here, there):
         await here.remember("s-1", *CONVERSATION)
         await here.keep("s-1")
         given, _, _ = await move(here, there)
         assert isinstance(given, MovedSession), given
         (here.clone / "a.txt").write_text("mine\n")
-        with monkeypatch.context() as patch:
-            patch.setattr(MoveLine, "send", breaks)
+        with cut_before(EndOfEntries):
             await move(there, here)
         given, _, _ = await move(there, here)
         assert isinstance(given, MovedSession), given
@@ -413,26 +407,6 @@ async def test_files_that_are_not_wanted_stay(tmp_path: Path, project: Project) 
 
 
 # -- strangers -------------------------------------------------------------------------------
-
-
-async def test_a_session_that_was_not_asked_for_is_refused_before_anything_is_made(
-    tmp_path: Path,
-) -> None:
-    async with machines(tmp_path) as (here, there):
-        await here.remember("s-1", *CONVERSATION)
-        near, far = memory_pair(1 << 20)
-        given, taken = await asyncio.gather(
-            give(here.journal, near, "s-1", "there"),
-            take(
-                there.journal, far, WantedPlace(cwd=str(there.folder)), Surroundings.here(), "s-2"
-            ),
-            return_exceptions=True,
-        )
-        assert isinstance(taken, MoveRefusedError)
-        assert str(taken) == "you asked for session 's-2', but the other machine offers 's-1'"
-        assert str(given) == str(taken)
-        assert await there.journal.page(ListFilter(include_unprompted=True)) == []
-        assert await here.owns("s-1")
 
 
 @pytest.mark.parametrize("line", [b'{"type":"refused","why":"\xff"}', b"[" * 100_000, b"{}"])
@@ -495,7 +469,7 @@ def test_what_is_no_entry_is_refused(entry: Entry) -> None:
 
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1", ".g\u200cit"])
 async def test_a_tree_with_a_name_that_leads_out_is_refused(
-    tmp_path: Path, project: Project, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, project: Project, name: str
 ) -> None:
     git = ["git", "-C", str(project.top)]
 
@@ -509,21 +483,20 @@ async def test_a_tree_with_a_name_that_leads_out_is_refused(
     bad = run("hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=outer).decode()
     pack = run("pack-objects", "--revs", "--stdout", stdin=bad.encode())
 
-    async def offers(self: MoveLine, frame: object) -> None:
+    def offers(frame: object) -> object:
         if isinstance(frame, SessionOffer):
             assert frame.files is not None
             frame = replace(frame, files=replace(frame.files, tree=bad.strip()))
         if isinstance(frame, PackPiece) and frame.data:
             frame = PackPiece(pack)
-        await send(self, frame)  # type: ignore[arg-type]
+        return frame
 
-    send = MoveLine.send
-    monkeypatch.setattr(MoveLine, "send", offers)
     async with machines(tmp_path, project) as (here, there):
         await here.remember("s-1", *CONVERSATION)
         await here.keep("s-1")
         before = files(there.clone)
-        _given, taken, _ = await move(here, there)
+        with sending(offers):
+            _given, taken, _ = await move(here, there)
         assert isinstance(taken, MoveRefusedError), taken
         assert "the files were refused" in str(taken)
         assert files(there.clone) == before
@@ -549,27 +522,6 @@ async def test_so_do_many_moves_with_connections_that_break(
     await broken_moves(tmp_path, project, SOAKED, 200)
 
 
-async def test_a_mark_of_another_move_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def lies(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, Marked):
-            entry = replace(frame.entry, raw=b'{"id":"another"}')
-            frame = Marked(entry)
-        await send(self, frame)  # type: ignore[arg-type]
-
-    send = MoveLine.send
-    async with machines(tmp_path) as (here, there):
-        await here.remember("s-1", *CONVERSATION)
-        with monkeypatch.context() as patch:
-            patch.setattr(MoveLine, "send", lies)
-            _, taken, _ = await move(here, there)
-        assert isinstance(taken, MoveRefusedError)
-        assert not await there.owns("s-1")
-        assert isinstance((await move(here, there))[0], MovedSession)
-        assert await there.owns("s-1")
-
-
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -577,14 +529,18 @@ async def test_a_mark_of_another_move_is_refused(
         ("without the last", "arrived damaged"),
         ("with other words", "arrived damaged"),
         ("not at all", "something unexpected"),
+        ("with the mark of another move", ""),
     ],
 )
 async def test_entries_that_do_not_arrive_as_they_were_announced_are_refused(
-    how: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, why: str, tmp_path: Path
 ) -> None:
-    async def lies(self: MoveLine, frame: object) -> None:
-        if isinstance(frame, EntryPiece | EndOfEntries) and how == "not at all":
-            frame = Again()
+    def lies(frame: object) -> object:
+        if how == "with the mark of another move":
+            if isinstance(frame, Marked):
+                return Marked(replace(frame.entry, raw=b'{"id":"another"}'))
+        elif isinstance(frame, EntryPiece | EndOfEntries) and how == "not at all":
+            return Again()
         elif isinstance(frame, EntryPiece):
             *first, last = frame.entries
             changed = {
@@ -592,17 +548,17 @@ async def test_entries_that_do_not_arrive_as_they_were_announced_are_refused(
                 "without the last": first,
                 "with other words": [*first, replace(last, raw=b'{"stopReason":"refusal"}')],
             }
-            frame = EntryPiece(changed[how])
-        await send(self, frame)  # type: ignore[arg-type]
+            return EntryPiece(changed[how])
+        return frame
 
-    send = MoveLine.send
     async with machines(tmp_path) as (here, there):
         await here.remember("s-1", *CONVERSATION)
-        with monkeypatch.context() as patch:
-            patch.setattr(MoveLine, "send", lies)
-            _, taken, _ = await move(here, there)
+        with sending(lies):
+            given, taken, _ = await move(here, there)
         assert isinstance(taken, MoveRefusedError)
         assert why in str(taken)
+        has_gone = "the session has already left this machine" in str(given)
+        assert has_gone == (how == "with the mark of another move")
         assert not await there.owns("s-1")
         assert isinstance((await move(here, there))[0], MovedSession)
         assert await there.owns("s-1")

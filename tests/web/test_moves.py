@@ -24,7 +24,6 @@ from acphold.web.application import ServedMoves
 from tests.editor import DEADLINE
 from tests.hub.moving import (
     ROUNDS,
-    SOAKED,
     Cut,
     Machine,
     Result,
@@ -113,21 +112,6 @@ async def brought(
                 return await take(taker.journal, near, place, Surroundings.here())
             except AcpError as error:
                 return error
-
-
-async def test_a_session_comes_from_a_server_with_its_files(
-    tmp_path: Path,
-    project: Project,
-) -> None:
-    async with machines(tmp_path, project) as (here, there):
-        await here.remember("s-1", *CONVERSATION)
-        here.project.write("a.txt", "changed\n")
-        await here.keep("s-1")
-        taken = await brought(here, there)
-        assert isinstance(taken, MovedSession), taken
-        assert (there.folder / "clone-s1" / "a.txt").read_text() == "changed\n"
-        assert await here.told("s-1") == await there.told("s-1")
-        assert (await here.owns("s-1"), await there.owns("s-1")) == (False, True)
 
 
 class UntilMarked(Cut):
@@ -224,12 +208,3 @@ async def test_connections_to_a_server_that_break_anywhere_leave_one_owner_in_th
     project: Project,
 ) -> None:
     await broken_moves(tmp_path, project, ROUNDS // 2, 31, brought)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-async def test_so_do_many_moves_from_servers_with_connections_that_break(
-    tmp_path: Path,
-    project: Project,
-) -> None:
-    await broken_moves(tmp_path, project, SOAKED, 201, brought)
