@@ -310,10 +310,10 @@ class Shared:
         """From now on another process may take its sessions: there is no way to it otherwise."""
         await self.journal.renew(retiring=True)
 
-    async def opened(self, **capabilities: Any) -> tuple[Onlooker, str]:
+    async def opened(self, folder: Path | str = "/", **capabilities: Any) -> tuple[Onlooker, str]:
         """One more client, and a session that it has made."""
         client = await self.client(**capabilities)
-        return client, await client.new()
+        return client, await client.new(folder)
 
     async def pair(self, **capabilities: Any) -> tuple[Onlooker, Onlooker, str]:
         """Two more clients, and a session that the first has made and the second has loaded."""

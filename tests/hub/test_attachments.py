@@ -46,8 +46,7 @@ async def test_every_client_sees_every_update(house: Shared) -> None:
 async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new()
+    client, session = await house.opened()
     turn = await house.begun(client, session, "hi")
     written: list[bytes] = []
     send = client.connection.send
@@ -651,8 +650,7 @@ async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
 ) -> None:
     monkeypatch.setattr(bounds, "LAG_BYTES", 1000)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         client.begin_prompt(session, "first")
         await house.agent.prompted(session)
         client.reads.clear()

@@ -127,8 +127,7 @@ async def test_list_and_load_say_one_time_that_the_agent_told_until_something_el
 
 
 async def test_an_agents_time_that_no_calendar_has_is_passed_over(house: Shared) -> None:
-    client = await house.client()
-    session = await client.new()
+    _client, session = await house.opened()
     before = await house.journal.session(session)
     info = {"sessionUpdate": "session_info_update", "updatedAt": "9999-12-31T23:59:59-12:00"}
     await hear(house, session, json.dumps(info).encode())
@@ -229,8 +228,7 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
 ) -> None:
     monkeypatch.setattr("acphold.live.hub.bounds.DUE_BYTES", 8000)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         await client.leave()
         await house.gone(client)
         params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
@@ -249,8 +247,7 @@ async def test_modes_with_ids_that_are_no_strings_do_no_harm(house: Shared) -> N
     house.agent.opened = {
         "modes": {"currentModeId": "a", "availableModes": [{"id": 1, "name": "One"}]}
     }
-    client = await house.client()
-    session = await client.new()
+    client, session = await house.opened()
     option = {"id": "m", "category": "mode", "currentValue": 1, "options": []}
     update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
     await hear(house, session, json.dumps(update).encode())
@@ -263,8 +260,7 @@ async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ou
 ) -> None:
     odd = {"sessionUpdate": "notice", "_meta": {"acphold/notice": 5}, "title": "Odd"}
     async with shared(journal) as house:
-        client = await house.client(session={"notices": {}})
-        session = await client.new()
+        client, session = await house.opened(session={"notices": {}})
         plain = await house.loaded(session)
         await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
         await house.agent.say(session, "goes on")

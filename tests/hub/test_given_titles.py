@@ -46,8 +46,7 @@ async def titles(client: Onlooker) -> list[str | None]:
 
 
 async def test_a_session_is_a_programs_until_a_person_prompts_it(house: Shared) -> None:
-    program = await house.client(_meta={"acphold/automatic": True})
-    session = await program.new()
+    program, session = await house.opened(_meta={"acphold/automatic": True})
 
     async def is_by_program() -> bool:
         return (await house.journal.session(session)).by_program

@@ -568,11 +568,8 @@ async def test_no_client_opens_a_session_that_went_and_no_import_adds_to_it(
     journal: Path, tmp_path: Path
 ) -> None:
     async with shared(journal) as house, machines(tmp_path / "other") as (_, there):
-        client = await house.client()
-        session = await client.new(tmp_path)
-        turn = await house.begun(client, session, "go")
-        await house.agent.end(session)
-        await turn
+        client, session = await house.opened(tmp_path)
+        await house.turn(client, session, "go")
         await client.call("session/close", {"sessionId": session})
         near, far = memory_pair(1 << 20)
         await asyncio.gather(

@@ -10,6 +10,7 @@ import pytest
 
 from acphold.conversation.history.entries import Segment
 from acphold.errors import (
+    HELD_ELSEWHERE,
     AgentExitedError,
     JournalUnavailableError,
     LeaseLostError,
@@ -72,7 +73,7 @@ async def test_the_session_of_a_killed_process_is_taken_at_once_whoever_asks(
     await line.initialize(_meta={LINE: True})  # it looks for no owner itself
     async with owning(journal, session, unix_address(str(tmp_path / "nobody.sock"))):
         error = await line.refused("session/load", open_params(session, "/"))
-        assert "another acphold process" in error.message
+        assert error.code == HELD_ELSEWHERE
     async with asyncio.timeout(journal_bounds.SILENT_SECONDS / 2):
         # The database notices its end in a moment.
         while not isinstance(await house.journal.owner(session), Free):  # noqa: ASYNC110 - no event
@@ -210,8 +211,7 @@ async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_tha
 
 async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(house: Shared) -> None:
     house.agent.heeds_cancel = False  # so that closing takes a while
-    client = await house.client()
-    session = await client.new()
+    client, session = await house.opened()
     turn = await house.begun(client, session, "hi")
     closing = client.begin("session/close", {"sessionId": session})
     await asyncio.wait_for(house.agent.cancelled.wait(), 20)
@@ -256,8 +256,7 @@ async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unfo
 ) -> None:
     monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
     async with shared(journal) as house, asyncio.timeout(40):
-        client = await house.client()
-        session = await client.new()
+        _client, session = await house.opened()
         told: list[str] = []
         told_twice = asyncio.Event()
 
@@ -354,8 +353,7 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
 
     async with asyncio.timeout(40):
         async with shared(journal) as house:
-            client = await house.client()
-            session = await client.new()
+            client, session = await house.opened()
             monkeypatch.setattr(house.agent, "ensure", hangs)
             monkeypatch.setattr(house.agent, "aclose", ends)
             house.agent.generation += 1  # it has crashed
@@ -368,8 +366,7 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
 async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_the_disk_is_full(
     monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    one = await house.client()
-    session = await one.new()
+    one, session = await house.opened()
     turn = await house.begun(one, session, "hi")
     await house.agent.say(session, "kept")
     tool = {"toolCallId": "t", "title": "Run it"}
@@ -402,8 +399,7 @@ async def test_a_turn_of_an_agent_that_cannot_be_stopped_waits_for_the_journal_o
     now = 0.0
     monkeypatch.setattr(ownership, "clock", lambda: now)
     async with shared(journal) as house, asyncio.timeout(40):
-        client = await house.client()
-        session = await client.new()
+        client, session = await house.opened()
         turn = await house.begun(client, session, "work on")
 
         async def cut_off(*_: object, **__: object) -> None:

@@ -51,8 +51,7 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         index = Indexing(monkeypatch)
-        one = await house.client()
-        session = await one.new()
+        one, session = await house.opened()
         await house.turn(one, session, "hi", "hello ", "you")
         await index.begun()
         other = await house.loaded(session)
@@ -66,8 +65,7 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one = await house.client()
-        session = await one.new()
+        one, session = await house.opened()
         before = await house.client(**POSITIONS)
         await before.load(session)
         await before.call("session/close", {"sessionId": session})

@@ -258,8 +258,7 @@ async def test_folders_that_a_client_opens_the_session_with_count_from_then_on(
     root.mkdir()
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         house.agent.can("additionalDirectories")
-        client = await house.client(**READS)
-        session = await client.new(root)
+        client, session = await house.opened(root, **READS)
         lost(house, client)
         read = {"sessionId": session, "path": f"{more}/a.txt"}
         with pytest.raises(OutsideRootsError):

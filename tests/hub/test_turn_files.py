@@ -81,6 +81,22 @@ async def begun(house: Shared, client: Onlooker, session: str) -> asyncio.Future
     return turn
 
 
+async def ended(
+    house: Shared, session: str, turn: asyncio.Future[Any], number: int
+) -> list[TurnSnapshot]:
+    """The snapshots of a session, so many, behind the end of a turn that runs."""
+    await house.agent.end(session)
+    await turn
+    return await kept(house, session, number)
+
+
+async def whole_turn(
+    house: Shared, client: Onlooker, session: str, number: int = 0
+) -> list[TurnSnapshot]:
+    """The snapshots of a session, so many, behind one more turn."""
+    return await ended(house, session, await begun(house, client, session), number)
+
+
 async def upkeep(house: Shared) -> None:
     """Wait until the snapshots that were begun are taken, and the upkeep behind them is over."""
     async with asyncio.timeout(DEADLINE):
@@ -99,14 +115,11 @@ async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(
 ) -> None:
     before = digest(project.top / ".git")
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for number in (1, 2):
             turn = await begun(house, client, session)
             project.write(f"made{number}.txt", "by a command")
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2)
+            rows = await ended(house, session, turn, number * 2)
         assert [(row.edge, row.state) for row in rows] == [("begin", "whole"), ("end", "whole")] * 2
         assert rows[1].tree == rows[2].tree
         assert await names(house, rows[0]) == {"a.txt"}
@@ -127,11 +140,8 @@ async def test_where_no_files_are_kept_nothing_is_started(
 
     monkeypatch.setattr(ProgramGroup, "run", fails)
     async with shared(journal, snapshots=how != "off") as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
+        client, session = await house.opened(project.top)
+        await whole_turn(house, client, session)
         assert await house.journal.snapshots.of(session) == []
         assert list(await stores_of(house.journal)) == []
         with pytest.raises(FileNotFoundError):
@@ -146,12 +156,9 @@ async def test_folders_without_a_repository_are_not_looked_at_again_for_a_moment
     git = project.top / ".git"
     git.rename(project.top / "away")
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for _ in range(2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
+            await whole_turn(house, client, session)
             if not git.exists():  # between the two turns
                 (project.top / "away").rename(git)
         await upkeep(house)
@@ -170,13 +177,9 @@ async def test_without_a_git_that_can_do_it_the_person_is_told_once_and_nothing_
         (bin_folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(bin_folder))
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for _ in range(3):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, 2)
+            rows = await whole_turn(house, client, session, 2)
         said = "git is not installed" if how == "missing" else "error: unknown option"
         assert [(row.state, row.reason) for row in rows] == [("refused", said)] * 2
         told = [line for line in client.lines if b"Files are not kept" in line]
@@ -189,13 +192,9 @@ async def test_all_folders_are_kept_if_all_are_wanted_and_the_person_is_told_onc
 ) -> None:
     shutil.rmtree(project.top / ".git")
     async with shared(journal, snapshots="all") as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for number in (1, 2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2)
+            rows = await whole_turn(house, client, session, number * 2)
         assert {row.state for row in rows} == {"whole"}
         assert await names(house, rows[3]) == {"a.txt"}
         told = [line for line in client.lines if b"Files are kept" in line]
@@ -243,8 +242,7 @@ def gate(project: Project, monkeypatch: pytest.MonkeyPatch) -> Gate:
 async def test_a_prompt_does_not_wait_for_its_snapshot(
     project: Project, gate: Gate, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     gate.close()
     times = []
     for _ in range(3):
@@ -313,8 +311,7 @@ async def test_a_snapshot_is_as_sure_as_what_the_agent_said_before_it_ended(
     state: str,
     house: Shared,
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     gate.close()
     turn = await house.begun(client, session, "go")
     await says(house, session)
@@ -338,8 +335,7 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
     takes: list[str],
     house: Shared,
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     gate.close()
     await house.agent.end(session)
@@ -372,8 +368,7 @@ async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
 ) -> None:
     house.agent.can("resume", "additionalDirectories")
     house.agent.results["session/resume"] = b"{}"
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     gate.close()
     await house.agent.end(session)
@@ -392,8 +387,7 @@ async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
 async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
     project: Project, gate: Gate, takes: list[str], house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     gate.close()
     turn = await house.begun(client, session, "go")
     async with asyncio.timeout(DEADLINE):
@@ -427,13 +421,10 @@ async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
         return real(folder)
 
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         monkeypatch.setattr(checkouts, "checkout_of", hangs)
         for _ in range(2):
-            turn = await house.begun(client, session, "go")
-            await house.agent.end(session)
-            await turn
+            await house.turn(client, session, "go")
         async with asyncio.timeout(DEADLINE):
             while not tried:  # noqa: ASYNC110 - a thread
                 await asyncio.sleep(0.01)
@@ -444,15 +435,12 @@ async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
         await upkeep(house)
         rows = await house.journal.snapshots.of(session)
         assert [row.state for row in rows] == ["late", "late", "late", "whole"]
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
+        await whole_turn(house, client, session)
         assert len(await kept(house, session, 6)) == 6
 
 
 async def test_cancelled_and_failed_turns_have_an_end_too(project: Project, house: Shared) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     project.write("made.txt")
     client.tell("session/cancel", {"sessionId": session})
@@ -466,13 +454,9 @@ async def test_what_is_refused_says_why(
 ) -> None:
     monkeypatch.setenv("HOME", str(project.top))
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for number in (1, 2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, 2)
+            rows = await whole_turn(house, client, session, 2)
             if number == 1:
                 assert [row.state for row in rows] == ["refused"] * 2
                 assert all("home folder" in row.reason for row in rows)
@@ -495,12 +479,9 @@ async def test_a_folder_in_which_git_hangs_costs_one_deadline(
 
     monkeypatch.setattr(snapshot, "take", counted)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for _ in range(2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
+            await whole_turn(house, client, session)
         rows = await kept(house, session, 2)
         assert {row.state for row in rows} == {"refused"}
         assert all("too long" in row.reason for row in rows)
@@ -516,8 +497,7 @@ async def test_a_hundred_thousand_new_files_are_refused(
         for name in range(200):
             os.close(os.open(project.top / f"new{number}" / str(name), os.O_CREAT))
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        _client, session = await house.opened(project.top)
         house.hub.conversation(session).turns.files.begin(0, (str(project.top),))
         [row] = await kept(house, session, 1)
         assert "100,000 new files are not ignored" in row.reason
@@ -533,9 +513,7 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
         turn = await begun(house, client, session)
         project.write("a.txt", f"turn {number}\n")
         project.write(f"made{number}.txt", "by a command")
-        await house.agent.end(session)
-        await turn
-        rows = await kept(house, session, number * 2)
+        rows = await ended(house, session, turn, number * 2)
     row = await house.journal.session(session)
     there, made = await fork_with_files(
         *(house.journal, row, Surroundings.here(), str(tmp_path / "first")),
@@ -566,12 +544,8 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
     project.write("out/deep/b")
     (tmp_path / "empty").mkdir()
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        await kept(house, session, 2)
+        client, session = await house.opened(project.top)
+        await whole_turn(house, client, session, 2)
         row = await house.journal.session(session)
         is_over, seen = threading.Event(), list[str]()
         real = include
@@ -614,12 +588,8 @@ async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_be
 ) -> None:
     (tmp_path / "empty").mkdir()
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        await kept(house, session, 2)
+        client, session = await house.opened(project.top)
+        await whole_turn(house, client, session, 2)
         row = await house.journal.session(session)
         loop = asyncio.get_running_loop()
 
@@ -640,14 +610,11 @@ async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_be
 async def test_a_client_has_a_session_copied_with_its_files(
     project: Project, tmp_path: Path, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     for number in (1, 2):
         turn = await begun(house, client, session)
         project.write("a.txt", f"turn {number}\n")
-        await house.agent.end(session)
-        await turn
-        await kept(house, session, number * 2)
+        await ended(house, session, turn, number * 2)
     ask = {"sessionId": session}
     made = await client.call("_acphold/fork", {**ask, "files": True, "before": True})
     beside = project.top.with_name(f"{project.top.name}-fork")
@@ -681,10 +648,7 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
     sessions = [await client.new(project.top) for _ in range(2)]
     for session, text in zip(sessions, (MARKER, b"kept"), strict=True):
         project.write("a.txt", text)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        rows = await kept(house, session, 2)
+        rows = await whole_turn(house, client, session, 2)
     folder = Path((await stores_of(house.journal)).folder)
     await house.desk.delete(sessions[0])
     assert await names(house, rows[1]) == {"a.txt"}
@@ -701,14 +665,11 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
 async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
     project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     for number in range(4):
         turn = await begun(house, client, session)
         project.write("a.txt", os.urandom(20_000))
-        await house.agent.end(session)
-        await turn
-        rows = await kept(house, session, number * 2 + 2)
+        rows = await ended(house, session, turn, number * 2 + 2)
     tidied = os.path.join((await stores_of(house.journal)).folder, ".tidied")
     os.utime(tidied, (1, 1))
     monkeypatch.setattr(hub_bounds, "SNAPSHOT_AGE_MS", -60_000)
@@ -716,9 +677,7 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
     assert await house.journal.snapshots.of(session) == rows  # the clock may have jumped
     yesterday = time.time() - hub_bounds.UPKEEP_EVERY_SECONDS - 60
     os.utime(tidied, (yesterday, yesterday))
-    turn = await begun(house, client, session)
-    await house.agent.end(session)
-    await turn
+    await whole_turn(house, client, session)
     async with asyncio.timeout(DEADLINE):
         while len(await house.journal.snapshots.of(session)) != 4:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
@@ -735,13 +694,10 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
 async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
     project: Project, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     [begin] = await kept(house, session, 1)
-    await house.agent.end(session)
-    await turn
-    rows = await kept(house, session, 2)
+    rows = await ended(house, session, turn, 2)
     await house.journal.snapshots.drop(session, rows[1:])  # as if it had been killed
     project.write("made.txt")
     turn = await begun(house, client, session)
@@ -758,13 +714,9 @@ async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
 async def test_upkeep_that_fails_drops_no_snapshot(
     project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     for number in (1, 2):
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        rows = await kept(house, session, number * 2)
+        rows = await whole_turn(house, client, session, number * 2)
     await upkeep(house)
 
     def fails(*_: object, **__: object) -> None:
@@ -787,8 +739,7 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
 
     monkeypatch.setattr(kept_stores, "tidy", fails)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        _client, session = await house.opened(project.top)
         await house.desk.delete(session)
 
 
@@ -798,12 +749,8 @@ async def test_a_folder_that_a_killed_fork_has_laid_out_is_its_sessions_even_if_
     """Otherwise the next fork would take it for a remainder, and remove the files."""
     top = str(project.top)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
-        await kept(house, session, 2)
+        client, session = await house.opened(project.top)
+        await whole_turn(house, client, session, 2)
         [store] = await stores_of(house.journal)
         note = {"folder": top, "project": top, "is_new": False}
         with open(f"{store.path}/{LAYING}-killed", "w") as left:  # noqa: ASYNC230 - a few bytes
@@ -845,13 +792,9 @@ async def test_a_turn_does_not_wait_for_upkeep(
 
     monkeypatch.setattr(kept_stores, "tidy", slow)
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         for number in (1, 2):
-            turn = await begun(house, client, session)
-            await house.agent.end(session)
-            await turn
-            rows = await kept(house, session, number * 2)
+            rows = await whole_turn(house, client, session, number * 2)
         assert {row.state for row in rows} == {"whole"}
         is_over.set()
 
@@ -869,8 +812,7 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
+        client, session = await house.opened(project.top)
         folder = (await stores_of(house.journal)).folder
         os.makedirs(folder)
         os.mknod(os.path.join(folder, ".tidied"))
@@ -891,8 +833,7 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
 async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
     project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new(project.top)
+    client, session = await house.opened(project.top)
     folder = (await stores_of(house.journal)).folder
     os.makedirs(folder)
     os.mknod(tidied := os.path.join(folder, ".tidied"))
@@ -904,9 +845,7 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
         async with asyncio.timeout(DEADLINE):
             while limits.store == 0 and os.stat(tidied).st_mtime < minute_ago + 30:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        await house.agent.end(session)
-        await turn
-        rows = await kept(house, session, 2 if limits.store == 0 else 4)
+        rows = await ended(house, session, turn, 2 if limits.store == 0 else 4)
     assert [row.state for row in rows] == ["refused"] * 2 + ["whole"] * 2
     assert "full" in rows[0].reason
 
@@ -914,9 +853,6 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
 async def test_a_branch_with_any_name_is_kept(journal: Path, project: Project) -> None:
     project.git("symbolic-ref", "HEAD", os.fsdecode(b"refs/heads/caf\xe9"))
     async with shared(journal) as house:
-        client = await house.client()
-        session = await client.new(project.top)
-        turn = await begun(house, client, session)
-        await house.agent.end(session)
-        await turn
+        client, session = await house.opened(project.top)
+        await whole_turn(house, client, session)
         assert (await kept(house, session, 2))[0].branch == "caf\ufffd"

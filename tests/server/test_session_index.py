@@ -748,8 +748,7 @@ async def test_who_has_signed_out_is_told_nothing_more(house: Shared) -> None:
     await client.call("logout", {})
     watching = await house.client(_meta=INDEX)
     seen = await subscribe(watching, "/")
-    worker = await house.client()
-    session = await worker.new()
+    worker, session = await house.opened()
     await house.turn(worker, session, "secret", "ONE")
     await until_told(watching, seen, lambda it: it["sessionId"] == session)
     assert changes(client, subscription) == []

@@ -222,8 +222,7 @@ async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title
 
 
 async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> None:
-    client = await house.client()
-    session = await client.new()
+    client, session = await house.opened()
     await house.turn(client, session, "one", "ONE")
     asked = {"sessionId": session, "tags": ["#Later", "v1.2", "later"], "pinned": True}
     answer = await client.call("_acphold/mark", asked)
@@ -241,8 +240,7 @@ async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> N
 async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(
     tags: Any, house: Shared
 ) -> None:
-    client = await house.client()
-    session = await client.new()
+    client, session = await house.opened()
     await house.turn(client, session, "one", "ONE")
     error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
     assert error.code == -32602
