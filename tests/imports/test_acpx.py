@@ -10,6 +10,7 @@ import pytest
 
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.acpx import READER as ACPX
+from acphold.imports.sources import searching
 from tests.imports.told import Story, sources, write_lines
 
 Json = Any
@@ -152,6 +153,18 @@ def test_the_messages_of_the_record_are_told_where_there_is_no_journal(tmp_path:
         ("agent", "None."),
     ]
     assert told.calls()[0].status == "failed"
+
+
+def test_a_record_that_was_cut_is_no_conversation_of_another_agent(tmp_path: Path) -> None:
+    path = record(tmp_path)
+    whole = path.read_bytes()
+    for size in (whole.index(b"acp_session_id"), whole.index(b"agent_command")):
+        path.write_bytes(whole[:size])
+        with searching() as search:
+            assert not sources(ACPX, tmp_path)
+        assert str(path) in str(search.unreadable)
+    path.write_bytes(whole[:-1])
+    assert sources(ACPX, tmp_path)[0].session_id == SESSION
 
 
 def test_our_own_lines_are_told_byte_for_byte(tmp_path: Path) -> None:

@@ -204,3 +204,9 @@ def test_zeros_that_a_crash_left_are_no_words(tmp_path: Path) -> None:
     told = Story(READER, source)
     assert [words for _, words in told.said()] == ["continue", "Done.", "Again.", "Done."]
     assert told.facts.missed_bytes["zeros in the place of records"] == 4396
+
+
+def test_a_line_that_was_cut_in_its_mark_is_told_once_it_is_whole(tmp_path: Path) -> None:
+    for cut, said in (("##", []), ("#### Tw", []), ("#### Two.  \n", [("user", "Two.")])):
+        project(tmp_path, BEGUN, "#### One.  \n\n1\n\n", cut)
+        assert Story.of(READER, tmp_path).said() == [("user", "One."), ("agent", "1"), *said]

@@ -26,10 +26,10 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.timeline import end_entry
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import Reader
+from acphold.imports.readers import Reader, unreadable_document
 from acphold.imports.records import document, record_lines, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import (
     UNREADABLE,
     Missed,
@@ -99,10 +99,13 @@ _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions, by the ids that the agents use."""
     for path in files_below(home.path / ".acpx/sessions", "*.json"):
-        record = document(path, Missed())
+        record = document(path, missed := Missed())
         if not text(record, "schema").startswith("acpx.session."):
             continue
         session_id = text(record, "acp_session_id") or path.stem
+        if missed.counts and "agent_command" not in record:  # cut: it could be anybody's
+            note(unreadable_document(path))
+            continue
         numbered = [
             (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
             for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson")

@@ -26,7 +26,7 @@ from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
-from acphold.imports.records import DOCUMENT_BYTES, lines
+from acphold.imports.records import DAMAGED, DOCUMENT_BYTES, lines
 from acphold.imports.salvage import ZEROS, RecordLine
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, milliseconds, squeeze
@@ -184,6 +184,9 @@ class _AiderConverter(AgentConverter):
         if zeros := len(line.raw) - len(raw):
             self._missed.add(ZEROS, zeros)
         words = raw.decode(errors="replace").rstrip("\r\n")
+        if not raw.endswith(b"\n") and words.startswith((_PROMPT[0], _SAID[0])):
+            self._missed.add(DAMAGED, raw)  # it was cut, maybe within its mark
+            return
         kind = ""
         for mark in (_PROMPT, _SAID):
             # A heading or a quote in an answer begins the same way.

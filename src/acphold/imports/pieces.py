@@ -340,7 +340,8 @@ class _SourceEntries:
 def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[ReadTurn]:
     """Return the turns of a transcript."""
     # The journal's part was redacted, too.
-    collecting = ReadTurns(out.text if out else str, replays=False)
+    kept = next((it.identity for it in known.turns[-1:] if it.count), "")  # it came from a source
+    collecting = ReadTurns(out.text if out else str, replays=False, kept=kept)
     counts = {turn.identity: turn.count for turn in known.turns if turn.identity and turn.count}
     for entry in transcript:
         collecting.add(0, entry.kind, entry.at, entry.raw)

@@ -53,12 +53,12 @@ class ReadTurn(Struct):
     """A turn as it is compared.
 
     `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
-    last turn only, `last` is the answer itself, and `end` the entry that ended it, if it is the
-    last one. `at` is the time of the prompt, `count` the number of entries in the transcript, if
-    that is known, and `digest` theirs. `is_here` is True if nothing but the journal is known to
-    have it, `may_be_missing` if it was sent into a running turn or cut off: programs may not keep
-    such. `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the
-    byte of its source at which it begins, if that is known.
+    last turn, and one to be compared with it, `last` is the answer itself; `end` is the entry that
+    ended it, if it is the last one. `at` is the time of the prompt, `count` the number of entries
+    in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the
+    journal is known to have it, `may_be_missing` if it was sent into a running turn or cut off:
+    programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
+    entries; `offset` is the byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -89,10 +89,12 @@ class ReadTurn(Struct):
 class ReadTurns:
     """Collects the turns in the entries of one side, in order."""
 
-    def __init__(self, read: Callable[[str], str] = str, *, replays: bool = True) -> None:
+    def __init__(
+        self, read: Callable[[str], str] = str, *, replays: bool = True, kept: str = ""
+    ) -> None:
         """`read` is applied to texts; with `replays`, the words that an agent replays begin turns,
-        too."""
-        self._replays = replays
+        too. The answer itself is kept of the turn `kept`, by its identity, as of the last one."""
+        self._replays, self._kept = replays, kept
         self.found: list[ReadTurn] = []
         self._read = read
         self._texts: list[str] = []
@@ -157,7 +159,9 @@ class ReadTurns:
             self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
             self.found[-1].answer = digest_of(text)
             if len(self.found) > 1:
-                self.found[-2].last, self.found[-2].end = "", b""
+                before = self.found[-2]
+                before.end = b""
+                before.last = before.last if before.identity == self._kept else ""
         self._texts = []
 
     def close(self) -> list[ReadTurn]:
@@ -170,6 +174,11 @@ class ReadTurns:
 
 def _squeeze(words: str) -> str:
     return "".join(words.split())
+
+
+def _whole(answer: str) -> str:
+    """Return an answer without half a character, where its file was cut."""
+    return answer.rstrip("\ufffd")
 
 
 def digest_of(text: str) -> str:
@@ -281,7 +290,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
         our, their = ours[end], theirs[found.known[end]]
         if our.count and their.digest == our.digest:
             found.rest = found.known[end] if their.count > our.count else -1
-        elif not our.is_here and our.last != their.last and their.last.startswith(our.last):
+        elif not our.is_here and our.last != their.last and their.last.startswith(_whole(our.last)):
             found.void = sorted([*found.void, end])
             found.news = [found.known[end], *found.news]
     return found
