@@ -27,7 +27,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     settings = folder / "settings.toml"
     command = json.dumps([*scripted_agent()])
-    settings.write_text(f"[agents.scripted]\ncommand = {command}\n")
+    settings.write_text(
+        f"[agents.scripted]\ncommand = {command}\n"
+        '[agents.broken]\ncommand = ["sh", "-c", "exit 3"]\n'
+    )
     with serving(folder, agent=(), variables={"ACPHOLD_SETTINGS": str(settings)}) as found:
         yield found
 
@@ -53,6 +56,51 @@ async def test_a_session_continues_in_a_copy_with_its_files_from_its_menu(
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project-fork"))
     assert (project.top.with_name("project-fork") / "a.txt").read_text() == "then"
+
+
+async def test_a_session_begins_in_a_copy_of_the_repository(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    project.write("a.txt", "then")
+    project.write(".gitignore", ".env\n")
+    project.write(".worktreeinclude", ".env\n")
+    project.commit()
+    project.write(".env", "TOKEN=x")
+    there = project.top.with_name("project-work")
+    await page.get_by_role("link", name="New", exact=True).click()
+    await page.get_by_label("Folder on the server").fill(str(tmp_path))
+    await page.get_by_label("First prompt").fill(steps({"say": "Begun."}))
+    await page.get_by_role("checkbox", name="In a copy of the repository").check()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Start and send").click()
+    await expect(page.get_by_role("alert")).to_contain_text("is in no git repository")
+    await page.get_by_label("Folder on the server").fill(str(project.top))
+    await page.get_by_role("checkbox", name="With the ignored files").check()
+    await page.get_by_role("button", name="Start and send").click()
+    await expect(page.locator(".said", has_text="Begun.")).to_be_visible()
+    await expect(page.locator(".bar .name p")).to_contain_text("project-work")
+    assert (there / ".env").read_text() == "TOKEN=x"
+    assert project.git("branch", "--show-current", at=there) == "acphold/work\n"
+
+
+async def test_no_copy_is_left_of_a_session_whose_agent_does_not_start(
+    page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    project = Project(tmp_path / "work")
+    project.git("init", "-q")
+    project.commit()
+    await page.get_by_role("link", name="New", exact=True).click()
+    await page.get_by_label("Folder on the server").fill(str(project.top))
+    await page.get_by_role("combobox", name="Agent").select_option("broken")
+    await page.get_by_role("checkbox", name="In a copy of the repository").check()
+    await page.get_by_role("button", name="Start", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("could not be started")
+    assert not project.top.with_name("project-work").exists()
+    assert project.git("branch", "--format=x") == "x\n"
 
 
 async def until_kept(served: Served, session_id: str, ends: int) -> None:

@@ -229,14 +229,14 @@ def test_a_work_tree_that_another_made_in_this_moment_stays(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = project.take()
-    made = worktree._make_folders
+    made = worktree.make_folders
 
     def slow(folder: str) -> list[str]:
-        monkeypatch.setattr(worktree, "_make_folders", made)
+        monkeypatch.setattr(worktree, "make_folders", made)
         project.lay(taken)
         return made(folder)
 
-    monkeypatch.setattr(worktree, "_make_folders", slow)
+    monkeypatch.setattr(worktree, "make_folders", slow)
     with pytest.raises(worktree.PlaceTakenError, match="was just created"):
         project.lay(taken)
     assert len(project.git("worktree", "list").splitlines()) == 2

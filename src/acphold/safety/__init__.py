@@ -3,7 +3,8 @@
 EXPORTS = """
     errors
     redaction.detector redaction.redactor redaction.texts
-    snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs
+    snapshots.bounds snapshots.branches snapshots.checkouts snapshots.comparison snapshots.git
+    snapshots.packs
     snapshots.secret_names snapshots.sieve snapshots.snapshot snapshots.store snapshots.worktree
     standing.asked_actions standing.decision standing.folders standing.moved_shells
     standing.programs standing.repositories

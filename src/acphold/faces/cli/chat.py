@@ -53,6 +53,10 @@ def chat(
         "ID", "continue this session; without ID you choose from a list", nargs="?", const=CHOOSE
     ),
     cwd: str | None = options.value("DIR", "the working folder; a resumed session moves there"),
+    worktree: bool = options.flag("in a new work tree of the repository, with a branch of its own"),
+    include: bool = options.flag(
+        "with --worktree: also copy the ignored files that `.worktreeinclude` names"
+    ),
     permission: Rule | None = options.PERMISSION,
     mcp_config: Sequence[str] = options.MCP_CONFIG,
     mode: str | None = options.MODE,
@@ -67,6 +71,10 @@ def chat(
     without AGENT or CMD is with the first agent of the settings file, or the first one on PATH. To
     try it without an account: `acphold chat demo` is a script that works in a scratch repository.
 
+    --worktree begins in a copy of the repository: a new work tree beside it, with a branch of its
+    own, from the commit that is checked out. `acphold session merge` brings its work back. Nothing
+    is left of it if you say nothing.
+
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn. Ctrl-D leaves; the turn then goes on in the background, and its questions wait in
     `acphold inbox`. In a pipe each line of stdin is a prompt, and permission requests are rejected
@@ -78,6 +86,10 @@ def chat(
     """
     if newest and resume is not None:
         raise UsageError("use --continue or --resume, not both")
+    if worktree and (newest or resume is not None or server is not None):
+        raise UsageError("--worktree begins a new session here: leave out the other option")
+    if include and not worktree:
+        raise UsageError("--include works only with --worktree")
     setup = setup_of(mcp_config, mode, agent_options)
     words = "" if resume == CHOOSE else None
     wanted = WantedConversation(
@@ -109,6 +121,10 @@ def chat(
         from acphold.faces.cli.demo_folder import scratch_repository  # late: few want it
 
         wanted = wanted._replace(cwd=scratch_repository())
+    if worktree:
+        from acphold.faces.cli.trees import talk_in_tree  # late: few want one
+
+        return talk_in_tree(wanted, wanted.cwd or os.getcwd(), talk_here, include=include)
     return talk_here(wanted)
 
 

@@ -201,8 +201,12 @@ def continue_conversation(**given: Any) -> int:
         made = asyncio.run(copy_session(words[0] if words else None, options))
         if not on_terminal():
             return Exit.OK
-        wanted = WantedConversation(made, agent=options.agent, program=options.program)
-        return talk_here(wanted)
+        wanted = WantedConversation(made.session_id, agent=options.agent, program=options.program)
+        try:
+            return talk_here(wanted)
+        except Exception:
+            asyncio.run(made.remove_if_unused())
+            raise
     if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 

@@ -81,6 +81,7 @@ COMMANDS = {
         "session tag": ("session_commands", "Tag a session."),
         "session pin": ("session_commands", "Keep sessions on top of your lists."),
         "session archive": ("session_commands", "Hide sessions from the list."),
+        "session merge": ("trees", "Bring the work of a session back from its work tree."),
         "session delete": ("session_commands", "Delete sessions permanently."),
         "session forget": ("session_commands", "Take a turn out of a session for good."),
         "session prune": ("session_commands", "Delete old sessions permanently."),

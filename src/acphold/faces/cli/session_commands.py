@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import JournalUnavailableError, UnknownSessionError
@@ -25,6 +26,9 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
+
+if TYPE_CHECKING:
+    from acphold.safety.snapshots.branches import BranchTree
 
 
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)
@@ -169,8 +173,12 @@ def delete(
     Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
     conversation is removed from the journal, from lists and from the search index. The agent's own
     copy stays on disk, but acphold does not list it again. Clients that have the session open are
-    notified, and a running turn ends with an error.
+    notified, and a running turn ends with an error. If a session has a work tree that acphold has
+    made, you are asked if that goes, too, with its branch; with --yes it stays.
     """
+    from acphold.faces.cli.trees import ask_about_trees, trees_of  # late: it brings git
+
+    trees: list[BranchTree] = []
 
     async def show() -> list[str]:
         async with existing_journal() as kept:
@@ -183,6 +191,7 @@ def delete(
                 more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
                 short = await short_id(kept, row.session_id)
                 tell(f"{_about(row, short)}{more}")
+            trees.extend(await trees_of(kept, [*rows.values()]))
         return list(rows)
 
     found = asyncio.run(show())
@@ -201,6 +210,7 @@ def delete(
 
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
+    ask_about_trees(trees, sure=sure)
     return Exit.OK
 
 

@@ -20,7 +20,7 @@ from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
-from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
@@ -29,6 +29,7 @@ from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
 from acphold.live.reading.local_reader import LocalReader
+from acphold.safety.snapshots.worktree import newest_change, unlay
 
 BESIDE = ""
 """The value of `--files` without a folder."""
@@ -49,8 +50,32 @@ class WantedCopy(Struct, kw_only=True):
     cwd: str | None = None
 
 
-async def copy_session(text: str | None, wanted: WantedCopy) -> str:
-    """Copy a session; returns the id of the copy, which it prints, with what is in it.
+class MadeCopy(Struct, frozen=True):
+    """A copy: its last entry, and the folder with its files, if there is one, and when something
+    changed there last."""
+
+    session_id: str
+    last_seq: int
+    files: KeptThere | None
+    changed_at: int
+
+    async def remove_if_unused(self) -> None:
+        """Delete it with its folder, if nobody has used them: its agent did not start."""
+        async with existing_journal() as journal:
+            row = await journal.session(self.session_id)
+            if row.last_seq != self.last_seq:
+                return
+            if (files := self.files) is not None:
+                if newest_change(files.laid.folder) != self.changed_at:
+                    return
+                unlay(files.laid, files.snapshot.root)
+            await journal.delete(self.session_id)
+        where = "" if files is None else f", and of {files.laid.folder}"
+        tell(f"Nothing is left of the copy{where}.")
+
+
+async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
+    """Copy a session; prints the id of the copy, and what is in it.
 
     In a pipe only the id goes to stdout. Raises UsageError, and the errors of `place` and `fork`.
     """
@@ -94,7 +119,8 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> str:
                 include=wanted.include,
             )
         short = await short_id(journal, made.session_id)
-        its_agent = (await journal.session(made.session_id)).agent
+        row = await journal.session(made.session_id)
+        its_agent = row.agent
     print(visible(short if sys.stdout.isatty() else made.session_id))
     turns = f"({quantity(made.turns, 'turn')})"
     about = [f"Copied {title_of(found.row)} {turns} to {short}"]
@@ -108,7 +134,8 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> str:
         about += _description_of_files(files)
     said = "\n".join(f"  {visible(on_one_line(line))}" for line in about)
     print(said, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
-    return made.session_id
+    changed_at = 0 if files is None else newest_change(files.laid.folder)
+    return MadeCopy(made.session_id, row.last_seq, files, changed_at)
 
 
 def copy_of_list(session_id: str) -> None:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from acp_wire.schema import members
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.raw_update import encode_object, string
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
 READS: Final = "acphold/reads"
 """The key by which a client opens a session only to read it, on a connection to all agents."""
 
+WORKTREE: Final = "acphold/worktree"
+"""The key by which a client begins a session in a new work tree of the repository: see
+`WantedTree`."""
+
+CWD: Final = "acphold/cwd"
+"""The key in the answer to it: the session's folder there."""
+
 RESUMING: Final = (AFTER, LINEAGE, SENT, ANSWERED, AGENT, READS)
 """Our members of `_meta` by which clients resume, or name the agent."""
 
@@ -45,6 +53,13 @@ TRACE: Final = ("traceparent", "tracestate", "baggage")
 """Members of `_meta` that name a trace; source: ACP v1, Extensibility."""
 
 NOTHING: Final = (b"null", b"[]", b"{}")
+
+
+class WantedTree(Struct, frozen=True):
+    """A work tree for a new session; with `include`, with the ignored files that the project's
+    `.worktreeinclude` names."""
+
+    include: bool = False
 
 
 class OpenParams(Struct, frozen=True):
@@ -97,6 +112,15 @@ class OpenParams(Struct, frozen=True):
         if (name := string(raw)) is None:
             raise InvalidParamsError(f"{AGENT}: a string is required", f"_meta.{AGENT}")
         return name
+
+    @property
+    def worktree(self) -> WantedTree | None:
+        """The work tree that the session is to begin in; InvalidParamsError if it is none."""
+        if (raw := self.meta.get(WORKTREE)) is None:
+            return None
+        if (found := json_value(raw, WantedTree)) is None:
+            raise InvalidParamsError(f"{WORKTREE}: an object is required", f"_meta.{WORKTREE}")
+        return found
 
     @property
     def reads(self) -> bool:

@@ -56,7 +56,7 @@ from acphold.live.hub.router import Asker
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
 from acphold.live.server.directory import Directory, FoundSession
-from acphold.live.server.open_params import READS, RESUMING, OpenParams
+from acphold.live.server.open_params import CWD, READS, RESUMING, WORKTREE, OpenParams
 from acphold.live.server.positions import (
     AFTER,
     ANSWERED,
@@ -265,9 +265,12 @@ class SessionOpener(Struct, eq=False):
         try:
             if "prompt" not in self._client.scopes_in(""):
                 raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
-            setup = await self.setup(desk, kind, OpenParams.decode(request.params))
             asker = Asker(self._client, request.id)
-            conversation, result = await desk.new(setup, asker, fork_of)
+            async with self._in_place(desk, OpenParams.decode(request.params)) as asked:
+                setup = await self.setup(desk, kind, asked)
+                conversation, result = await desk.new(setup, asker, fork_of)
+            if asked.worktree is not None:
+                result = with_meta(result, CWD, encode(asked.cwd))
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)
@@ -276,6 +279,25 @@ class SessionOpener(Struct, eq=False):
         await conversation.session.note_follower(attachment)
         request.answer(self.answer(result, conversation, attachment))
         self.go_live(conversation, attachment, setup)
+
+    @asynccontextmanager
+    async def _in_place(self, desk: Desk, asked: OpenParams) -> AsyncIterator[OpenParams]:
+        """Yield the params of a new session in its folder, a new work tree if that is wanted; if
+        the block fails, nothing is left of it."""
+        if (wanted := asked.worktree) is None:
+            yield asked
+            return
+        if "files" not in self._client.scopes_in(""):
+            raise errors.ForbiddenError("a session in a copy of the repository", "files")
+        from acphold.live.hub.new_trees import make_tree  # late: it brings git
+
+        journal, within = self._directory.hub.journal, desk.agent.surroundings
+        made = await make_tree(journal, asked.cwd or "", within, include=wanted.include)
+        try:
+            yield asked.having(cwd=encode(made.tree.cwd))
+        except BaseException:
+            await asyncio.to_thread(made.tree.remove)
+            raise
 
     async def load(self, request: Request) -> None:
         async with self._track(request) as (desk, asked):
@@ -432,7 +454,8 @@ class SessionOpener(Struct, eq=False):
         watches = self._client.offer.watches
         # Another agent reads the whole conversation: a guest takes it nowhere.
         is_moved = are_many and asked.agent is not None and not joins
-        ours = (*(RESUMING if joins else (AGENT,) if are_many else ()), KEPT_IN_FRONT, READS)
+        known = RESUMING if joins else (AGENT,) if are_many else ()
+        ours = (*known, KEPT_IN_FRONT, READS, WORKTREE)
         in_front = asked.journal_in_front
         provided = ProvidedServers(self._entrance.tenant)
         agent = desk.agent_in(asked.session_id, self._client)

@@ -58,6 +58,9 @@ REFERENCES_BYTES: Final = 16 << 20
 STASHES: Final = 20
 """Stashes of a repository that are noted, the newest."""
 
+COMING_COMMITS: Final = 200
+"""Commits of a branch that are listed before it is merged."""
+
 BRANCHES: Final = 500
 """Branches and tags of a repository in which a line is looked for."""
 

@@ -24,6 +24,8 @@ HARMLESS = (
     # Hooks that are named in the configuration (git 2.55).
     *("-c", "hook.post-checkout.enabled=false", "-c", "hook.post-index-change.enabled=false"),
     *("-c", "hook.reference-transaction.enabled=false"),
+    *("-c", "commit.gpgSign=false", "-c", "merge.verifySignatures=false"),
+    *("-c", "log.showSignature=false", "-c", "submodule.recurse=false"),
 )
 """Options that keep the configuration of a project from running or fetching anything; but see
 `Git.within` for hooks."""
@@ -97,19 +99,32 @@ class Git:
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     @classmethod
-    def within(cls, group: ProgramGroup, folder: str, home: str) -> Git:
+    def within(
+        cls, group: ProgramGroup, folder: str, home: str, git_folder: str | None = None
+    ) -> Git:
         """Return a git that may change the index and the work trees of a project: of its
-        configuration nothing runs. Raises the errors of `run`."""
-        git = cls(group, None, home=home)
-        git._start += ["-C", folder, *HARMLESS]
-        # Git 2.54 turns hooks in the configuration off by their names alone.
-        listed = ("config", "-z", "--name-only", "--get-regexp", r"^hook\..*\.event$")
-        names = git.run(*listed, fine=(0, 1)).split(b"\0")
-        hooks = dict.fromkeys(os.fsdecode(it.rpartition(b".")[0]) for it in names if it)
-        for number, hook in enumerate(hooks):
-            git._env[f"GIT_CONFIG_KEY_{number}"] = f"{hook}.enabled"
-            git._env[f"GIT_CONFIG_VALUE_{number}"] = "false"
-        git._env["GIT_CONFIG_COUNT"] = str(len(hooks))
+        configuration nothing runs. `git_folder` is that of the work tree `folder`; without it, git
+        looks for it. Raises the errors of `run`."""
+        git = cls(group, git_folder, home=home, work_tree=folder if git_folder else None)
+        git._start = [git.program, "-C", folder, *HARMLESS]
+        # Git 2.54 turns hooks in the configuration off by their names alone. A driver that merges
+        # cannot be turned off: one that fails makes a conflict.
+        names = git.run(
+            *("config", "-z", "--name-only", "--get-regexp"),
+            r"^(hook\..*\.event|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$",
+            fine=(0, 1),
+        ).split(b"\0")
+        without: dict[str, str] = {}
+        for name in (os.fsdecode(it) for it in names if it):
+            above, _, last = name.rpartition(".")
+            if last == "event":
+                without[f"{above}.enabled"] = "false"
+            else:
+                without[name] = {"driver": "false", "required": "false"}.get(last, "")
+        for number, (name, value) in enumerate(without.items()):
+            git._env[f"GIT_CONFIG_KEY_{number}"] = name
+            git._env[f"GIT_CONFIG_VALUE_{number}"] = value
+        git._env["GIT_CONFIG_COUNT"] = str(len(without))
         return git
 
     def run(

@@ -37,7 +37,7 @@ from acp_wire.workspace.roots import FOLDER, NOT_A_FOLDER
 from acp_wire.workspace.threads import Checkpoint
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
-from acphold.safety.snapshots.checkouts import checkout_at, checkout_of, work_trees
+from acphold.safety.snapshots.checkouts import Checkout, checkout_at, checkout_of, head, work_trees
 from acphold.safety.snapshots.git import Git, GitError
 from acphold.safety.snapshots.project_index import stage
 from acphold.safety.snapshots.snapshot import find_ignored_names
@@ -47,6 +47,9 @@ INCLUDE_LIST = ".worktreeinclude"
 
 
 LAYING = "laying"
+
+ORIGIN = "acphold-branch"
+"""The file in git's folder for a work tree that notes the branch that it came from."""
 
 PIECE = 1 << 20
 
@@ -90,7 +93,7 @@ def lay(
     the process is killed before, it can be removed. Raises WorkspaceError if that folder cannot be
     used or the snapshot is gone; then nothing has changed.
     """
-    exists = _require_usable(folder, project)
+    exists = require_usable(folder, project)
     doing, refusal = f"{folder!r}: laying out the files", f"{folder!r}: "
     with store.working(bounds.LAYING_OUT_SECONDS, doing, refusal) as group, ExitStack() as noted:
         note = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
@@ -105,7 +108,7 @@ def lay(
         kind, _ = git.objects([tree]).get(tree, ("", 0))
         if kind not in SNAPSHOT_KINDS:
             raise WorkspaceError("the files of that moment are no longer kept")
-        made = [] if exists else _make_folders(folder)
+        made = [] if exists else make_folders(folder)
         placed: list[str] = []
         why_plain = ""
         try:
@@ -187,7 +190,7 @@ def remove_unfinished(stores: Iterable[SnapshotStore], found: Mapping[str, bool]
         os.unlink(it.note)
 
 
-def _require_usable(folder: str, project: str) -> bool:
+def require_usable(folder: str, project: str) -> bool:
     """Return True if the folder exists, and is empty; raise WorkspaceError if it cannot be used."""
     exists = True
     try:
@@ -278,13 +281,31 @@ def _add_work_tree(
         return str(error)
     try:
         Git.within(group, folder, store.path).run("read-tree", commit)
+        if (ours := checkout_at(folder)) is not None and (its := checkout_at(project)) is not None:
+            note_origin(ours, its)
     except GitError as error:
         unlay(Laid(folder), project)
         return str(error)
     return ""
 
 
-def _make_folders(folder: str) -> list[str]:
+def note_origin(tree: Checkout, project: Checkout) -> None:
+    """Note for a new work tree which branch is checked out in the one that it is made of."""
+    with open(os.path.join(tree.git_folder, ORIGIN), "w", encoding="utf-8") as note:
+        note.write(head(project).branch)
+
+
+def newest_change(folder: str) -> int:
+    """Return when something in a folder changed last, by the clock of its disk, in ns."""
+    newest = 0
+    for top, folders, files in os.walk(folder):
+        for name in ("", *folders, *files):
+            with suppress(OSError):
+                newest = max(newest, os.lstat(os.path.join(top, name)).st_ctime_ns)
+    return newest
+
+
+def make_folders(folder: str) -> list[str]:
     """Make a folder, and those above it; return those that were not there, the highest first."""
     missing = []
     above = folder

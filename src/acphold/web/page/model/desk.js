@@ -162,10 +162,10 @@ export class Desk {
     return this.#unseen.has(id) && !row.unseen ? { ...row, unseen: true } : row;
   }
 
-  /** Begin a session. @param {string} agent @param {string} cwd */
-  async newSession(agent, cwd) {
-    const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent } });
-    const session = new Session(told.sessionId, cwd, this.server);
+  /** Begin a session. @param {string} agent @param {string} cwd @param {{include: boolean}} [worktree]  in a new work tree of the repository */
+  async newSession(agent, cwd, worktree) {
+    const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent, "acphold/worktree": worktree } });
+    const session = new Session(told.sessionId, told._meta?.["acphold/cwd"] ?? cwd, this.server);
     session.started(told);
     this.#sessions.set(told.sessionId, session);
     return session;

@@ -5,6 +5,7 @@ import { promptBlocks } from "../model/prompt_blocks.js";
 import { homes } from "../model/rows.js";
 import { draft, keepDraft } from "../model/sends.js";
 import { agentName, shortPath } from "../model/text.js";
+import { device } from "../wire/device.js";
 import { html } from "./html.js";
 import { go, here, sessionPlace } from "./places.js";
 
@@ -28,6 +29,8 @@ export function NewSession({ desk }) {
   const [words, setWords] = useState("");
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");
+  const [isCopy, setCopy] = useState(false);
+  const [hasIgnored, setIgnored] = useState(false);
   const isBusy = starting.value !== null;
   useEffect(() => void draft(DRAFT).then((kept) => setWords((now) => now || (kept ?? "")), () => {}), []);
   /** @param {string} text */
@@ -40,9 +43,9 @@ export function NewSession({ desk }) {
     starting.value = { agent: agent || agents[0], at: Date.now() };
     problem.value = "";
     try {
-      const session = await desk.newSession(starting.value.agent, folder);
+      const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
       write("");
-      if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
+      if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
       if (here().name === "new") {
         // Until it is shown, nobody writes here or starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
@@ -72,6 +75,11 @@ export function NewSession({ desk }) {
           (each) => html`<button type="button" key=${each} title=${each} aria-pressed=${each === folder} onClick=${() => setCwd(each)}>${shortPath(each)}</button>`,
         )}</div>`}
       </div>
+      ${device()?.scopes.includes("files") && html`<div class="copy">
+        <label class="check"><input type="checkbox" checked=${isCopy} onChange=${() => setCopy(!isCopy)} />In a copy of the repository</label>
+        ${isCopy && html`<p class="aside">A new work tree beside it, with a branch of its own. <code>acphold session merge</code> brings the work back.</p>
+          <label class="check"><input type="checkbox" checked=${hasIgnored} onChange=${() => setIgnored(!hasIgnored)} />With the ignored files that its .worktreeinclude names</label>`}
+      </div>`}
       <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
       ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
       <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${starting.value ? html`<${Starting} ...${starting.value} />` : words.trim() ? "Start and send" : "Start"}</button>
