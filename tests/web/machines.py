@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import acphold
+from tests.web.certificates import Authority
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.network import Network, network, own_port
 
@@ -49,9 +50,13 @@ async def machines(
     *,
     of_each: Sequence[Mapping[str, str]] = (),
     agent: tuple[str, ...] = AGENT,
+    authority: Authority | None = None,
 ) -> AsyncIterator[list[Node]]:
-    """None of them sees the sockets of another. `of_each` are variables that only one has."""
+    """None of them sees the sockets of another. `of_each` are variables that only one has. They
+    speak TLS if an `authority` has signed for them, which no machine trusts by itself."""
     made: list[Node] = []
+    scheme, of_tls = ("http", ()) if authority is None else ("https", authority.options)
+    trusted = {} if authority is None else {"SSL_CERT_FILE": str(authority.ca)}
     journal = {"ACPHOLD_JOURNAL": location}
     with serving(folder / "first", variables=journal) as first:
         token = first.token("--node")
@@ -66,13 +71,14 @@ async def machines(
                     serving(
                         folder / f"node{n}",
                         *("--listen", f"127.0.0.1:{net.to}"),
-                        *("--url", f"http://localhost:{net.to}"),
-                        *("--node", f"http://localhost:{net.port}"),
+                        *("--url", f"{scheme}://localhost:{net.to}"),
+                        *("--node", f"{scheme}://localhost:{net.port}", *of_tls),
                         agent=agent,
                         variables={
                             **journal,
                             "XDG_RUNTIME_DIR": runtime,
                             "ACPHOLD_NODE_TOKEN": token,
+                            **trusted,
                             **own,
                         },
                         inside=alone_with(runtime),

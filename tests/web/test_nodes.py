@@ -19,6 +19,7 @@ import pytest
 import acphold
 from acphold.errors import RemoteError
 from tests.postgresql import Databases
+from tests.web.certificates import new_authority
 from tests.web.machines import Node, machines
 
 pytestmark = pytest.mark.slow
@@ -191,6 +192,22 @@ async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(
         assert "running" in await asyncio.to_thread(two.served.run, "list", "--json")
         session.cancel()
         await turn
+
+
+async def test_machines_reach_each_other_by_the_certificates_that_their_servers_trust(
+    tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = new_authority(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+    async with (
+        nodes(tmp_path, authority=authority) as (one, two),
+        one.client() as here,
+        two.client() as there,
+    ):
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=tmp_path)
+        assert "two" in (await far.prompt("quick: two")).text
 
 
 async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_there(

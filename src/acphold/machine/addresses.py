@@ -15,7 +15,7 @@ meant. Without one, the path alone counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Final
 from zlib import crc32
@@ -45,9 +45,12 @@ def is_node() -> bool:
     return NODE_TOKEN in os.environ
 
 
-def become_node(token: str) -> None:
-    """Connect to other nodes with this token from now on."""
-    os.environ[NODE_TOKEN] = token
+def become_node(env: Mapping[str, str]) -> None:
+    """Connect to other nodes as a server in this environment from now on: with its token, by its
+    proxy, and trusting its certificates."""
+    proxies = (f"{scheme}_proxy" for scheme in ("http", "https", "all", "no"))
+    names = (NODE_TOKEN, "SSL_CERT_FILE", "SSL_CERT_DIR", *proxies)
+    os.environ.update((it, env[it]) for it in env if it in names or it.lower() in names)
 
 
 @cache

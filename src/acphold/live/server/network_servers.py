@@ -149,7 +149,7 @@ class NetworkServer:
                 self._mark = secrets.token_hex(16)
                 self._servers.connected[self._mark] = self
                 if asked.node is not None:
-                    become_node(env[NODE_TOKEN])
+                    become_node(env)
                     default = quote(served.default, safe="")
                     own = f"{OWNERS}{self._servers.node_mark}/{default}"
                     await self._servers.pool.addresses.add(f"{origin_of(asked.node)}{own}")
