@@ -250,6 +250,9 @@ class Sessions(Protocol):
     ) -> list[SessionRow]:
         """Return the next `limit` sessions of the list after `after`, newest first."""
 
+    async def agents(self) -> list[str]:
+        """Return the agents that have sessions, by their keys."""
+
     async def count(self) -> int:
         """Return the number of all sessions, listed or not."""
 

@@ -253,6 +253,10 @@ class ListFilter(Struct, frozen=True):
     `include_unprompted` is set. With `unread`, only sessions that an import has listed and not
     read; with `queued`, only those in which prompts wait; with `tenant`, only those that this
     tenant can see.
+
+    `words` are casefolded, each with agents. With them, at least those sessions are listed that
+    have each word in title, folder or tags, or are of one of its agents; a store may list others
+    too, where letters are not ASCII.
     """
 
     agents: tuple[str, ...] = ()
@@ -264,6 +268,7 @@ class ListFilter(Struct, frozen=True):
     unread: bool = False
     tenant: str | None = None
     queued: bool = False
+    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def fits(self, row: SessionRow) -> bool:
         """True if the session belongs in a list with this filter."""

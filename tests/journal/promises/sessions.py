@@ -29,6 +29,36 @@ PROMPT = b'[{"type":"text","text":"Hi"}]'
 
 
 @promise.promised
+async def words_of_a_list_are_looked_for_in_the_journal(journal: Journal) -> None:
+    made = (
+        ("s1", "a", "/w/Apples", "Bake a PIE"),
+        ("s2", "a", "/w/pears", "bake 100% of it_all"),
+        ("s3", "b", "/w/pears", None),
+        ("s4", "b", "/w/plums", "Straße in ÜBER"),
+    )
+    for session_id, agent, cwd, title in made:
+        lease = await journal.create(NewSession(session_id, agent, cwd, title=title))
+        await journal.change(lease, RowChange(prompted=True, tags=("green",) * (agent == "b")))
+
+    async def found(*words: tuple[str, tuple[str, ...]], **filters: Any) -> set[str]:
+        rows = await journal.page(ListFilter(words=words, **filters))
+        return {row.session_id for row in rows if row.session_id != "s4"}
+
+    assert await found(("bake", ())) == {"s1", "s2"}
+    assert await found(("bake", ()), ("pears", ())) == {"s2"}
+    assert await found(("bake", ("b",)), cwd="/w/pears") == {"s2", "s3"}
+    assert await found(("green", ())) == {"s3"}
+    assert await found(("100%", ())) == {"s2"}
+    assert await found(("t_a", ())) == {"s2"}
+    assert await found(("none", ())) == {"s3"}  # it has no title, as a list shows it
+    assert await found(("quince", ())) == set()
+    for word in ("strasse", "über"):
+        rows = await journal.page(ListFilter(words=((word, ()),)))
+        assert [row.session_id for row in rows] == ["s4"]
+    assert sorted(await journal.agents()) == ["a", "b"]
+
+
+@promise.promised
 async def a_new_session_is_as_it_was_created(journal: Journal) -> None:
     new = NewSession("s1", "gemini", "/home/me/project", ("/lib", "/a b"), "Title", created_at=1234)
     lease = await journal.create(new)

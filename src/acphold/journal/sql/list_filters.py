@@ -30,16 +30,23 @@ class ListWalk(NamedTuple):
     by_id: bool = False
 
 
-def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
-    """Yield the walks whose rows, merged, are the page after the position `after`."""
+TEXT: Final = "coalesce(title, 'None') || ' ' || cwd || ' ' || tags"
+"""The text that words of a list are looked for in."""
+
+
+def walks(filter: ListFilter, after: ListKey | None, has_word: str) -> Iterator[ListWalk]:
+    """Yield the walks whose rows, merged, are the page after the position `after`. `has_word` is
+    a condition for TEXT."""
     if filter.cwd is None:
-        yield from _walks(filter, after, None)
+        yield from _walks(filter, after, has_word, None)
         return
     for folder in dict.fromkeys(map(resolve_folder, (filter.cwd, *filter.beside))):
-        yield from _walks(filter, after, folder)
+        yield from _walks(filter, after, has_word, folder)
 
 
-def _walks(filter: ListFilter, after: ListKey | None, folder: str | None) -> Iterator[ListWalk]:
+def _walks(
+    filter: ListFilter, after: ListKey | None, has_word: str, folder: str | None
+) -> Iterator[ListWalk]:
     further = ""  # conditions for the folder, unread and queued sessions, and the position
     further_values: list[str | int] = []
     if folder is not None:
@@ -52,6 +59,10 @@ def _walks(filter: ListFilter, after: ListKey | None, folder: str | None) -> Ite
     if after is not None:
         further += " AND (updated_at, session_id) < (%s, %s)"
         further_values += (after.updated_at, after.session_id)
+    for word, agents in filter.words:
+        of_agents = f" OR agent IN ({', '.join(['%s'] * len(agents))})" if agents else ""
+        further += f" AND ({has_word}{of_agents})"
+        further_values += (word, *agents)
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
     tenant = "" if filter.tenant is None else " AND tenant = %s"
     if filter.tenant:  # the partial index of tenants needs the second condition

@@ -222,6 +222,12 @@ def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRo
     raise UnknownSessionError(session_id)
 
 
+def agents(tables: Tables) -> list[str]:
+    """Like `Journal.agents`."""
+    rows = tables.execute("SELECT DISTINCT agent FROM acphold.sessions")
+    return [agent for (agent,) in rows.fetchall()]
+
+
 def count(tables: Tables) -> int:
     """The number of sessions."""
     return int(tables.execute("SELECT count(*) FROM acphold.sessions").fetchone()[0])

@@ -332,6 +332,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)
     short_ids = asked(session_tables.short_ids)
+    agents = asked(session_tables.agents)
     count = asked(session_tables.count)
     outcomes = asked(entry_rows.outcomes)
     endings = asked(entry_rows.endings)

@@ -218,8 +218,10 @@ class SqliteTables(Tables):
     def page(
         self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
     ) -> list[SessionRow]:
-        from acphold.journal.sql.list_filters import walks
+        from acphold.journal.sql.list_filters import TEXT, walks
 
+        if filter.words:
+            self.connection.create_function("casefolded", 1, str.casefold, deterministic=True)
         # The index is named: without statistics the planner may choose another and sort.
         if filter.tenant:
             index = f"listed_tenant{'_unread' * filter.unread}"
@@ -241,7 +243,7 @@ class SqliteTables(Tables):
                 (*walk.values, limit),
                 counted=counted,
             )
-            for walk in walks(filter, after)
+            for walk in walks(filter, after, f"instr(casefolded({TEXT}), %s)")
         ]
         if len(found) == 1:
             return found[0]

@@ -35,7 +35,7 @@ from acphold.journal.journal import (
     is_live,
     rows_of,
 )
-from acphold.journal.rows import ListKey, SessionRow
+from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
 from acphold.live.reading import bounds
 from acphold.live.reading.session_reader import (
@@ -129,11 +129,12 @@ class LocalReader:
         of programs are left out."""
         found: list[SessionRow] = []
         looked_through = left_out = 0
+        filter = replace(wanted.filter, words=await self._sought(wanted.words))
         repeated = await _repeated_titles(self.journal) if wanted.mine else frozenset()
         while True:
             # One more than shown, to tell whether more follow.
-            at_once = bounds.PAGE if wanted.words or wanted.mine else limit + 1
-            rows = await self.journal.page(wanted.filter, after, at_once)
+            at_once = bounds.PAGE if wanted.mine else limit + 1
+            rows = await self.journal.page(filter, after, at_once)
             for row in rows:
                 if row.updated_at < wanted.since:
                     return found, None, left_out
@@ -149,6 +150,25 @@ class LocalReader:
             looked_through += len(rows)
             if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
                 return found, after if len(rows) == at_once else None, left_out
+
+    async def _sought(self, words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return words of a list as the journal looks for them: each as it is in a title, a folder
+        or tags, with the agents whose names have it."""
+        # The home folder is shown as ~, and a tag with #.
+        plain = [
+            word.removeprefix("#") for word in words if "~" not in word and "#" not in word[1:]
+        ]
+        if not plain or not (
+            one := await self.journal.page(ListFilter(archived="include"), None, 1)
+        ):
+            return ()
+        names = {
+            key: self._said(replace(one[0], title="", cwd="", tags=(), agent=key)).casefold()
+            for key in await self.journal.agents()
+        }
+        return tuple(
+            (word, tuple(key for key, name in names.items() if word in name)) for word in plain
+        )
 
     async def with_states(
         self, rows: Sequence[SessionRow], live: Live | None = None, *, said: bool = True
