@@ -104,7 +104,8 @@ ROLES = {
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
-            "Without asyncio": "sync.connect sync.ConnectOptions sync.SyncAgent sync.SyncSession"
+            "All sessions": "open History KeptSession KeptQuestion Found Usage",
+            "Without asyncio": "sync.connect sync.SyncAgent sync.SyncSession"
             " sync.SyncQueue sync.SyncTurn",
         },
     ),
@@ -158,7 +159,6 @@ ALIASES = {
 SHOWN = {
     "Mounted": "",
     "Principal": "name scopes tenant session_id sees_all expires_at is_here note refused",
-    "ConnectOptions": "",
     "PromptQueue": "waiting begun held until ended goes_on restarts",
     "SessionState": "timeline turns turn plan",
     "Store": "append save",

@@ -53,6 +53,7 @@ WINGS = {
     "web": 8,
     "library": 9,
     "otel": 10,
+    "reader": 10,
     "sync": 10,
     "testing": 10,
     "types": 10,

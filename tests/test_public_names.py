@@ -24,8 +24,9 @@ PUBLIC = {
         AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
         CapabilityError CommandExit CommandOutput ConnectionLostError ContextCompaction Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
-        ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError
-        JournalError LogContext MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError
+        ForbiddenError FormAnswer FormQuestion Found History HttpHeader ImageContent
+        InvalidParamsError JournalError KeptQuestion KeptSession LogContext MaxTokens
+        MaxTurnRequests McpAnswerError McpConnectError McpError
         McpLostError
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
         MissingFileError NotTextError OutsideRootsError PageQuestion
@@ -36,7 +37,7 @@ PUBLIC = {
         over_websocket Session SessionFiles SessionState Step StopReason Store TerminalStartError
         TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd
         TurnServer TurnServers
-        UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
+        UnknownSessionError Usage Visit Visitor WorkspaceError __version__ connect connect_over open
     """,
     "acphold.testing": """
         Received WatchedAgent WatchedSession WatchedTurn connect
@@ -51,7 +52,7 @@ PUBLIC = {
         SignedIn StepKind Token TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,
     "acphold.sync": """
-        ConnectOptions SyncAgent SyncQueue SyncSession SyncTurn connect
+        SyncAgent SyncQueue SyncSession SyncTurn connect
     """,
     "acphold.bridges.anthropic": "messages",
     "acphold.bridges.openai": "chat_messages",
@@ -162,7 +163,7 @@ def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
     silent |= {"bridges", "lines", "reading", "reports", "server", "transports"}
-    silent |= {"history", "journal", "standing", "conversation", "safety", "mcp_servers"}
+    silent |= {"history", "journal", "machine", "standing", "conversation", "safety", "mcp_servers"}
     silent |= {
         "origins",
         "snapshots",

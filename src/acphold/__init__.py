@@ -114,6 +114,14 @@ if TYPE_CHECKING:
         McpError as McpError,
         McpLostError as McpLostError,
     )
+    from acphold.reader import (
+        Found as Found,
+        History as History,
+        KeptQuestion as KeptQuestion,
+        KeptSession as KeptSession,
+        Usage as Usage,
+        open as open,
+    )
     from acphold.version import __version__ as __version__
 
 _NAMES = {
@@ -143,6 +151,7 @@ _NAMES = {
     "acphold.library.tools": "RunningTool",
     "acphold.library.turn": "Turn",
     "acphold.logs": "LogContext",
+    "acphold.reader": "Found History KeptQuestion KeptSession Usage open",
     "acp_wire.schema": """
         AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from acphold.live.agents.extensions import SessionCopy
 
 __all__ = [
-    "ConnectOptions",
     "SyncAgent",
     "SyncQueue",
     "SyncSession",
@@ -146,27 +145,38 @@ def _read(read: Callable[[], T]) -> T:
     return _background.run(value())
 
 
-class ConnectOptions(Options, total=False):
-    """The options of `connect`, the same as of `acphold.connect`."""
-
-    session: str | None
-    durable: bool
-    journal: str | os.PathLike[str] | None
-    token: Token | None
-    ca: str | os.PathLike[str] | None
-    name: str | None
-    cwd: Folder | None
-    env: Mapping[str, str] | None
-    log_file: str | os.PathLike[str] | None
-    show_stderr: bool
-
-
-def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> SyncAgent:
+def connect(
+    *command: str | os.PathLike[str],
+    session: str | None = None,
+    durable: bool = False,
+    journal: str | os.PathLike[str] | None = None,
+    token: Token | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    cwd: Folder | None = None,
+    env: Mapping[str, str] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
+    show_stderr: bool = False,
+    **options: Unpack[Options],
+) -> SyncAgent:
     """Connect like `acphold.connect`, for a `with` block or until `close`; raises the same.
 
     Experimental: with a URL.
     """
-    connection = acphold.client.connect(*command, **options)
+    connection = acphold.client.connect(
+        *command,
+        session=session,
+        durable=durable,
+        journal=journal,
+        token=token,
+        ca=ca,
+        name=name,
+        cwd=cwd,
+        env=env,
+        log_file=log_file,
+        show_stderr=show_stderr,
+        **options,
+    )
     _background.enter()
     try:
         agent = _background.run(connection.__aenter__())

@@ -49,8 +49,17 @@ def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
     shapes = [shape for _, shape in shown()]
     mentioned = {word for shape in shapes for word in re.findall(r"\b[A-Z]\w*[a-z]\w*\b", shape)}
     known = {name.rpartition(".")[2] for name in names()}
-    python = {"Any", "AsyncIterator", "Awaitable", "Callable", "Iterator", "Literal", "Mapping"}
+    python = {
+        "Any",
+        "AsyncGenerator",
+        "AsyncIterator",
+        "Awaitable",
+        "Callable",
+        "Iterator",
+        "Literal",
+    }
     python |= {
+        "Mapping",
         "Path",
         "Sequence",
         "Collection",

@@ -59,5 +59,5 @@ def test_the_programs_are_typed(tmp_path: Path, type_checker: TypeChecker) -> No
 
 
 def test_every_section_is_a_program_that_prints_something() -> None:
-    assert len(PROGRAMS) == 9
+    assert len(PROGRAMS) == 10
     assert all(program.code and all(program.prints) for program in PROGRAMS)

@@ -1,0 +1,421 @@
+"""`acphold.open`: the sessions of a journal, a database or a server, read as they change.
+
+    async with acphold.open() as history:
+        async for session in history.sessions(follow=True):
+            print(session.state, session.title)
+
+Reading starts no agent and no daemon. Only the answer to a question goes to the process, or to the
+server, in which its session waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, ElicitationSchema, decode
+from acp_wire.tasks import require_loop, timeout
+from acp_wire.transports.known_servers import is_url, names_no_agent, token_for
+from acphold.client.advertised import absolute
+from acphold.client.answers import (
+    Answers,
+    FormQuestion,
+    PageQuestion,
+    PermissionQuestion,
+    form_answer,
+    option_for,
+)
+from acphold.client.connectors import connected_to
+from acphold.conversation.history.fold import Fold
+from acphold.conversation.history.timeline import ToolCall
+from acphold.errors import AgentTimeoutError, DeclarationError
+from acphold.journal.journal import state_of
+from acphold.journal.rows import ListFilter
+from acphold.journal.seams import Sought
+from acphold.journal.stores import journal_name, open_journal
+from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
+
+if TYPE_CHECKING:
+    from acphold.client.answers import Filled, PermissionAnswer
+    from acphold.client.uplink import Endpoint
+    from acphold.conversation.history.fold import SessionState
+    from acphold.journal.seams import UsageSum
+    from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.session_reader import SessionReader
+
+CONNECT_TIMEOUT = 20.0
+"""Seconds for each answer of a server."""
+
+INDEX_SECONDS = 2.0
+"""Seconds in which a search indexes first what lags."""
+
+LOOK_SECONDS = 0.1
+"""Seconds between looks whether an answer was taken."""
+
+About: TypeAlias = PermissionQuestion | FormQuestion | PageQuestion
+"""What a question asks, as `acphold.connect` gives it to its callbacks."""
+
+
+class KeptSession(Struct, frozen=True):
+    """A session of a history.
+
+    `state` is `running` or `waiting` (for an answer) while a turn runs; otherwise the outcome of
+    its last turn, such as `completed`, `cancelled`, `failed` or `interrupted`; `idle` or `new`
+    without one, `unread` if an import has only listed it, and `gone` once it has left the list.
+    `messages` counts those of the person and of the agent.
+    """
+
+    id: str
+    agent: str
+    cwd: str
+    title: str | None
+    created_at: datetime
+    updated_at: datetime
+    state: str
+    messages: int
+    tags: tuple[str, ...] = ()
+    archived: bool = False
+
+
+class KeptQuestion:
+    """An open question of an agent: `id`, `session`, `asked_at`, the `title` that people read, and
+    `about`, as a callback of `acphold.connect` gets it."""
+
+    def __init__(self, history: History, asked: InboxQuestion, about: About) -> None:
+        self._history = history
+        self.id = asked.question.id
+        self.session = replace(_session(ListedSession(asked.row)), state="waiting")
+        self.asked_at = _moment(asked.at)
+        self.title = asked.asks
+        self.about = about
+
+    def __repr__(self) -> str:
+        return f"<KeptQuestion {self.title!r} of session {self.session.id}>"
+
+    async def answer(
+        self,
+        answer: PermissionAnswer | Filled,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 - as in all of the API
+    ) -> bool:
+        """Answer it, as a callback of `acphold.connect` does; return False if somebody was faster.
+
+        Raises DeclarationError for an answer that does not fit, ConnectionLostError if no process
+        waits for it any more, AgentTimeoutError if it is not taken within `timeout` seconds.
+        """
+        return await self._history._answer(self, answer, timeout)
+
+
+class Found(Struct, frozen=True):
+    """A place that a search found: `excerpt` is a line of what `speaker` said, which is `user`,
+    `agent`, `thought`, `tool` or `diff`."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    at: datetime
+    speaker: str
+    excerpt: str
+
+
+class Usage(Struct, frozen=True):
+    """Tokens and cost as agents reported them, by currency; `groups` has the sums of its parts."""
+
+    name: str
+    sessions: int
+    tokens: int | None
+    costs: dict[str, float]
+    groups: tuple[Usage, ...] = ()
+
+
+class History:
+    """The sessions of a journal or a server; see `acphold.open`. Times are in UTC.
+
+    What cannot be read raises JournalError here, and ConnectionLostError, RemoteError and
+    RemoteRefusalError from a server.
+    """
+
+    def __init__(
+        self, reader: SessionReader, endpoint: Callable[[str], Endpoint], url: str
+    ) -> None:
+        self._reader = reader
+        self._endpoint = endpoint
+        self._is_any = bool(url) and names_no_agent(url)
+
+    async def sessions(
+        self,
+        *,
+        follow: bool = False,
+        words: str = "",
+        agent: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        archived: bool = False,
+    ) -> AsyncGenerator[KeptSession, None]:
+        """Yield the sessions, the last active ones first; with `follow`, then each one again
+        whenever it changes, until you stop.
+
+        All `words` must be in its title, agent, folder or tags. The list is complete when a change
+        comes. A session that leaves the list comes with the state `gone`.
+        """
+        wanted = Wanted(
+            ListFilter(
+                agents=() if agent is None else (agent,),
+                cwd=None if cwd is None else absolute(cwd),
+                archived="include" if archived else "exclude",
+            ),
+            words=tuple(words.casefold().split()),
+        )
+        if not follow:
+            async for page in session_pages(self._reader, wanted):
+                for it in page:
+                    yield _session(it)
+            return
+        known: dict[str, KeptSession] = {}
+        async with aclosing(self._reader.changes(1)) as changes:
+            async for news in changes:
+                if news.is_all:
+                    pages = session_pages(self._reader, wanted)
+                    listed, left = [it async for page in pages for it in page], {*known}
+                else:
+                    listed, left = [*news.sessions], {*news.gone}
+                for it in listed:
+                    id, session = it.row.session_id, _session(it)
+                    if not wanted.fits(it.row, is_live=it.live is not None):
+                        left.add(id)
+                        continue
+                    left.discard(id)
+                    if known.get(id) != session:
+                        known[id] = session
+                        yield session
+                for id in left & known.keys():
+                    yield replace(known.pop(id), state="gone")
+
+    async def read(self, session: str | KeptSession) -> SessionState:
+        """Return a session's conversation: its timeline, plan, modes, usage, title.
+
+        A session is named by its id, or by the beginning of its id. Raises UnknownSessionError.
+        """
+        id = session if isinstance(session, str) else session.id
+        row = await self._reader.whole(await self._reader.session(id))
+        if isinstance(self._reader, LocalReader):
+            return await state_of(self._reader.journal, row.session_id)
+        folding = Fold()
+        async for entry in self._reader.entries(row.session_id):
+            folding.add(entry)
+        return folding.state()
+
+    async def questions(self, *, follow: bool = False) -> AsyncGenerator[KeptQuestion, None]:
+        """Yield the open questions, the oldest first; with `follow`, then each new one, until you
+        stop."""
+        for question in (asked := await self._open_questions()):
+            yield question
+        if not follow:
+            return
+        known = {question.id for question in asked}
+        async with aclosing(self._reader.changes(0)) as changes:
+            async for _ in changes:
+                asked = await self._open_questions()
+                for question in asked:
+                    if question.id not in known:
+                        yield question
+                known = {question.id for question in asked}
+
+    async def search(
+        self,
+        words: str,
+        *,
+        agent: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        limit: int = 20,
+    ) -> list[Found]:
+        """Return where all words were said, the newest first: words, "phrases in quotes",
+        beginnings with a `*`."""
+        sought = Sought(
+            words,
+            agents=() if agent is None else (agent,),
+            cwd=None if cwd is None else absolute(cwd),
+            limit=limit,
+        )
+        return [
+            Found(
+                *(it.session_id, it.agent, it.cwd, it.title, _moment(it.at)),
+                speaker=it.speaker,
+                excerpt=it.excerpt,
+            )
+            for it in await self._reader.search(sought)
+        ]
+
+    async def usage(
+        self,
+        by: Literal["agent", "day", "folder", "model", "session"] = "day",
+        *,
+        since: datetime | None = None,
+    ) -> Usage:
+        """Return the sum of all usage, and those of each day, agent, folder, model or session."""
+        if since is not None and since.tzinfo is None:
+            raise DeclarationError("since: a time needs a zone, as in datetime.now(UTC)")
+        sums = await self._reader.usage(by, since=int(since.timestamp() * 1000) if since else 0)
+        return _usage(sums.total, tuple(map(_usage, sums.groups)))
+
+    # -- questions ------------------------------------------------------------------------------
+
+    async def _open_questions(self) -> list[KeptQuestion]:
+        found = [(it, _about(it)) for it in await self._reader.questions()]
+        return [KeptQuestion(self, it, about) for it, about in found if about is not None]
+
+    async def _answer(self, question: KeptQuestion, answer: object, seconds: float) -> bool:
+        match question.about:  # raises DeclarationError
+            case PermissionQuestion(options=options):
+                option_for(answer, options)  # type: ignore[arg-type]
+            case FormQuestion(form=form):
+                form_answer(answer, form)  # type: ignore[arg-type]
+        is_asked = asyncio.Event()
+
+        async def decide(asked: About) -> object:
+            if _identity(asked) != _identity(question.about):
+                await asyncio.Future()  # it is for somebody else
+            is_asked.set()
+            return answer
+
+        def permit(asked: PermissionQuestion) -> Awaitable[PermissionAnswer]:
+            return decide(asked)  # type: ignore[return-value]
+
+        def fill(asked: FormQuestion) -> Awaitable[Filled]:
+            return decide(asked)  # type: ignore[return-value]
+
+        def open_page(asked: PageQuestion) -> Awaitable[bool | None]:
+            return decide(asked)  # type: ignore[return-value]
+
+        can = Answers(on_form=fill, on_page=open_page).capabilities
+        connection = connected_to(
+            self._endpoint(question.session.id),
+            on_permission=permit,
+            on_form=fill,
+            on_page=open_page,
+            capabilities=replace(can, meta={ALL_AGENTS: self._is_any}),
+        )
+        try:
+            async with timeout(seconds), connection as agent:
+                await agent.resume_session(question.session.id, question.session.cwd)
+                while question.id in {it.question.id for it in await self._reader.questions()}:  # noqa: ASYNC110 - it is in another process
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise AgentTimeoutError("an answer", seconds) from None
+        return is_asked.is_set()
+
+
+def _about(asked: InboxQuestion) -> About | None:
+    """Return what a question asks; None for one of a later release."""
+    id, raw = asked.row.session_id, asked.question.params
+    if asked.question.method == REQUEST_PERMISSION.name:
+        request = decode(REQUEST_PERMISSION.params, raw).value
+        call = ToolCall(request.tool_call.tool_call_id, {**asked.call})
+        return PermissionQuestion(id, call, request.options, request)
+    if asked.question.method != CREATE_ELICITATION.name:
+        return None
+    form = decode(CREATE_ELICITATION.params, raw).value
+    if isinstance(form.requested_schema, ElicitationSchema):
+        return FormQuestion(form.message, form.requested_schema, id, form.tool_call_id)
+    if form.url is UNSET or form.elicitation_id is UNSET:
+        return None
+    return PageQuestion(form.message, str(form.url), str(form.elicitation_id), id)
+
+
+def _identity(asked: About) -> object:
+    match asked:
+        case PermissionQuestion():
+            return asked.tool_call.tool_call_id, asked.options
+        case FormQuestion():
+            return asked.message, asked.form
+        case PageQuestion():
+            return asked.id
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _session(listed: ListedSession) -> KeptSession:
+    row = listed.row
+    return KeptSession(
+        *(row.session_id, row.agent, row.cwd, row.title),
+        created_at=_moment(row.created_at),
+        updated_at=_moment(row.updated_at),
+        state=listed.state,
+        messages=row.message_count,
+        tags=row.tags,
+        archived=row.archived,
+    )
+
+
+def _usage(sums: UsageSum, groups: tuple[Usage, ...] = ()) -> Usage:
+    name = sums.title or sums.name
+    return Usage(name, sums.sessions, sums.tokens.total, {**sums.costs}, groups)
+
+
+# -- opening --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def open(
+    where: str | os.PathLike[str] | None = None,
+    *,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+) -> AsyncIterator[History]:
+    """Read sessions in the block, without attaching to them.
+
+        async with acphold.open() as history:
+            async for session in history.sessions():
+                print(session.updated_at, session.title)
+
+    `where` is the path of a journal, the `postgresql://` URL of one, or the address of an
+    `acphold serve`; by default it is the journal that `acphold` uses. It is not created. A server
+    needs a `token`, unless this user has paired with it; `ca` is a file of certificates to trust.
+
+    Raises JournalError, RemoteRefusalError, ConnectionLostError.
+    """
+    require_loop()
+    words = "" if where is None else os.fspath(where)
+    if is_url(words):
+        from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
+        from acphold.live.reading.server_reader import ServerReader
+
+        trusted = None if ca is None else os.fspath(ca)
+        token = token or token_for(words)
+
+        def at_server(_: str) -> Endpoint:
+            return ServerEndpoint(words, token, seconds=CONNECT_TIMEOUT, ca=trusted)
+
+        async with ServerReader(words, token, seconds=CONNECT_TIMEOUT, ca=trusted) as far:
+            yield History(far, at_server, words)
+        return
+    from acphold.client.journal_endpoints import OwnerEndpoint  # late: it brings the server
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: few sessions need it
+
+        await read_beside(path, session_id)
+
+    name = journal_name(where)
+    journal = open_journal(name, create=False, read_transcript=read_transcript)
+    try:
+        if journal.file is None:  # a database notices only when it is read that there is none
+            await journal.identity()
+        reader = LocalReader(journal, index_seconds=INDEX_SECONDS)
+        yield History(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
+    finally:
+        await journal.aclose()
