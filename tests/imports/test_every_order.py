@@ -7,6 +7,7 @@ import io
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -241,3 +242,25 @@ async def test_of_lines_that_were_added_nothing_old_is_read_but_what_is_checked(
     here = await turns(opened, row.session_id)
     assert [asked[:5] for asked, _ in here] == ["one", "xxxxx", "three", "four", "five"]
     assert [answer for _, answer in here] == [turn.answer for turn in told]
+
+
+def in_each_state(path: Path) -> Iterator[None]:
+    """Yield without the lines that have the third turn's id, and with them."""
+    whole = path.read_bytes()
+    lines = [line for line in whole.splitlines(keepends=True) if b'"r2"' not in line]
+    path.write_bytes(b"".join(line for line in lines if b'"t2"' not in line or b"user" in line))
+    yield
+    path.write_bytes(whole)
+    yield
+
+
+@pytest.mark.parametrize("name", ["acpx", "codex"])
+async def test_a_turn_whose_id_stood_in_a_damaged_line_is_told_once_when_that_is_restored(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    write(name, tmp_path, [Said(n, BEGUN + n, f"Q{n}", f"A{n}") for n in range(4)])
+    for _ in in_each_state(Path(next(found(name, tmp_path)).paths[-1])):
+        for source in found(name, tmp_path):
+            await Intake(opened).take(source, reader(name))
+        (row,) = await opened.page(ListFilter())
+        assert await turns(opened, row.session_id) == [(f"Q{n}", f"A{n}") for n in range(4)]

@@ -25,7 +25,7 @@ from acphold.conversation.history.raw_update import (
     without_marks,
 )
 from acphold.conversation.history.timeline import end_entry
-from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import Reader, unreadable_document
 from acphold.imports.records import document, record_lines, records
 from acphold.imports.salvage import RowForm
@@ -152,7 +152,7 @@ class _AcpxWire:
     def __init__(self, writer: EntryWriter, record: Object) -> None:
         self._writer = writer
         self._record = record
-        self._turn = ""
+        self._turn = BY_WORDS  # unless a line before the prompt has its id
         self._asked: dict[int | str, str] = {}
         self._asked_by_agent: dict[int | str, str] = {}
 
@@ -183,6 +183,7 @@ class _AcpxWire:
                 ):
                     self._writer.end_turn()
                     self._writer.relay(PROMPT, prompt, turn=self._turn)
+                    self._turn = BY_WORDS
             elif message.id is not None:
                 result, error = bytes(message.result), bytes(message.error)
                 # A request of the agent may have the number of one of the client: only the answer
@@ -202,7 +203,7 @@ class _AcpxWire:
                     if kept:
                         self._writer.relay(SETTINGS, msgspec.json.encode(kept))
             elif message.type == "turn_started":
-                self._turn = message.request_id or ""
+                self._turn = message.request_id or BY_WORDS
                 if self._turn == text(self._record, "last_request_id"):
                     self._writer.clock(milliseconds(self._record.get("last_prompt_at")))
             elif not message.method and message.type not in _OWN:

@@ -52,6 +52,7 @@ from acphold.imports.content_blocks import (
     text_block,
 )
 from acphold.imports.entry_writer import (
+    BY_WORDS,
     EntryWriter,
     NotStraightError,
     SubagentWriter,
@@ -353,9 +354,9 @@ class _CodexConverter(AgentConverter):
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
                 self._writer.finish_answer()
-                self._writer.end_turn("end_turn")
+                self._end_turn("end_turn")
             case "turn_aborted":
-                self._writer.end_turn("cancelled")
+                self._end_turn("cancelled")
             case "error":
                 self._writer.fail_turn(text(event, "message"))
             case "exited_review_mode" | "ExitedReviewMode":
@@ -373,6 +374,10 @@ class _CodexConverter(AgentConverter):
                     self._writer.usage(number(last, "total_tokens") or 0, size)
             case _ if kind not in _PASSED_EVENTS:
                 self._missed.kind("events", kind, event)
+
+    def _end_turn(self, reason: str) -> None:
+        self._writer.end_turn(reason)
+        self._turn = self._turn and BY_WORDS  # the lines with the next one's id may be lost
 
     def _is_new(self, item_id: str) -> bool:
         """Return False for an item that the other side had before; one without an id is new."""
