@@ -2,7 +2,7 @@
 
 asyncio imports `ssl` in case something does. In an agent that does not, OpenSSL is a tenth of the
 time to its first answer and a seventh of its memory. `inspect`, `subprocess` and `tokenize`, with
-what they import, are a twentieth of the memory.
+what they import, are a twentieth of the memory, and the patterns of `textwrap` one of the time.
 """
 
 # See docs/decisions.md, 25.
@@ -52,18 +52,18 @@ def load_asyncio() -> None:
 
 def load_msgspec() -> None:
     """Import msgspec without `typing_extensions`, of which it needs nothing: that takes a tenth as
-    long as all the rest of a daemon; and without `platform`, of which its `uuid` takes one name.
-    Does nothing if one of them is imported already."""
-    if not {"msgspec", "platform", "typing_extensions"} & sys.modules.keys():
-        platform = LateModule("platform")
-        vars(platform)["system"] = lambda: os.uname().sysname
+    long as all the rest of a daemon; and without `platform`, of which its `uuid` takes one name,
+    and `textwrap`. Does nothing if one of them is imported already."""
+    late = ("platform", "textwrap")
+    if not {"msgspec", "typing_extensions", *late} & sys.modules.keys():
+        sys.modules.update({name: LateModule(name) for name in late})
+        vars(sys.modules["platform"])["system"] = lambda: os.uname().sysname
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-        sys.modules["platform"] = platform
         try:
             import msgspec  # noqa: F401
         finally:
-            del sys.modules["typing_extensions"]
-            del sys.modules["platform"]
+            for name in ("typing_extensions", *late):
+                del sys.modules[name]
 
 
 def _is_coroutine_function(function: object) -> bool:
@@ -79,6 +79,7 @@ def _is_coroutine_function(function: object) -> bool:
 LATE: dict[str, dict[str, object]] = {
     "inspect": {"iscoroutinefunction": _is_coroutine_function},
     "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
+    "textwrap": {},
     "tokenize": {},
 }
 """Modules that asyncio imports, and what it takes from them before it needs more."""

@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -115,12 +114,12 @@ class Parser(argparse.ArgumentParser):
         meant: Callable[[Sequence[str]], str] | None = None,
     ) -> None:
         prog = f"acphold {name}".rstrip()
-        # Not `inspect.cleandoc`: an editor waits for its import.
-        first, _, rest = (execute.__doc__ or "").partition("\n")
+        # Neither `inspect.cleandoc` nor `textwrap.dedent`: an editor waits for their imports.
+        lines = [line.removeprefix("    ") for line in (execute.__doc__ or "").split("\n")]
         super().__init__(
             prog=prog,
             usage=f"{prog} {usage}",
-            description=f"{first.strip()}\n{textwrap.dedent(rest)}".strip(),
+            description="\n".join(lines).strip(),
             epilog=epilog,
             formatter_class=_Help,
             allow_abbrev=False,
@@ -285,6 +284,8 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=30, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # late: its patterns take as long as thirty modules of ours
+
         filled: list[str] = []
         for paragraph in text.split("\n\n"):
             if "\n " not in f"\n{paragraph}":
