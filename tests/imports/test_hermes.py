@@ -207,6 +207,12 @@ def test_what_a_person_took_back_or_never_said_is_no_prompt(state: State, tmp_pa
     state.session()
     state.message("user", "Undone.", active=0)
     state.message("assistant", "No.", active=0)
+    state.message("user", "Also undone.", active=0)
+    assert [words for _, words in Story.of(READER, tmp_path).said()] == [
+        "Undone.",
+        "No.",
+        "Also undone.",
+    ]
     state.message("user", "Kept.")
     state.message("assistant", "Yes.", finish_reason="stop")
     state.message("user", "Review the conversation above and consider saving to memory it.")
@@ -215,7 +221,7 @@ def test_what_a_person_took_back_or_never_said_is_no_prompt(state: State, tmp_pa
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Kept."), ("agent", "Yes.")]
     assert told.facts.missed == {
-        "prompts in abandoned branches, see --branches": 1,
+        "prompts in abandoned branches, see --branches": 2,
         "other people's messages in a group": 1,
     }
 

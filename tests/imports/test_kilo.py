@@ -32,18 +32,6 @@ def test_a_session_of_the_command_line_is_told_as_one_of_opencode(tmp_path: Path
     assert (facts.agent, facts.session_id, facts.title) == ("Kilo", SESSION, "The needle")
 
 
-def test_what_a_person_went_back_from_is_a_branch(tmp_path: Path) -> None:
-    store = Store(tmp_path, "kilo")
-    store.message("user", {"type": "text", "text": "Hello."})
-    back = store.message("user", {"type": "text", "text": "This way?"})
-    store.session(revert=json.dumps({"messageID": back}))
-    (source,) = sources(READER, tmp_path)
-    assert Story(READER, source).said() == [("user", "Hello.")]
-    assert READER.branches is not None
-    (left,) = READER.branches(source)
-    assert Story(READER, left).said() == [("user", "Hello."), ("user", "This way?")]
-
-
 @pytest.mark.parametrize(
     "root", [".config/Code/User/globalStorage/kilocode.kilo-code", ".kilocode/cli/global"]
 )
@@ -57,8 +45,6 @@ def test_a_task_of_an_older_version_is_told(tmp_path: Path, root: str) -> None:
     told = Story(READER, source)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
     assert told.facts.missed == {}
-    assert READER.branches is not None
-    assert list(READER.branches(source)) == []
 
 
 def test_the_database_lies_where_a_variable_says(tmp_path: Path) -> None:

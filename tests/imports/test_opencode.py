@@ -11,7 +11,6 @@ import pytest
 
 from acphold.imports.kilo import READER as KILO
 from acphold.imports.opencode import READER
-from acphold.imports.values import ABANDONED
 from tests.imports.told import Story, sources
 
 Json = Any
@@ -159,16 +158,15 @@ def test_what_the_program_added_to_a_prompt_is_left_out_and_files_are_links_agai
     ]
 
 
-def test_what_a_person_went_back_from_is_told_on_request_only(tmp_path: Path) -> None:
+def test_what_is_reverted_is_told_until_a_newer_prompt_takes_its_place(tmp_path: Path) -> None:
+    """The program deletes it then; a pointer of before leaves nothing out."""
     store = Store(tmp_path)
     store.session(revert=json.dumps({"messageID": "msg_0003"}))
-    store.message("user", "Hello.")
-    store.message("user", "Left behind.")
-    (source,) = sources(READER, tmp_path)
-    assert Story(READER, source).said() == [("user", "Hello.")]
-    assert READER.branches is not None
-    (branch,) = READER.branches(source)
-    assert Story(READER, branch).said() == [("user", "Hello."), ("user", "Left behind.")]
+    for words in ("Hello.", "Reverted.", "Newer."):
+        store.message("user", words)
+    told = Story.of(READER, tmp_path)
+    assert [words for _, words in told.said()] == ["Hello.", "Reverted.", "Newer."]
+    assert told.facts.missed == {}
 
 
 def test_a_subagents_calls_stand_inside_the_call_that_started_it(
@@ -375,21 +373,6 @@ def test_a_session_that_was_migrated_is_told_once(tmp_path: Path) -> None:
     store.say("user", text="One.")
     store.answer("1", finish="stop")
     assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "1"]
-
-
-def test_what_a_person_went_back_from_in_version_2_is_a_branch(tmp_path: Path) -> None:
-    store = SecondStore(tmp_path)
-    store.second(revert=json.dumps({"messageID": "msg_0003"}))
-    store.say("user", text="Hello.")
-    store.answer("Hi.", finish="stop")
-    store.say("user", text="Left behind.")
-    (source,) = sources(READER, tmp_path)
-    told = Story(READER, source)
-    assert [words for _, words in told.said()] == ["Hello.", "Hi."]
-    assert told.facts.missed == {ABANDONED: 1}
-    assert READER.branches is not None
-    (branch,) = READER.branches(source)
-    assert [words for _, words in Story(READER, branch).said()][-1] == "Left behind."
 
 
 @pytest.mark.parametrize("is_named", [True, False])

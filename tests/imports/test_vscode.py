@@ -366,15 +366,22 @@ def test_what_a_person_attached_is_attached_and_what_was_beside_it_is_not(tmp_pa
 def test_requests_that_a_person_went_back_from_are_counted_and_those_of_a_machine_are_no_prompts(
     tmp_path: Path,
 ) -> None:
-    document(
-        tmp_path,
-        request("Kept.", "Yes."),
-        request("Undone.", "No.", shouldBeRemovedOnSend={"requestId": "x"}),
-        request("Your task is done.", "I go on.", isSystemInitiated=True),
-    )
-    told = Story.of(READER, tmp_path)
-    assert told.said() == [("user", "Kept."), ("agent", "Yes."), ("agent", "I go on.")]
+    undone = request("Undone.", "No.", shouldBeRemovedOnSend={"requestId": "x"})
+    later = request("Your task is done.", "I go on.", isSystemInitiated=True)
+    for number, one in enumerate((undone, later)):
+        one["requestId"] = f"r{number}"
+    kept = request("Kept.", "Yes.")
+    document(tmp_path, kept, undone, later)
+    said = [words for _, words in Story.of(READER, tmp_path).said()]
+    assert said == ["Kept.", "Yes.", "Undone.", "No.", "I go on."]
+    document(tmp_path, kept, undone, later, request("Newer.", "So."))
+    (source,) = sources(READER, tmp_path)
+    told = Story(READER, source)
+    assert [words for _, words in told.said()] == ["Kept.", "Yes.", "I go on.", "Newer.", "So."]
     assert told.facts.missed == {"prompts in abandoned branches, see --branches": 1}
+    assert READER.branches is not None
+    (left,) = READER.branches(source)
+    assert "Undone." in [words for _, words in Story(READER, left).said()]
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from acphold.imports.claude_tools import (
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import RecordTree
+from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -209,11 +209,6 @@ def _tree(source: Source) -> RecordTree:
             words=said,
         )
     return tree
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -487,4 +482,4 @@ def _meta(name: str, caller: str) -> Object:
     return {"claudeCode": about}
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))

@@ -59,6 +59,7 @@ from acphold.imports.entry_writer import (
     on_title,
 )
 from acphold.imports.readers import AgentConverter, Reader, token_counts
+from acphold.imports.record_tree import branches_of
 from acphold.imports.records import SMALL_BYTES, lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -165,11 +166,6 @@ _SHOWN_AS: Final = {
     "AgentMessage": "agent_message",
     "Reasoning": "agent_reasoning",
 }
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the parts that the person went back from, as conversations of their own."""
-    yield from Thread(source).tree(Missed()).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -589,4 +585,6 @@ class _CodexConverter(AgentConverter):
                     break
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(
+    NAME, KEY, find, read, branches_of(lambda source: Thread(source).tree(Missed()))
+)

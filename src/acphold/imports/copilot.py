@@ -20,7 +20,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import LAST, RecordTree
+from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import mentions, placed_records, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
@@ -77,11 +77,6 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             converter.take(event)
         yield
     writer.title(about.get("name", ""))
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the session as it was before each time that the person went back."""
-    yield from _tree(source).branches(source)
 
 
 def _tree(source: Source) -> RecordTree:
@@ -251,4 +246,4 @@ def _changes(name: str, arguments: Object) -> list[Object]:
     return edit_diffs(text(arguments, "path"), arguments) if is_edit else []
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))

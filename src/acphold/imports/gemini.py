@@ -32,7 +32,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import LAST, RecordTree
+from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import (
     SMALL_BYTES,
     document,
@@ -119,11 +119,6 @@ def working_folder(chats: Path, folder: Path) -> str:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     yield from read_sessions(source, writer, speaker="gemini")
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the session as it was before each time that the person went back."""
-    yield from _tree(_own_files(source), "gemini").branches(source)
 
 
 def _own_files(source: Source) -> list[Path]:
@@ -446,4 +441,6 @@ def parts_text(parts: object) -> str:
     return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(
+    NAME, KEY, find, read, branches_of(lambda source: _tree(_own_files(source), "gemini"))
+)

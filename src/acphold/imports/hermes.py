@@ -3,21 +3,21 @@
 When a conversation is compacted, the model's new context is written again: a summary, and copies of
 the last messages. The earlier rows stay, as `compacted`; or the session ends so, and a session with
 it as its parent continues. Rows that are neither active nor compacted were taken back by the
-person. A fork
-is a session of its own, with copies of the beginning; any other session with a parent is a
-subagent's.
+person. A fork is a session of its own, with copies of the beginning; any other session with a
+parent is a subagent's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import contents, picture, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
+from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
@@ -107,11 +107,33 @@ def _chain(database: Path, session_id: str) -> list[str]:
     return chain
 
 
+def _tree(source: Source) -> RecordTree:
+    """Return the tree of the messages of a session; empty if none was taken back."""
+    tree, database, chain = RecordTree(), source.path, _chain(source.path, source.item)
+    newer = databases.columns_of(database, "messages", ("active", "compacted", "observed"))
+    columns = f"id, role, content, {', '.join(newer)}"
+    its, back = "session_id = ?", "session_id = ? AND active = 0 AND compacted = 0"
+
+    def rows(where: str) -> Iterator[tuple[Any, ...]]:
+        for session_id in chain if len(newer) == 3 else ():
+            yield from databases.rows_of(
+                database, "messages", columns, f"{where} ORDER BY id", Missed(), session_id
+            )
+
+    for name, role, said, active, compacted, observed in rows(its) if any(rows(back)) else ():
+        by_program = observed or str(said).lstrip().startswith((*_SUMMARY, *_OF_THE_PROGRAM))
+        is_typed, is_back = role == "user" and not by_program, not (active or compacted)
+        tree.add(str(name), LAST, typed=is_typed, taken_back=is_back)
+    return tree
+
+
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session and its continuations."""
     database = source.path
     known = databases.columns_of(database, "sessions", _ABOUT)
-    converter = _HermesConverter(database, writer)
+    tree = _tree(source)
+    tree.choose("", writer.missed)
+    converter = _HermesConverter(database, writer, tree)
     title = ""
     own: Object = databases.row_by_id(
         database, "sessions", ("parent_session_id", "model_config"), source.item
@@ -150,9 +172,9 @@ _NEWER: Final = (
 class _HermesConverter(AgentConverter):
     """Converts one conversation."""
 
-    def __init__(self, database: Path, writer: EntryWriter) -> None:
+    def __init__(self, database: Path, writer: EntryWriter, tree: RecordTree) -> None:
         super().__init__(writer)
-        self._database = database
+        self._database, self._tree = database, tree
         self._told: dict[tuple[object, ...], object] = {}
         self._is_again = False
         self._is_own = True
@@ -170,10 +192,7 @@ class _HermesConverter(AgentConverter):
             session_id,
         ):
             message: Object = dict(zip(names, row, strict=True))
-            is_archived = bool(message.get("compacted"))
-            if message.get("active", 1) == 0 and not is_archived:
-                self._missed.count_abandoned(message["role"] == "user")
-            elif not self._is_told(message):
+            if self._tree.tells(str(message["id"])) and not self._is_told(message):
                 self._message(message)
             yield
         self._is_again = True

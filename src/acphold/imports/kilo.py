@@ -27,16 +27,10 @@ def find(home: Home) -> Iterator[Source]:
     yield from task_sources(NAME, home.path, EXTENSION, own=home.path / ".kilocode/cli/global")
 
 
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the session with its reverted part; a task keeps none."""
-    if source.path.name != SCREEN:
-        yield from opencode.branches(source)
-
-
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session, or the task."""
     is_task = source.path.name == SCREEN
     yield from read_task(source, writer) if is_task else opencode.read(source, writer)
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read)

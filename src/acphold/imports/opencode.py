@@ -2,8 +2,8 @@
 
 Other channels (a build from source, a preview) have databases beside it, `opencode-*.db`. Before
 1.2 each session, message and part was a file below `storage`; they stay there after the migration.
-A subagent is a session with a parent, told inside the call `task`. A reverted part is still there,
-from the message that `revert` names on, until the next prompt. See `opencode_store`.
+A subagent is a session with a parent, told inside the call `task`. A part that is reverted is there
+until the next prompt, and told until then. See `opencode_store`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,6 @@ _PASSED_MESSAGES: Final = frozenset(
 
 _ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
 
-REVERTED: Final = "reverted"
-"""The item of a source that is told with its reverted part."""
-
 _MADE_UP: Final = re.compile(r"(New session - |Child session - |ACP Session )")
 """The start of a placeholder title."""
 
@@ -115,35 +112,19 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
 # -- read ----------------------------------------------------------------------------------
 
 
-def _store(source: Source, missed: Missed) -> OpencodeStore:
-    path = source.path
-    return OpencodeFiles(path, missed) if path.suffix == ".json" else OpencodeRows(path, missed)
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the session with its reverted part, as a conversation of its own."""
-    store = _store(source, Missed())
-    if reverted := text(store.session(source.session_id), "revert", "messageID"):
-        yield source.tail(reverted, item=REVERTED)
-
-
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
-    store = _store(source, writer.missed)
-    session_id = source.session_id.partition("~")[0]
+    path, session_id = source.path, source.session_id
+    store: OpencodeStore = OpencodeRows(path, writer.missed)
+    if path.suffix == ".json":
+        store = OpencodeFiles(path, writer.missed)
     session = store.session(session_id)
     facts = writer.facts
     facts.cwd, facts.begun_as = text(session, "directory"), text(session, "fork_session_id")
     writer.clock(milliseconds(obj(session, "time").get("created")))
-    end = "" if source.item == REVERTED else text(session, "revert", "messageID")
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
     converter = _OpencodeConverter(store, writer, session_id, is_old=(version or [99])[:2] < [1, 2])
-    is_reverted = False
     for message in store.messages(session_id):
-        is_reverted = is_reverted or (bool(end) and text(message, "id") == end)
-        if is_reverted:
-            writer.missed.count_abandoned(text(message, "role") == "user")
-            continue
         converter.message(message)
         yield
     title = text(session, "title")
@@ -327,4 +308,4 @@ class _OpencodeConverter(AgentConverter):
             converter.message(message)
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read)

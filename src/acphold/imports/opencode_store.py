@@ -97,7 +97,7 @@ class OpencodeRows:
         self._tables = existing_tables(path)
 
     def session(self, session_id: str) -> Object:
-        wanted = ("directory", "title", "version", "revert", "time_created", "fork_session_id")
+        wanted = ("directory", "title", "version", "time_created", "fork_session_id")
         found: Object = {}
         for table in self._tables:
             names = databases.columns_of(self._path, table, wanted)
@@ -105,7 +105,6 @@ class OpencodeRows:
         if not found:
             return {}
         found["time"] = {"created": found.get("time_created")}
-        found["revert"] = self._decode(found.get("revert"))
         return found
 
     def messages(self, session_id: str) -> Iterator[Object]:

@@ -19,7 +19,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import RecordTree
+from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
@@ -78,11 +78,6 @@ def _tree(source: Source) -> RecordTree:
             words=said,
         )
     return tree
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -208,4 +203,4 @@ class _PiConverter(AgentConverter):
         self._writer.spend(look_up(usage, "cost", "total"))
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))

@@ -24,7 +24,7 @@ from acphold.imports.gemini import (
     session_sources,
 )
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import RecordTree
+from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS, document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
@@ -87,6 +87,8 @@ def _is_typed(record: Object) -> bool:
 
 def _tree(source: Source) -> RecordTree:
     tree = RecordTree(ROWS, begin=source.begin)
+    if _is_old(source.path):
+        return tree
     for _, found in tree.heads(source.path, OBJECTS):
         record = found or {}
         if source.begin and text(record, "subtype") == "chat_compression":
@@ -100,12 +102,6 @@ def _tree(source: Source) -> RecordTree:
 
 def _is_old(path: Path) -> bool:
     return path.name.startswith("session-")
-
-
-def branches(source: Source) -> Iterator[Source]:
-    """Yield the abandoned branches, as conversations of their own."""
-    if not _is_old(source.path):
-        yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -254,4 +250,4 @@ class _QwenConverter(AgentConverter):
             converter.take(record)
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches)
+READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))

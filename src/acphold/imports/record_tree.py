@@ -7,10 +7,10 @@ the program, a prompt that the program sent again because nothing answered it, o
 write at the same time; going back alone takes nothing away. In doubt a turn is told. Of two copies
 that went apart, `is_left` decides.
 
-A record names its parent, or follows the last one (LAST), in a log where going back is a record. It
-may precede its parent. One whose parent is in no line begins another tree, but nobody went back
-there: only a link was lost, so each such tree is told. Going back to the very beginning leaves a
-prompt that never had a parent.
+A record names its parent, or follows the last one (LAST), in a log where going back is a record, or
+marks those that are taken back. It may precede its parent. One whose parent is in no line begins
+another tree, but nobody went back there: only a link was lost, so each such tree is told. Going
+back to the very beginning leaves a prompt that never had a parent.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class RecordTree:
         self._alone = bytearray()
         self._copies: set[int] = set()
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
+        self._taken_back = ""  # the first record of those before the next one
 
     # -- built -----------------------------------------------------------------------------
 
@@ -94,14 +95,19 @@ class RecordTree:
         answers: bool = False,
         words: object = "",
         name: str = "",
+        taken_back: bool = False,
     ) -> None:
         """Add the next line, a record.
 
         `typed` if a person wrote it, including a `command`; its `words` are compared with others,
         `name` is its own id, if that is another one. `answers` if the agent said something in it,
         more than that it failed. With a repeated id it is a copy, and is not told again. A line
-        without an id is not part of the tree; it is told in any case.
+        without an id is not part of the tree; it is told in any case. `taken_back` if the person
+        went back to before it: the next one that is not follows those before.
         """
+        if self._taken_back and not taken_back:
+            self.go_back(self._taken_back)
+        self._taken_back = (self._taken_back or record_id) if taken_back else ""
         number = len(self._named)
         self._alone.append(not record_id)
         parent = next(reversed(self._way), 0) if parent_id is LAST else hash(parent_id or "")
@@ -337,6 +343,13 @@ class RecordTree:
             name = digest_of(self._typed[begin][0])
             found[digest_of(f"{name} {begin}") if name in found else name] = end
         return found
+
+
+def branches_of(
+    grow: Callable[[Source], RecordTree],
+) -> Callable[[Source], Iterator[Source]]:
+    """Return the `branches` of a reader that grows a tree of a source."""
+    return lambda source: grow(source).branches(source)
 
 
 class _TreeLinks(NamedTuple):

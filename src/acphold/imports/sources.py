@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
 from acphold.conversation.history.entries import Origin, now_ms
@@ -139,12 +138,6 @@ class Source(Struct, frozen=True, gc=False):
         if not self.apart:
             return name
         return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
-
-    def tail(self, prompt_id: str, item: str) -> Source:
-        """Return the conversation of a part that the person went back from; `prompt_id` is the
-        program's id of its first prompt."""
-        name = blake2b(prompt_id.encode(errors="replace"), digest_size=4).hexdigest()
-        return replace(self, session_id=f"{self.session_id}~{name}", item=item)
 
     def list_title(self, title: str | None) -> str | None:
         """Return the title for lists."""

@@ -33,6 +33,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
+from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import (
     DOCUMENT_BYTES,
     SMALL_BYTES,
@@ -133,26 +134,42 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it is too large."""
+    whole = _whole(source, writer.missed)
+    writer.facts.cwd = folder_of(source.path.parent.parent)
+    writer.clock(milliseconds(whole.get("creationDate")))
+    requests = objects(whole, "requests")
+    tree = _tree(requests)
+    tree.choose(source.item, writer.missed)
+    for request in requests:
+        if not request:
+            writer.missed.add(LOST, 0)
+        elif tree.tells(text(request, "requestId")):
+            _VscodeConverter(writer, request).tell()
+            yield
+    writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+
+
+def _whole(source: Source, missed: Missed) -> Object:
     path = source.path
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to read", str(path))
     if path.suffix == ".jsonl":
-        whole = _read_log(path, [Path(file) for file in source.paths[1:]], writer.missed)
-    else:
-        whole = document(path, writer.missed)
-    writer.facts.cwd = folder_of(path.parent.parent)
-    writer.clock(milliseconds(whole.get("creationDate")))
-    for request in objects(whole, "requests"):
-        if not request:
-            writer.missed.add(LOST, 0)
-            continue
+        return _read_log(path, [Path(file) for file in source.paths[1:]], missed)
+    return document(path, missed)
+
+
+def _tree(requests: list[Object]) -> RecordTree:
+    """Return the tree of requests: those that are to be removed at the next one are taken back."""
+    tree = RecordTree()
+    for request in requests:
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
-        if undone and not look_up(undone, "afterUndoStop"):
-            writer.missed.count_abandoned(1)
-            continue
-        _VscodeConverter(writer, request).tell()
-        yield
-    writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+        tree.add(
+            text(request, "requestId"),
+            LAST,
+            typed=request.get("isSystemInitiated") is not True,
+            taken_back=bool(undone) and not look_up(undone, "afterUndoStop"),
+        )
+    return tree
 
 
 LOST: Final = "requests whose line is damaged"
@@ -481,4 +498,10 @@ def folder_of(storage: Path) -> str:
     return path_of(text(told, "folder"))
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader(
+    NAME,
+    KEY,
+    find,
+    read,
+    branches_of(lambda source: _tree(objects(_whole(source, Missed()), "requests"))),
+)
