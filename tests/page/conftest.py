@@ -82,7 +82,8 @@ PROMPTS = count(1)
 
 def steps(*them: dict[str, Any]) -> str:
     """A prompt that has the agent do this; in words of its own, as many alike are a program's."""
-    return json.dumps([{"prompt": next(PROMPTS)}, *them])
+    first, *others = them
+    return json.dumps([{**first, "prompt": next(PROMPTS)}, *others])
 
 
 def seen(look: str) -> str:

@@ -103,6 +103,21 @@ async def test_no_copy_is_left_of_a_session_whose_agent_does_not_start(
     assert project.git("branch", "--format=x") == "x\n"
 
 
+async def test_a_copy_offers_files_that_the_list_does_not_have_yet(
+    page: Page, served: Served, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    project.git("init", "-q")
+    session = await agent.new_session(cwd=project.top)
+    await page.route(re.compile("/sessions/feed"), lambda route: route.abort())
+    await page.reload()
+    await session.prompt(steps({"say": "Done."}))
+    await until_kept(served, session.id, 1)
+    await opened(page, session.id)
+    await choose(page, "Continue in a copy…")
+    await expect(page.get_by_role("dialog").get_by_role("checkbox")).to_be_checked()
+
+
 async def until_kept(served: Served, session_id: str, ends: int) -> None:
     """Wait until the files were kept at so many ends of turns."""
     address = f"{served.url}/sessions/{session_id}/kept"

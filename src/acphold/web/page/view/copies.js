@@ -32,6 +32,13 @@ export function useKept(desk, session, row) {
   }, [session, row?.updatedAt, row?.files?.at, row?.live?.state]);
 }
 
+/** True if there are files of the end of a session, as the server knows it: its row in the list may say it later. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {Received} row */
+export async function hasFilesNow(desk, session, row) {
+  if (row?.files?.state === "refused" || !device()?.scopes.includes("files")) return false;
+  if (!row?.files) await look(desk, session).catch(() => {});
+  return Boolean(row?.files ?? (kept.peek()?.session === session && kept.peek()?.turns.at(-1)?.after));
+}
+
 /** The turn that a prompt began, if there are files of it; a prompt inside a turn, or in a sub-agent, began none. @param {import("../model/timeline.js").Prompt} item */
 function turnOf(item) {
   const { session, turns = [] } = kept.value ?? {};

@@ -1,10 +1,9 @@
 // What can be done with a session as a whole.
 import { useRef, useState } from "preact/hooks";
 import { exported } from "../model/exports.js";
-import { device } from "../wire/device.js";
 import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
-import { continueInCopy, useKept } from "./copies.js";
+import { continueInCopy, hasFilesNow, useKept } from "./copies.js";
 import { html } from "./html.js";
 import { go, here } from "./places.js";
 import { archive, remove } from "./undo.js";
@@ -50,7 +49,6 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     toList(id);
   };
   useKept(desk, session, row);
-  const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
   const isOurs = session.permits("manage");
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
@@ -60,7 +58,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       <button type="button" onClick=${act(pin)}>${row?.pinned ? "Unpin" : "Pin"}</button>
       ${isOurs && html`<button type="button" onClick=${act(tag)}>Tags…</button><button type="button" onClick=${act(rename)}>Rename</button>`}
       <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
-      ${isOurs && html`<button type="button" onClick=${act(() => continueInCopy({ desk, session, files: { after: hasFiles } }))}>Continue in a copy…</button>`}
+      ${isOurs && html`<button type="button" onClick=${act(async () => continueInCopy({ desk, session, files: { after: await hasFilesNow(desk, session, row) } }))}>Continue in a copy…</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
       ${isOurs && html`<button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>`}
