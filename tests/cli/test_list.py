@@ -81,6 +81,7 @@ def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -
     nothing = acphold.run("list", "first", "else")
     assert (nothing.code, nothing.out) == (0, "")
     assert "No sessions with first else in title, agent or folder" in nothing.err
+    assert "; what was said: acphold search first else" in nothing.err
 
 
 @here_and_there

@@ -127,6 +127,15 @@ def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
 
 @here_and_there
 @pytest.mark.usefixtures("talked")
+def test_a_word_that_is_nowhere_finds_those_that_begin_with_it(acphold: CommandLine) -> None:
+    assert places(acphold, "flak", "tes") == places(acphold, "flaky", "tests")
+    assert places(acphold, "test") == places(acphold, "tests")
+    for words in ('"flak tes"', "fl", "flak nowhere"):
+        assert places(acphold, words) == []
+
+
+@here_and_there
+@pytest.mark.usefixtures("talked")
 def test_a_person_is_told_of_more_and_of_nothing(acphold: CommandLine) -> None:
     more = acphold.run("search", "done", "--limit", "1")
     assert more.err == "The newest 1 shown; --limit 4 shows more\n"

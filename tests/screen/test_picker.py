@@ -248,11 +248,11 @@ async def test_sessions_of_programs_are_counted_until_they_are_asked_for_or_soug
             def counted() -> str:
                 return picker._count()[0][1]
 
-            await until(lambda: counted() == "1 of 1 · 2 by programs")
+            await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
             keys.send_text("\x07")
             await until(lambda: counted() == "3 of 3")
             keys.send_text("\x07")
-            await until(lambda: counted() == "1 of 1 · 2 by programs")
+            await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
             keys.send_text("cron")
             await until(lambda: counted() == "1 of 3")
             keys.send_text("\r")

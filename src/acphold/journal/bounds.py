@@ -141,6 +141,9 @@ MODEL_CHARACTERS: Final = 100
 
 # -- search ---------------------------------------------------------------------------------------
 
+LEAST_BEGINNING: Final = 3
+"""Letters of a word whose beginning is searched for if it is nowhere itself."""
+
 QUERY_TERMS: Final = 64
 """Terms of a query that count: FTS5 refuses several hundred. If somebody pastes a page, its start
 counts."""

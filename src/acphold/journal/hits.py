@@ -119,6 +119,14 @@ def terms(words: str) -> list[Term]:
     return found[: bounds.QUERY_TERMS]
 
 
+def beginnings(words: str) -> str:
+    """Return a query for what begins with the words of this one; "" if it asks for that already,
+    for a phrase, or for words that are too short for it."""
+    each = words.split()
+    is_short = any(len(word) < bounds.LEAST_BEGINNING for word in each)
+    return "" if is_short or '"' in words or "*" in words else "".join(f"{it}* " for it in each)
+
+
 class Excerpt(NamedTuple):
     """An excerpt of a text as one line, the number of terms in it, and their places."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -261,6 +262,8 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
         f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
     ]
     if which := " ".join(filter(None, filters)):
+        if wanted.words:
+            return f"No sessions {which}; what was said: acphold search {shlex.join(wanted.words)}"
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
     return BEGIN
 

@@ -68,8 +68,8 @@ async def search(
 
     All words must be in the same message, thought or tool call, in any order and case. For a phrase
     use two pairs of quotes, because the shell removes one: '"flaky test" retry'. A * after a word
-    finds everything that starts with it. snake_case, camelCase and dotted.names are found whole,
-    and by their parts.
+    finds everything that starts with it, as a word does that is nowhere itself. snake_case,
+    camelCase and dotted.names are found whole, and by their parts.
 
     Each hit begins with its place: `acphold show ID@SEQ` shows what is around it.
 

@@ -488,7 +488,7 @@ class Picker:
         more = "" if self._is_read else " …"
         if programs and not (self._sought or self._with_programs):
             known -= programs
-            more = f" · {programs:,} by programs{more}"
+            more = f" · {programs:,} by programs: ^G{more}"
         if self._selected:
             more = f" · {len(self._selected):,} selected"
         return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
@@ -589,8 +589,6 @@ class Picker:
             hints[:0] = [f"{self._done}, ^Z undoes"]
         if self._acts and hints:
             hints += ["^S selects", *(words for _, words in ACTIONS.values())]
-        if self._known[PROGRAMS]:
-            hints += ["^G by programs"]
         hints += [
             "^A all folders" if not self._all_folders else "^A this folder",
             "Esc clears" if self._words.text else "Esc leaves",

@@ -26,6 +26,7 @@ from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
+from acphold.journal.hits import beginnings
 from acphold.journal.journal import (
     Journal,
     PageBack,
@@ -252,7 +253,10 @@ class LocalReader:
             await catch_up_for(self.journal.index, self._index_seconds)
         if self._whose is not None:
             sought = replace(sought, tenant=self._tenant, session_id=self._only)
-        return await self.journal.index.search(sought)
+        found = await self.journal.index.search(sought)
+        if not found and (begun := beginnings(sought.words)):
+            found = await self.journal.index.search(replace(sought, words=begun))
+        return found
 
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0

@@ -193,7 +193,8 @@ class SessionReader(Protocol):
         """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
 
     async def search(self, sought: Sought) -> list[SearchHit]:
-        """Return the hits of a search; see `journal.Index.search`."""
+        """Return the hits of a search, see `journal.Index.search`; without any, those of words that
+        begin with the words sought."""
 
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
