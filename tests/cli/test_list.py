@@ -132,6 +132,16 @@ def test_sessions_of_programs_are_counted_on_a_terminal_and_found_by_words(
     assert shown.count("Look at the log") == SAME_WORDS  # three have them now
 
 
+def test_sessions_of_programs_are_listed_if_there_are_no_others(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for number in range(SAME_WORDS):
+        remember(journal, f"s-{number}", prompt("Look"), title="Look at the log")
+    shown = acphold.on_terminal("list").plain
+    assert shown.count("Look at the log") == SAME_WORDS
+    assert "by programs" not in shown
+
+
 def test_a_work_tree_is_no_project_of_its_own(
     acphold: CommandLine, journal: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,8 @@ async def test_a_session_is_a_programs_until_a_person_prompts_it(house: Shared) 
     for _ in range(2):
         await house.turn(program, session, "Look")
         assert await is_by_program()
+    [listed] = await program.sessions()
+    assert listed["_meta"]["acphold/byProgram"] is True
     person = await house.loaded(session)
     await house.turn(person, session, "And now?")
     assert not await is_by_program()

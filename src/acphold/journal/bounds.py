@@ -141,6 +141,12 @@ MODEL_CHARACTERS: Final = 100
 
 # -- search ---------------------------------------------------------------------------------------
 
+RENEWED_TITLES: Final = 2000
+"""Newest sessions of an earlier release that get a title by rule: a second of an upgrade."""
+
+FIRST_PROMPT_BYTES: Final = 64 << 10
+"""Bytes at the beginning of a session in which its first prompt is looked for."""
+
 LEAST_BEGINNING: Final = 3
 """Letters of a word whose beginning is searched for if it is nowhere itself."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,24 @@ async def test_of_many_that_come_at_once_one_brings_it_to_this_release(first: st
     assert version(first) == VERSION
     for journal in journals:
         await journal.aclose()
+
+
+async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(first: str) -> None:
+    journal = PostgresqlJournal(first)
+    title = "Hi! Can you please fix the flaky test?"
+    lease = await journal.create(NewSession("s1", "a", "/", title=title))
+    prompt = json.dumps([{"type": "text", "text": title}]).encode()
+    await journal.append(lease, [("prompt", [prompt])], RowChange(prompted=True))
+    await journal.release(lease)
+    await journal.aclose()
+    with psycopg.connect(first) as line:
+        line.execute(
+            "UPDATE acphold.meta SET value = %s WHERE name = 'version'",
+            (str(VERSION - 1).encode(),),
+        )
+    journal = PostgresqlJournal(first)
+    assert (await journal.session("s1")).title == "Fix the flaky test"
+    await journal.aclose()
 
 
 async def test_one_from_before_the_first_release_is_refused(first: str) -> None:

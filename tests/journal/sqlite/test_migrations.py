@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.titles import title_of_words
 from acphold.conversation.history.words import document
 from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import state_of
@@ -178,6 +179,37 @@ async def test_a_journal_of_an_earlier_release_is_read_as_after_an_upgrade_and_o
     await journal.aclose()
     assert content() != before
     assert await read() == found
+
+
+LONG = "Please translate the whole documentation of the project into German, " * 2
+
+
+@pytest.mark.parametrize(
+    ("title", "renamed", "prompt", "now"),
+    [
+        ("Hi! Can you please fix the flaky test?", 0, "", "Fix the flaky test"),
+        (f"{LONG[:79]}…", 0, LONG, title_of_words(LONG)),
+        ("Hi! Can you please fix the flaky test?", 1, "", None),
+        ("The agent's", 0, "Hi! Can you please fix the flaky test?", None),
+        ("Fix the flaky test", 0, "", None),
+    ],
+)
+async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules_in_an_upgrade(
+    path: Path, title: str, renamed: int, prompt: str, now: str | None
+) -> None:
+    with closing(made_by(VERSION - 1, path)) as database:
+        database.execute(PUT, ("s1",))
+        database.execute(
+            "UPDATE sessions SET prompted = 1, title = ?, renamed = ?", (title, renamed)
+        )
+        raw = json.dumps([{"type": "text", "text": prompt or title}]).encode()
+        row = (1 << SEQ_BITS | 1, 1, 1, CODES["prompt"], raw)
+        database.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    store = open_file(path)
+    await store.change("s1", RowChange(archived=False))
+    assert (await store.session("s1")).title == (now or title)
+    await store.aclose()
 
 
 async def test_an_older_journal_that_another_process_upgrades_is_opened_again(path: Path) -> None:

@@ -37,6 +37,18 @@ def title_of_prompt(prompt: bytes) -> str | None:
     return title_of_words("\n".join(block.text for block in blocks if block.text))
 
 
+def cut_first_line(prompt: bytes) -> str | None:
+    """Return the title that earlier releases made of this prompt."""
+    try:
+        blocks = msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.ValidationError:
+        return None
+    lines = (" ".join(line.split()) for block in blocks for line in block.text.splitlines())
+    first = next(filter(None, lines), None)
+    long = first is not None and len(first) > TITLE_LENGTH
+    return f"{first[: TITLE_LENGTH - 1]}…" if first is not None and long else first
+
+
 def title_of_words(said: str) -> str | None:
     """Return the title for a conversation that begins with these words; None if there are none."""
     from acphold.conversation.history.title_rules import title_by_rule  # late: an editor waits

@@ -231,9 +231,11 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     for n, is_below in order if days else ():
         shown_days.append(shown_days[-1] if is_below else days[n])
     unread = await unread_and_resumed(reader) if is_unread else ""
-    if not table.lines and not any(left_out):
+    if not table.lines and any(left_out):  # there is nothing else
+        return await _print_table(reader, replace(wanted, mine=False), limit)
+    if not table.lines:
         tell(await _why_none(reader, wanted))
-    elif table.lines:
+    else:
         # Days stand above their sessions, if there are several.
         table.print(above=shown_days if len({*shown_days}) > 1 else (), below=below)
     if limit is not None and has_more:

@@ -310,7 +310,7 @@ class Picker:
         """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._current
         groups = self._fitting[: ELSEWHERE + 1 if self._all_folders else ELSEWHERE]
-        if self._sought or self._with_programs:
+        if self._shows_programs:
             groups = [*groups, self._fitting[PROGRAMS]]
         self._shown = [line for group in groups for line in group]
         if self._hits:  # one may be listed by its title already
@@ -482,11 +482,17 @@ class Picker:
         columns = self._app.output.get_size().columns
         return int(columns * LIST_SHARE) if self._is_beside else columns
 
+    @property
+    def _shows_programs(self) -> bool:
+        """True if those of programs are wanted, or if there are no others."""
+        is_all = self._is_read and sum(map(len, self._known)) == len(self._known[PROGRAMS])
+        return bool(self._sought) or self._with_programs or is_all
+
     def _count(self) -> StyleAndTextTuples:
         known, shown = sum(map(len, self._known)), len(self._shown)
         programs = len(self._known[PROGRAMS])
         more = "" if self._is_read else " …"
-        if programs and not (self._sought or self._with_programs):
+        if programs and not self._shows_programs:
             known -= programs
             more = f" · {programs:,} by programs: ^G{more}"
         if self._selected:

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -35,6 +36,8 @@ from acphold import errors
 from acphold.journal import bounds
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Answer, Pipelines
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.sql.entry_rows import renew_titles
 from acphold.journal.sql.store import report_failure
 from acphold.journal.stored_history import DamagedRowError
 from acphold.journal_location import NAMED_BY
@@ -122,7 +125,8 @@ class Database:
             with self._preparing:
                 if not self._is_ready:
                     with _Bound(line, bounds.SLOW_SECONDS):
-                        migrate(line, self.name, create=self._create)
+                        titles = partial(renew_titles, PostgresqlTables(line))
+                        migrate(line, self.name, titles, create=self._create)
                     self._is_ready = True
         except BaseException:
             line.close()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -170,8 +171,11 @@ def version(line: Line) -> int:
     return 0 if row is None else int(row[0])
 
 
-def migrate(line: Line, name: str, *, create: bool) -> None:
-    """Bring the journal to VERSION, all of it in one transaction.
+def migrate(
+    line: Line, name: str, renew_titles: Callable[[], None] = lambda: None, *, create: bool
+) -> None:
+    """Bring the journal to VERSION, all of it in one transaction, at whose end `renew_titles` is
+    called if there was one.
 
     A journal in which a process of an earlier release owns sessions is left as it is: that process
     could not go on. Raises OlderJournalError then; NewerJournalError, NoJournalError if there is
@@ -204,6 +208,8 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                         makes = _MAKES.match(statement)
                         if makes is None or (makes[1] or makes[2]) not in there:
                             line.execute(statement)
+                    if found:
+                        renew_titles()
                     # An older release that holds a lease must not write its rows to the new tables.
                     line.execute("UPDATE acphold.leases SET epoch = 0")
                     line.execute(

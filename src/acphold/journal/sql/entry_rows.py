@@ -26,7 +26,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.conversation.history.prompt_queue import NO_QUEUE
-from acphold.conversation.history.titles import last_words
+from acphold.conversation.history.titles import cut_first_line, last_words, title_of_prompt
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
@@ -433,6 +433,26 @@ def endings(tables: Tables, session_ids: Sequence[str]) -> dict[str, str]:
             if words:
                 said[session_id] = words
     return said
+
+
+def renew_titles(tables: Tables) -> None:
+    """Give sessions the title that the rule makes, where they have what earlier releases made: the
+    first line of the first prompt, cut. In an upgrade, of the newest sessions."""
+    rows = tables.execute(
+        f"SELECT {tables.OWN_KEY}, title FROM acphold.sessions WHERE title IS NOT NULL"
+        " AND NOT renamed AND prompted ORDER BY updated_at DESC LIMIT %s",
+        (bounds.RENEWED_TITLES,),
+    ).fetchall()
+    for key, title in rows:
+        with suppress(DamagedRowError):
+            entries = (
+                entry
+                for segment in tables.segments(key).read(0, bounds.FIRST_PROMPT_BYTES)
+                for entry in segment.entries()
+            )
+            prompt = next((entry.raw for entry in entries if entry.kind == PROMPT), b"[]")
+            if title == cut_first_line(prompt) and (made := title_of_prompt(prompt)):
+                session_tables.change_row(tables, key, RowChange(title=made))
 
 
 _UNPACKED = "FROM acphold.sessions WHERE packed_through < settled_through AND updated_at < %s"

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from acphold import errors
 from acphold.journal import bounds
+from acphold.journal.sql.entry_rows import renew_titles
 from acphold.journal.sqlite import file_system, leases
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
@@ -42,6 +43,7 @@ from acphold.journal.sqlite.migrations import (
     refuse_newer,
     version_of,
 )
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stored_history import DamagedRowError
 from acphold.journal_location import NAMED_BY
 
@@ -265,7 +267,9 @@ def upgrade(path: str, busy_seconds: float) -> None:
             ]
             raise errors.OlderJournalError(path, pids)
 
-        migrate(connection, path, refuse_owned, partial(leases.keep_homes, connection))
+        homes = partial(leases.keep_homes, connection)
+        titles = partial(renew_titles, SqliteTables(connection))
+        migrate(connection, path, refuse_owned, homes, titles)
 
 
 def _changes(header: bytes) -> int:

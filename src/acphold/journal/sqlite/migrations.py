@@ -179,13 +179,14 @@ def migrate(
     path: str,
     refuse_owned: Callable[[], None] = lambda: None,
     keep_homes: Callable[[], None] = lambda: None,
+    renew_titles: Callable[[], None] = lambda: None,
 ) -> None:
     """Bring the journal to VERSION, all of it in one transaction.
 
     `refuse_owned` is called before that if the journal has content, in the transaction, and raises
-    if somebody owns a session there; `keep_homes` at its end, if sessions had no homes. Raises
-    NewerJournalError, JournalUnavailableError if it is too old, and the sqlite3 errors of a locked,
-    full or damaged file.
+    if somebody owns a session there; `keep_homes` at its end, if sessions had no homes, and
+    `renew_titles`. Raises NewerJournalError, JournalUnavailableError if it is too old, and the
+    sqlite3 errors of a locked, full or damaged file.
     """
     while (version := version_of(connection)) < VERSION:
         if version:
@@ -208,6 +209,8 @@ def migrate(
                     connection.execute(statement)
                 if 0 < version < WITH_HOMES:
                     keep_homes()
+                if version:
+                    renew_titles()
                 # An older release that holds a lease must not write its rows to the new tables.
                 connection.execute("UPDATE leases SET epoch = 0")
                 connection.execute(f"PRAGMA user_version = {VERSION}")

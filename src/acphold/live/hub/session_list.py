@@ -69,7 +69,9 @@ UNREAD = "acphold/unread"
 
 TAGS = "acphold/tags"
 PINNED = "acphold/pinned"
-"""The `_meta` keys of its tags, and of one that this person has pinned."""
+BY_PROGRAM = "acphold/byProgram"
+"""The `_meta` keys of its tags, and of one that this person has pinned, or that no person has
+prompted."""
 
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
@@ -241,6 +243,7 @@ def _line(row: SessionRow, meta: dict[str, object], updated_at: int) -> ListLine
             **({UNREAD: True} if row.is_unread else {}),
             **({TAGS: row.tags} if row.tags else {}),
             **({PINNED: True} if row.pins else {}),
+            **({BY_PROGRAM: True} if row.by_program else {}),
         },
     )
     return ListLine(row.key, info, encode(info), row.archived)

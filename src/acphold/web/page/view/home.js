@@ -48,8 +48,9 @@ export function Home({ desk, current, asking, isAll }) {
   const isBesideNews = isBroad && isAll;
   const all = desk.listed.value;
   const rows = all.filter((row) => !only || kindsOf(row).includes(only));
+  const isOfPrograms = rows.every((row) => row.byProgram);
   /** @param {import("../wire/pages.js").Row} row @param {string} [name] */
-  const fits = (row, name = filter) => (name === "program" ? row.byProgram : name ? (name === "live" ? row.live !== null : standing(row)[0].startsWith(name)) : !row.byProgram || row.sessionId === current || standing(row)[0] === "waiting");
+  const fits = (row, name = filter) => (name === "program" ? row.byProgram : name ? (name === "live" ? row.live !== null : standing(row)[0].startsWith(name)) : !row.byProgram || isOfPrograms || row.sessionId === current || standing(row)[0] === "waiting");
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
