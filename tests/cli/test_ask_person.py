@@ -51,8 +51,7 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         assert "[y] allow once: Go on" in shown
         assert "[n] reject: Stop it" in shown
         one.type("\r")  # which is never an answer
-        one.type("y\r")
-        one.until("allowed once: Edit", '"go"', "So be it.")
+        one.type("y\r", "allowed once: Edit", '"go"', "So be it.")
         assert one.ended() == Exit.OK
 
 
@@ -87,13 +86,11 @@ def test_what_was_typed_before_a_question_does_not_answer_it(
     with asking(place, *steps, term=term) as one:
         for title, begun in typed.items():
             one.until(title)
-            one.type(begun)
-            one.until(f"{title}{begun.strip()}")
+            one.type(begun, f"{title}{begun.strip()}")
             (tmp_path / title).touch()
             one.until(ASKED, below=f"Allow this? {title}")
             one.type("\r")
-            one.type("n\r")
-            one.until(f"rejected: {title}", '"stop"')
+            one.type("n\r", f"rejected: {title}", '"stop"')
         assert one.ended() == Exit.OK
 
 
@@ -105,11 +102,9 @@ def test_a_paste_of_two_lines_allows_nothing(place: Place, term: str) -> None:  
         one.type(paste)
         if term == "dumb":
             one.until(f"y\ny\n\ny or n{ASKED}")  # keys typed at once count as one paste
-        one.type("n\r")
-        one.until("rejected: First", but="allowed")
+        one.type("n\r", "rejected: First", but="allowed")
         one.until(ASKED, below="Allow this? Second")
-        one.type("n\r")
-        one.until("rejected: Second")
+        one.type("n\r", "rejected: Second")
         assert one.ended() == Exit.OK
 
 
@@ -121,8 +116,7 @@ def test_of_lines_that_come_at_once_the_second_is_not_meant_for_the_next_questio
         one.type("y\ry\r")  # as a terminal pastes that cannot say that it does
         one.until("allowed once: First")
         one.until(ASKED, below="Allow this? Second")
-        one.type("n\r")
-        one.until("rejected: Second")
+        one.type("n\r", "rejected: Second")
         assert one.ended() == Exit.OK
 
 
@@ -133,14 +127,12 @@ def test_who_gives_no_answer_rejects_and_who_cancels_cancels(
 ) -> None:
     with asking(place, ask(title="Run"), {"say": " So be it."}, term=term) as one:
         one.until(ASKED)
-        one.type("\x04")
-        one.until('"stop"', "So be it.")
+        one.type("\x04", '"stop"', "So be it.")
         assert one.ended() == Exit.OK
     if term != "dumb":  # where Ctrl-C is a signal
         with asking(place, ask(title="Run"), {"stop": "cancelled"}) as one:
             one.until(ASKED)
-            one.type("\x03")
-            one.until('"cancelled"')
+            one.type("\x03", '"cancelled"')
             assert one.ended() == Exit.INTERRUPTED
 
 
@@ -164,8 +156,7 @@ def test_what_the_agent_says_meanwhile_stands_above_the_question(
         if term != "dumb":
             shown = one.until("\nmeanwhile\n", ASKED)
             assert shown.index("meanwhile") < shown.index("Allow this?")
-        one.type("y\r")
-        one.until("allowed once: Run")
+        one.type("y\r", "allowed once: Run")
         over.touch()
         one.until("\nthe end")
         assert one.ended() == Exit.OK
@@ -179,6 +170,5 @@ def test_questions_that_come_together_are_asked_one_after_the_other(
         assert one.until(ASKED).count("make all") == 1
         one.type("y\r")
         assert one.until("[y]", ASKED, below="→ Go on").count("make all") == 2
-        one.type("n\r")
-        one.until("rejected", "answered: 2")
+        one.type("n\r", "rejected", "answered: 2")
         assert one.ended() == Exit.OK

@@ -116,8 +116,7 @@ def cleared(one: Terminal, columns: int = 80) -> None:
     one.until("ready")
     one.resize(columns)
     one.screen.erase_in_display(2)
-    one.type("\x0c")
-    one.until("ready")
+    one.type("\x0c", "ready")
 
 
 def steps(*them: dict[str, Any]) -> str:
@@ -141,10 +140,8 @@ def test_a_write_over_a_file_is_shown_against_the_file_as_it_is(place: Place) ->
         one.until("ready")
         one.type(steps(ask(title="Write it", kind="edit", content=[new])))
         one.until("- Run make.", "+ Run uv.", ", then Enter", but="+ # webapp")
-        one.type("y")
-        one.until("Enter: allow once: Go on", "▸  y")
-        one.type("\r")
-        one.until("agent  answer: ", "ready")
+        one.type("y", "Enter: allow once: Go on", "▸  y")
+        one.type("\r", "agent  answer: ", "ready")
         one.type(steps(ask(title="Edit it", kind="edit", content=[wrong])))
         one.until("- Run cargo.", "The file has other text than", "[y] allow once: Go on")
 
@@ -160,17 +157,14 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
             ", then Enter",
         )
         one.type("\r")  # which is never a yes
-        one.type("y")
-        one.until("Enter: allow once: Go on", "▸  y")
-        one.type("\r")
-        one.until("allowed once: Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
+        one.type("y", "Enter: allow once: Go on", "▸  y")
+        one.type("\r", "allowed once: Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
         one.type("\x04")
         assert one.ended() == 0
         one.until("To continue: acphold continue")
     with place.chat("--continue") as other:
         other.until('agent  answer: {"outcome"', '"go"', "ready")
-        other.type("\x03")
-        other.until("Ctrl-C again")
+        other.type("\x03", "Ctrl-C again")
         other.type("\x03")
         assert other.ended() == 0
 
@@ -191,15 +185,13 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one:
         one.type("n\r")
         _, _, shown = one.until("Allow this? Look", ", then Enter").rpartition("?  Allow this?")
         assert set(command.split()) <= set(shown.split()), shown
-        one.type("\x03")
-        one.until("asked  not answered: Look for git", "ready")
+        one.type("\x03", "asked  not answered: Look for git", "ready")
 
 
 def test_a_prompt_that_is_typed_while_the_agent_starts_is_sent(place: Place) -> None:
     with place.chat() as one:
         one.until("Starting")
-        one.type(steps({"say": "ear"}, {"say": "lier"}))
-        one.until("earlier", "ready")
+        one.type(steps({"say": "ear"}, {"say": "lier"}), "earlier", "ready")
 
 
 def test_the_seconds_are_shown_while_an_agent_starts(place: Place) -> None:
@@ -212,8 +204,7 @@ def test_the_seconds_are_shown_while_an_agent_starts(place: Place) -> None:
 def test_ctrl_c_cancels_the_running_turn(one: Terminal) -> None:
     one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
     one.until("agent  begun", "running")
-    one.type("\x03")
-    one.until("cancelled", "ready")
+    one.type("\x03", "cancelled", "ready")
 
 
 def test_ctrl_c_is_heard_while_the_agent_floods_the_screen(place: Place, tmp_path: Path) -> None:
@@ -221,8 +212,7 @@ def test_ctrl_c_is_heard_while_the_agent_floods_the_screen(place: Place, tmp_pat
     flood = ({"until": str(go)}, {"flood of": ["some words\n" * 10, None]}, {"touch": str(over)})
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "begun"}, *flood))
-        one.until("agent  begun", "running")
+        one.type(steps({"say": "begun"}, *flood), "agent  begun", "running")
         go.touch()
         one.drain(lambda: one.raw.count(b"some words") > 1000)
         one.type("\x03")
@@ -246,12 +236,10 @@ def test_who_leaves_does_not_wait_until_all_that_came_is_printed(place: Place) -
 def test_two_terminals_hold_one_session_and_the_first_answer_counts(
     shared_place: Place, one: Terminal
 ) -> None:
-    one.type(steps({"say": "from the first"}))
-    one.until("agent  from the first", "ready")
+    one.type(steps({"say": "from the first"}), "agent  from the first", "ready")
     with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
-        other.type("\r")
-        other.until("agent  from the first", "ready")
+        other.type("\r", "agent  from the first", "ready")
         other.type(steps(ask(title="Run it")))
         one.until("[y] allow once: Go on", ", then Enter")
         other.until("[y] allow once: Go on", ", then Enter")
@@ -259,22 +247,18 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(
         told = "allowed once (in acphold): Run it → Go on"
         one.until(told, 'agent  answer: {"outcome"', '"go"', but="[y]")
         other.until('agent  answer: {"outcome"', '"go"', "ready")
-        other.type("\x04")
-        other.until("the session continues")
+        other.type("\x04", "the session continues")
         assert other.ended() == 0
-    one.type(steps({"say": "still here"}))
-    one.until("agent  still here", "ready")
+    one.type(steps({"say": "still here"}), "agent  still here", "ready")
 
 
 def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "from the first"}))
-        one.until("agent  from the first", "ready")
+        one.type(steps({"say": "from the first"}), "agent  from the first", "ready")
         with place.on_terminal("continue") as other:
             other.until("Enter continues")
-            other.type("\r")
-            other.until("agent  from the first", "ready")
+            other.type("\r", "agent  from the first", "ready")
             place.run("agent", "stop", "--all", "--yes")
             for each in (one, other):
                 each.until("has ended", "To continue: acphold continue")
@@ -295,8 +279,7 @@ def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: 
     one.until("[y] allow once: Go on", ", then Enter")
     with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
-        other.type("\r")
-        other.until("[y] allow once: Go on", ", then Enter", but="Traceback")
+        other.type("\r", "[y] allow once: Go on", ", then Enter", but="Traceback")
         other.type("y\r")
         one.until("allowed once (in acphold): Run it")
 
@@ -304,10 +287,8 @@ def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: 
 def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
     one.until("[y] allow once: Go on", ", then Enter")
-    one.type("yes, and then")
-    one.until("yes, and then", "or write to the agent")
-    one.type("\r")
-    one.until("[y] allow once: Go on", "1 queued prompt", but="▸  yes")
+    one.type("yes, and then", "yes, and then", "or write to the agent")
+    one.type("\r", "[y] allow once: Go on", "1 queued prompt", but="▸  yes")
     one.type("n\r")
     one.until(
         "rejected: Run it → Stop it",
@@ -323,16 +304,14 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     asking = tmp_path / "asking"
     one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
     one.until("agent  begun", "running")
-    one.type("y")
-    one.until("▸  y")
+    one.type("y", "▸  y")
     asking.touch()
     one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
     one.type("\r")  # shows the answer it would give, and does nothing else
     one.until("Enter: allow once: Go on", "▸  y")
     one.type("\x15")  # Ctrl-U
     one.until(", then Enter")
-    one.type("\x03")
-    one.until("not answered: Run it (stopped)", "ready")
+    one.type("\x03", "not answered: Run it (stopped)", "ready")
 
 
 def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
@@ -341,27 +320,20 @@ def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
     asking = tmp_path / "asking"
     one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
     one.until("agent  begun", "running")
-    one.type("later")
-    one.until("▸  later")
+    one.type("later", "▸  later")
     asking.touch()
     one.until("empty the line first (Ctrl-U); Enter sends it")
-    one.type("\r")
-    one.until("1 queued prompt", ", then Enter")
-    one.type("y")
-    one.until("Enter: allow once: Go on")
-    one.type("\x03")
-    one.until("not answered: Run it (stopped)", "ready")
+    one.type("\r", "1 queued prompt", ", then Enter")
+    one.type("y", "Enter: allow once: Go on")
+    one.type("\x03", "not answered: Run it (stopped)", "ready")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:
     one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
     one.until("agent  begun", "running")
-    one.type("the next one")
-    one.until("▸  the next one")
-    one.type("\x03")
-    one.until("cancelled", "ready", "▸  the next one")
-    one.type("\x03")
-    one.until("ready", but="the next one")
+    one.type("the next one", "▸  the next one")
+    one.type("\x03", "cancelled", "ready", "▸  the next one")
+    one.type("\x03", "ready", but="the next one")
 
 
 def test_in_a_pipe_each_line_is_a_prompt_and_nothing_is_allowed_unasked(place: Place) -> None:
@@ -411,14 +383,10 @@ def test_in_a_pipe_the_exit_code_is_that_of_the_last_turn(
 def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
     shared_place: Place, one: Terminal
 ) -> None:
-    one.type("one\\\rtwo\x1b\rthree")
-    one.until("three")
-    one.type("\r")
-    one.until("one\\\\ntwo\\\\nthree".replace("\\\\", "\\"), "ready")
-    one.type("\x1b[200~pasted\rlines\x1b[201~")
-    one.until("lines")
-    one.type("\x04\x03")
-    one.until(but="lines")
+    one.type("one\\\rtwo\x1b\rthree", "three")
+    one.type("\r", "one\\\\ntwo\\\\nthree".replace("\\\\", "\\"), "ready")
+    one.type("\x1b[200~pasted\rlines\x1b[201~", "lines")
+    one.type("\x04\x03", but="lines")
     kept = shared_place.folder / "state" / "acphold" / "prompts"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert "+three" in kept.read_text()
@@ -427,10 +395,8 @@ def test_what_is_typed_stays_one_prompt_over_several_lines_and_is_kept_private(
 def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "the first"}))
-        one.until("agent  the first", "ready")
-        one.type(steps({"say": "the second"}))
-        one.until("agent  the second", "ready")
+        one.type(steps({"say": "the first"}), "agent  the first", "ready")
+        one.type(steps({"say": "the second"}), "agent  the second", "ready")
         [line] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
         with place.on_terminal("show", "--follow", line["sessionId"]) as other:
             assert "first" not in other.until("agent  the second")
@@ -462,12 +428,10 @@ def test_show_follow_of_a_session_that_is_not_live_says_so(place: Place, journal
 def test_who_only_watches_sees_a_question_and_cannot_answer_it(
     shared_place: Place, one: Terminal
 ) -> None:
-    one.type(steps({"say": "from the first"}))
-    one.until("agent  from the first", "ready")
+    one.type(steps({"say": "from the first"}), "agent  from the first", "ready")
     with shared_place.on_terminal("continue", "--watch") as other:
         other.until("Enter watches")
-        other.type("\r")
-        other.until("agent  from the first", "read-only", "q leaves")
+        other.type("\r", "agent  from the first", "read-only", "q leaves")
         one.type(steps(ask(title="Run it")))
         other.until("The agent is waiting for an answer", "The question: Run it")
         other.type("y\r")
@@ -488,16 +452,11 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Termina
     asked = {"mode": "form", "message": "How shall it look?", "requestedSchema": form}
     one.type(steps({"ask": ["elicitation/create", asked]}))
     one.until("The agent asks for: Colour, count", "[f] fill it in", ", then Enter")
-    one.type("f\r")
-    one.until("Colour", "2: blue")
-    one.type("2\r")
-    one.until("count", "a whole number")
-    one.type("many\r")
-    one.until("this must be a whole number")
-    one.type("3\r")
-    one.until("colour: blue, count: 3", "[s] send", ", then Enter")
-    one.type("s\r")
-    one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
+    one.type("f\r", "Colour", "2: blue")
+    one.type("2\r", "count", "a whole number")
+    one.type("many\r", "this must be a whole number")
+    one.type("3\r", "colour: blue, count: 3", "[s] send", ", then Enter")
+    one.type("s\r", 'agent  answer: {"action": "accept"', '"count": 3', "ready")
 
 
 def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(one: Terminal) -> None:
@@ -510,30 +469,22 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(one: T
         },
     }
     asked = {"mode": "form", "message": "How shall it go?", "requestedSchema": form}
-    one.type(steps({"ask": ["elicitation/create", asked]}))
-    one.until("[f] fill it in", ", then Enter")
-    one.type("f\r")
-    one.until("Run the tests", "y or n, then Enter", "?  y")
-    one.type("n")
-    one.until("?  n")
-    one.type("\r")
-    one.until("push", "?  n", but="Run the tests\n")
+    one.type(steps({"ask": ["elicitation/create", asked]}), "[f] fill it in", ", then Enter")
+    one.type("f\r", "Run the tests", "y or n, then Enter", "?  y")
+    one.type("n", "?  n")
+    one.type("\r", "push", "?  n", but="Run the tests\n")
     one.type("yes")  # as a word, too
     one.until("?  yes")
-    one.type("\r")
-    one.until("?  why", "?  any")
+    one.type("\r", "?  why", "?  any")
     one.type(" y")  # which is a letter in every other field
     one.until("?  any y")
-    one.type("\r")
-    one.until("tests: no, push: yes, why: any y", ", then Enter")
-    one.type("s\r")
-    one.until('"tests": false', '"push": true', "ready")
+    one.type("\r", "tests: no, push: yes, why: any y", ", then Enter")
+    one.type("s\r", '"tests": false', '"push": true', "ready")
 
 
 def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(one: Terminal) -> None:
     one.resize(60)
-    one.type(steps({"say": "words " * 30}, {"until": "cancel"}))
-    one.until("running")
+    one.type(steps({"say": "words " * 30}, {"until": "cancel"}), "running")
     one.until("words", "Ctrl-C cancels")
     assert max(len(line.rstrip()) for line in one.screen.display) <= 60
     one.type("\x03")
@@ -542,8 +493,7 @@ def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(one: Terminal) ->
 def test_on_a_narrow_terminal_nothing_is_cut_within_a_word(place: Place) -> None:
     with place.chat(columns=36) as one:
         one.until("ready")
-        one.type("?\r")
-        one.until(f"{'':9}Ctrl-T\n{'':11}unfold or fold thoughts\n", "ready")
+        one.type("?\r", f"{'':9}Ctrl-T\n{'':11}unfold or fold thoughts\n", "ready")
         one.type(steps(ask(title="Run it")))
         one.until("▸\n         waiting for your answer…")
 
@@ -566,8 +516,7 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         one.until("? Allow this? Run it", "[y] allow once: Go on", ", then Enter")
         one.type("y\ry\r")  # a paste, which is a prompt like any other line
         one.until("y\ny\n", ", then Enter")
-        one.type("y\r")
-        one.until("asked: allowed once: Run it → Go on", "you: y\n  y")
+        one.type("y\r", "asked: allowed once: Run it → Go on", "you: y\n  y")
         one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')
@@ -581,5 +530,4 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
 def test_a_crash_of_the_agent_is_told_and_the_next_prompt_goes_on(one: Terminal) -> None:
     one.type(steps({"say": "begun"}, {"stderr": "out of luck"}, {"exit": 3}))
     one.until("out of luck", "ready")
-    one.type(steps({"say": "here again"}))
-    one.until("agent  here again", "ready")
+    one.type(steps({"say": "here again"}), "agent  here again", "ready")

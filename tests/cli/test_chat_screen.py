@@ -24,10 +24,8 @@ def test_what_is_typed_before_the_screen_is_there_is_not_lost(
     place: Place,  # noqa: F811
 ) -> None:
     with place.chat() as one:
-        one.type(steps({"say": "typed early"}).rstrip())
-        one.until("ready")
-        one.type("\r")
-        one.until("agent  typed early", "ready")
+        one.type(steps({"say": "typed early"}).rstrip(), "ready")
+        one.type("\r", "agent  typed early", "ready")
 
 
 def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
@@ -46,12 +44,9 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
         one.until(", then Enter")
         assert b"\x1b]2;? " in one.raw
         assert one.raw.count(b"\x07") > before + 1  # one of them ends the title
-        one.type("\x1b[B")
-        one.until("Enter: allow once: Go on")
-        one.type("\x1b[B")
-        one.until("Enter: reject: Stop it")
-        one.type("\r")
-        one.until('"stop"', "ready")
+        one.type("\x1b[B", "Enter: allow once: Go on")
+        one.type("\x1b[B", "Enter: reject: Stop it")
+        one.type("\r", '"stop"', "ready")
         one.type("\x04")
         assert one.ended() == 0
     assert one.raw.rstrip().find(b"\x1b[23;2t") > 0
@@ -64,15 +59,12 @@ def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(
     printed = "".join(f"line {number}\n" for number in range(20))
     with place.chat() as one:
         one.until("ready")
-        one.type("\x0f")
-        one.until("no tool calls yet")
+        one.type("\x0f", "no tool calls yet")
         run = call("t", printed + "\x1b[32mgreen\x1b[0m\x1b[2J", title="make", kind="execute")
         one.type(steps({"stderr": "words of \x1b[2J mine"}, run))
         one.until("● make", "… 16 lines above (Ctrl-O)", "green\\x1b[2J", "ready")
-        one.type("\x0f")
-        one.until("PAGED", "line 12", "ready")
-        one.type("\x1bOS")
-        one.until("words of \\x1b[2J mine", "ready")
+        one.type("\x0f", "PAGED", "line 12", "ready")
+        one.type("\x1bOS", "words of \\x1b[2J mine", "ready")
 
 
 PNG = base64.b64decode("iVBORw0KGgo=") + bytes(8)
@@ -97,8 +89,7 @@ def test_a_picture_goes_whole_to_an_agent_that_takes_such_and_as_a_link_to_other
         agent: dict[str, Any] = {"log": str(log), "capabilities": capabilities}
         with place.chat("--cwd", str(tmp_path), **agent) as one:
             one.until("ready")
-            one.type("look at @shot.png \r")
-            one.until("agent  heard", "ready")
+            one.type("look at @shot.png \r", "agent  heard", "ready")
         assert [block["type"] for block in blocks(log)] == ["text", kind]
 
 
@@ -116,13 +107,10 @@ def test_the_picture_of_the_clipboard_is_named_by_a_key(
     agent: dict[str, Any] = {"capabilities": {"promptCapabilities": {"image": True}}}
     with place.chat(log=str(log), **agent) as one:
         one.until("ready")
-        one.type("\x16")
-        one.until("▸  @", ".png")
-        one.type("\r")
-        one.until("agent  heard", "ready")
+        one.type("\x16", "▸  @", ".png")
+        one.type("\r", "agent  heard", "ready")
         (tmp_path / "picture").write_bytes(b"")
-        one.type("\x16")
-        one.until("no picture in the clipboard")
+        one.type("\x16", "no picture in the clipboard")
     assert blocks(log)[1]["data"] == base64.b64encode(PNG).decode()
 
 
@@ -135,11 +123,8 @@ def test_tab_completes_a_command_of_ours_and_of_the_agent_however_fast_it_is_typ
         one.until("ready")
         one.type(steps({"update": update}, {"say": "They are told."}))
         one.until("agent  They are told.", "ready")
-        one.type("/rev\t")
-        one.until("▸  /review")
-        one.type("it all\r")
-        one.until("you  /review it all", "ready")
-        one.type("/mo\t")
-        one.until("▸  /mode\n", "/model", "/mode ")
+        one.type("/rev\t", "▸  /review")
+        one.type("it all\r", "you  /review it all", "ready")
+        one.type("/mo\t", "▸  /mode\n", "/model", "/mode ")
         one.type("\x15/qui\t\r")
         assert one.ended() == 0

@@ -186,11 +186,7 @@ def test_zsh_completes_with_the_script(acphold: CommandLine, journal: Path, tmp_
     env = {**acphold.environment, "PATH": path, "ZDOTDIR": str(tmp_path), "TERM": "xterm-256color"}
     with terminal(["zsh", "-i"], env) as one:
         one.until("is ready")
-        one.type("acphold sho\t")
-        one.until("% acphold show")
-        one.type("\t")
-        one.until("% acphold show 3f9a-1")
-        one.type("\x15acphold list --agent clau\t")
-        one.until("% acphold list --agent claude")
-        one.type("\x15acphold wrap -\t")
-        one.until("--all-agents  -- list the sessions of all agents")
+        one.type("acphold sho\t", "% acphold show")
+        one.type("\t", "% acphold show 3f9a-1")
+        one.type("\x15acphold list --agent clau\t", "% acphold list --agent claude")
+        one.type("\x15acphold wrap -\t", "--all-agents  -- list the sessions of all agents")

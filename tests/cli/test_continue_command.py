@@ -51,12 +51,10 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         shown = one.until("3 of 3", "Enter continues")
         places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
         assert places == sorted(places), shown
-        one.type("app")
-        one.until("1 of 3", "▸ S about apples", but="about pears")
+        one.type("app", "1 of 3", "▸ S about apples", but="about pears")
         one.type("\r")
         one.until("to continue “about apples”", "agent  apples", "ready", but="Enter continues")
-        one.type(json.dumps([{"say": "more of them"}]) + "\r")
-        one.until("agent  more of them", "ready")
+        one.type(json.dumps([{"say": "more of them"}]) + "\r", "agent  more of them", "ready")
         one.type("\x04")
         assert one.ended() == 0
         one.until("To continue: acphold continue")
@@ -66,8 +64,7 @@ def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place)
     hold(home, "apples")
     with home.on_terminal("continue", columns=100) as one:
         one.until("▸ S about apples", "Enter continues", "^R rename")
-        one.type("bananas")
-        one.until("no matches", "Esc clears", but="Enter continues")
+        one.type("bananas", "no matches", "Esc clears", but="Enter continues")
         assert "^R rename" not in one.text
         one.type("\r\x03")
         assert one.ended() == 0
@@ -100,10 +97,8 @@ def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside
     with home.on_terminal("continue", columns=100) as one:
         shown = one.until("▸ S about pears", "agent: pears", but="agent: apples")
         assert "│" in shown
-        one.type("\x1b[B")
-        one.until("▸ S about apples", "agent: apples", but="agent: pears")
-        one.type("\t")
-        one.until("▸ S about apples", but="│")
+        one.type("\x1b[B", "▸ S about apples", "agent: apples", but="agent: pears")
+        one.type("\t", "▸ S about apples", but="│")
         one.type("\x1b")
         assert one.ended() == 0
 
@@ -126,8 +121,7 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
     with home.on_terminal("continue", "zwetschgen", columns=90) as one:
         shown = one.until("found in the text", "▸ S nothing of that kind", "    zwetschgen")
         assert "1 of 2" in shown
-        one.type("\t")
-        one.until("agent: zwetschgen")
+        one.type("\t", "agent: zwetschgen")
         one.type("\x03")
         assert one.ended() == 0
         assert one.text == ""
@@ -145,8 +139,7 @@ def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
         with home.on_terminal("continue", columns=100) as again:
             shown = again.until("waiting for you", "waiting", "this folder", "about apples")
             assert shown.index("waiting for you") < shown.index("this folder")
-            again.type("\r")
-            again.until("Run it", ", then Enter")
+            again.type("\r", "Run it", ", then Enter")
 
 
 def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
@@ -154,19 +147,13 @@ def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
     hold(home, "pears")
     with home.on_terminal("continue", "apples", columns=100) as one:
         one.until("1 of 2")
-        one.type("\x12")
-        one.until("New title:")
-        one.type("red apples\r")
-        one.until("is now red apples", "1 of 2", "▸ S red apples")
-        one.type("\x1b[3~")
-        one.until("deleted 1 session, ^Z undoes", "0 of 1")
-        one.type("\x1a")
-        one.until("Undone: deleted 1 session.", "▸ S red apples")
-        one.type("\x1b[3~")
-        one.until("^Z undoes", "0 of 1")
+        one.type("\x12", "New title:")
+        one.type("red apples\r", "is now red apples", "1 of 2", "▸ S red apples")
+        one.type("\x1b[3~", "deleted 1 session, ^Z undoes", "0 of 1")
+        one.type("\x1a", "Undone: deleted 1 session.", "▸ S red apples")
+        one.type("\x1b[3~", "^Z undoes", "0 of 1")
         assert "red apples" in home.run("list").stdout  # until the list is left
-        one.type("\x03")
-        one.until("Deleted 1 session.")
+        one.type("\x03", "Deleted 1 session.")
         assert one.ended() == 0
     assert "red apples" not in home.run("list").stdout
     assert "about pears" in home.run("list").stdout
@@ -181,20 +168,14 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
 
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3", "about apples")
-        one.type("\x13\x13")
-        one.until("2 selected")
-        one.type("\x14")
-        one.until("Tags, with - before one to remove:")
-        one.type("fruit\r")
-        one.until("tagged 2 sessions, ^Z undoes", "#fruit")
+        one.type("\x13\x13", "2 selected")
+        one.type("\x14", "Tags, with - before one to remove:")
+        one.type("fruit\r", "tagged 2 sessions, ^Z undoes", "#fruit")
         assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
-        one.type("\x1a")
-        one.until("Undone: tagged 2 sessions.", "3 of 3")
+        one.type("\x1a", "Undone: tagged 2 sessions.", "3 of 3")
         assert tags() == [[], [], []]
-        one.type("\x13\x13\x18")
-        one.until("Archived 2 sessions.", "1 of 1")
-        one.type("\x1a")
-        one.until("Restored 2 sessions", "3 of 3")
+        one.type("\x13\x13\x18", "Archived 2 sessions.", "1 of 1")
+        one.type("\x1a", "Restored 2 sessions", "3 of 3")
         one.type("\x03")
         assert one.ended() == 0
 

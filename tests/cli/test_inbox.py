@@ -32,8 +32,7 @@ def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
 def asking(one: Terminal, *questions: dict[str, object]) -> None:
     """Have the agent of a chat ask."""
     one.until("ready")
-    one.type(steps(*questions))
-    one.until(", then Enter")
+    one.type(steps(*questions), ", then Enter")
 
 
 @pytest.mark.slow
@@ -58,8 +57,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             shown = inbox.until("command: make all\\x1b[2J", "[y] allow once", ", then Enter")
             assert f"·{str(question['sessionId'])[:6]}" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
-            inbox.type("y\r")
-            inbox.until("allowed once: Run it → Go on")
+            inbox.type("y\r", "allowed once: Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
         history = place.here("inbox", "--history").out
@@ -81,10 +79,8 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
         for key in ("l\r", "\x04"):
             with place.on_terminal("inbox") as inbox:
                 inbox.until("Allow this? Run it", ", then Enter")
-                inbox.type(key)
-                inbox.until(", then Enter", below="Allow this? Delete it")
-                inbox.type(key)
-                inbox.until("Questions that you left for later")
+                inbox.type(key, ", then Enter", below="Allow this? Delete it")
+                inbox.type(key, "Questions that you left for later")
                 assert inbox.ended() == 0
             assert [each["asks"] for each in listed(place)] == ["Run it", "Delete it"]
         with place.on_terminal("inbox") as inbox:
@@ -113,8 +109,7 @@ def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(
         with place.on_terminal("inbox", "--follow") as inbox:
             for title in titles:
                 inbox.until(", then Enter", below=f"Allow this? {title}")
-                inbox.type("y\r")
-                inbox.until(f"allowed once: {title} → Go on")
+                inbox.type("y\r", f"allowed once: {title} → Go on")
             inbox.process.send_signal(signal.SIGINT)
             inbox.ended()
             assert "settled without an answer" not in inbox.raw.decode()

@@ -50,20 +50,16 @@ def test_quit_leaves_and_is_no_prompt(
 def test_quit_in_a_running_turn_leaves_and_the_turn_goes_on(place: Place) -> None:  # noqa: F811
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}))
-        one.until("agent  begun", "running")
-        one.type("/quit\r")
-        one.until("The turn continues in the background. To continue: acphold continue")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}), "agent  begun", "running")
+        one.type("/quit\r", "The turn continues in the background. To continue: acphold continue")
         assert one.ended() == 0
 
 
 def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
     with place.chat() as one:
         one.until("ready")
-        one.type("?")
-        one.until("help  /help", "/queue", "!COMMAND", "//NAME", "ready")
-        one.type("why?")
-        one.until("▸  why?")
+        one.type("?", "help  /help", "/queue", "!COMMAND", "//NAME", "ready")
+        one.type("why?", "▸  why?")
 
 
 def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
@@ -71,12 +67,9 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
 ) -> None:
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "in the first"}))
-        one.until("agent  in the first", "ready")
-        one.type("/new\r")
-        one.until("To continue: acphold", "ready")
-        one.type("/new\r")
-        one.until("Starting", "ready", below="To continue")
+        one.type(steps({"say": "in the first"}), "agent  in the first", "ready")
+        one.type("/new\r", "To continue: acphold", "ready")
+        one.type("/new\r", "Starting", "ready", below="To continue")
         one.type(steps({"say": "in the second"}))
         one.until("agent  in the second", "ready", below="To continue")
         one.type("\x04")
@@ -92,8 +85,7 @@ def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F81
     [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
     with place.on_terminal("chat", "mine") as one:
         one.until("ready")
-        one.type(f"/resume {row['sessionId']}\r")
-        one.until("Starting mine", "agent  of yesterday", "ready")
+        one.type(f"/resume {row['sessionId']}\r", "Starting mine", "agent  of yesterday", "ready")
         one.type("\x04")
         assert one.ended() == 0
 
@@ -104,15 +96,12 @@ def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_
 ) -> None:
     with place.chat(log=str(tmp_path / "log"), columns=120) as one:
         one.until("ready")
-        one.type(steps({"update": COMMANDS}))
-        one.until("you", "ready")
+        one.type(steps({"update": COMMANDS}), "you", "ready")
         one.type("/")
         shown = one.until("/help", "/quit", "/review", "//model", "/queue")
         assert max(len(line) for line in shown.splitlines()) > 110
-        one.type("/model x\r")
-        one.until("agent  heard", "ready")
-        one.type("\x15/model\r")
-        one.until("no models to choose from")
+        one.type("/model x\r", "agent  heard", "ready")
+        one.type("\x15/model\r", "no models to choose from")
     assert prompts(tmp_path / "log")[1:] == ["/model x"]
 
 
@@ -126,10 +115,8 @@ def test_a_prompt_that_waits_is_shown_and_taken_back(
         one.until("agent  begun", "running")
         one.type("the next one\r")
         one.until("next  1 queued prompt\n         1  the next one\n      ▸", "running")
-        one.type("\x1b[A")
-        one.until("▸  the next one", "running", but="waits")
-        one.type("\x03")
-        one.until("cancelled", "ready", "▸  the next one")
+        one.type("\x1b[A", "▸  the next one", "running", but="waits")
+        one.type("\x03", "cancelled", "ready", "▸  the next one")
     assert len(prompts(tmp_path / "log")) == 1
 
 
@@ -142,8 +129,7 @@ def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
         one.until("ready")
         one.type("!echo here: $(basename $PWD); read word; echo read $word; exit 3\r")
         one.until(f"here: {tmp_path.name}")
-        one.type("hello\r")
-        one.until("read hello", "exit code 3", "ready")
+        one.type("hello\r", "read hello", "exit code 3", "ready")
     assert prompts(tmp_path / "log") == []
 
 
@@ -151,10 +137,8 @@ def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> No
     file = tmp_path / "out.md"
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "kept words"}))
-        one.until("agent  kept words", "ready")
-        one.type(f"/export {file}\r")
-        one.until("acphold  ", "out.md", "ready", below="kept words")
+        one.type(steps({"say": "kept words"}), "agent  kept words", "ready")
+        one.type(f"/export {file}\r", "acphold  ", "out.md", "ready", below="kept words")
     assert "kept words" in file.read_text()
 
 
@@ -162,14 +146,11 @@ def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         for words in ("first", "second"):
-            one.type(steps({"say": words}))
-            one.until(f"agent  {words}", "ready")
+            one.type(steps({"say": words}), f"agent  {words}", "ready")
         one.type("/fork before\r")
         one.until("acphold  ", "(1 turn) to", "1 later turn left out", "ready", below="second")
-        one.type("/fork\r")
-        one.until("(2 turns) to", "ready")
-        one.type("/fork nowhere\r")
-        one.until("/fork before without its last turn", "ready")
+        one.type("/fork\r", "(2 turns) to", "ready")
+        one.type("/fork nowhere\r", "/fork before without its last turn", "ready")
 
 
 def test_the_prompt_is_written_in_the_persons_editor(
@@ -182,12 +163,9 @@ def test_the_prompt_is_written_in_the_persons_editor(
     place.env["VISUAL"] = place.env["EDITOR"] = str(editor)
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
-        one.type("begun, ")
-        one.until("▸  begun,")
-        one.type("\x18\x05")
-        one.until("of the editor", "ready")
-        one.type("\r")
-        one.until("agent  heard", "ready")
+        one.type("begun, ", "▸  begun,")
+        one.type("\x18\x05", "of the editor", "ready")
+        one.type("\r", "agent  heard", "ready")
     assert "of the editor" in prompts(tmp_path / "log")[0]
 
 
@@ -195,15 +173,11 @@ def test_ctrl_r_finds_an_earlier_prompt(place: Place, tmp_path: Path) -> None:  
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
         for words in ("the first of all", "another one"):
-            one.type(f"{words}\r")
-            one.until(words, "ready", below="agent" if words == "another one" else "")
+            one.type(f"{words}\r", words, "ready", below="agent" if words == "another one" else "")
         one.until("ready")
-        one.type("\x12first")
-        one.until("find", "first")
-        one.type("\r")
-        one.until("▸  the first of all")
-        one.type("\r")
-        one.until("you  the first of all", "agent", "ready", below="another one")
+        one.type("\x12first", "find", "first")
+        one.type("\r", "▸  the first of all")
+        one.type("\r", "you  the first of all", "agent", "ready", below="another one")
     assert prompts(tmp_path / "log") == ["the first of all", "another one", "the first of all"]
 
 
@@ -226,8 +200,7 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
             one.until("ready")
             one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": ", and done"}))
             one.until("agent  begun", "running", "Ctrl-D detaches")
-            one.type("\x04")
-            one.until("The turn continues in the background. To continue: acphold")
+            one.type("\x04", "The turn continues in the background. To continue: acphold")
             assert one.ended() == 0
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         with place.on_terminal("continue", row["sessionId"]) as other:
@@ -241,8 +214,7 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
 def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F811
     with with_mine(place).on_terminal("chat", "mine") as one:
         one.until("ready")
-        one.type(steps({"say": "kept"}))
-        one.until("agent  kept", "ready")
+        one.type(steps({"say": "kept"}), "agent  kept", "ready")
         assert place.run("agent", "stop", "--all", "--yes").returncode == 0
         one.until("To continue: acphold continue")
         assert one.ended() == 5
@@ -253,18 +225,15 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
 ) -> None:
     with with_mine(place).on_terminal("chat", "mine") as one:
         one.until("ready")
-        one.type(steps({"say": "in the first"}))
-        one.until("agent  in the first", "ready")
+        one.type(steps({"say": "in the first"}), "agent  in the first", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         first = row["sessionId"]
         with place.on_terminal("chat", "demo", "--resume", first) as other:
             other.until("agent  in the first", "ready")
-            other.type("/new\r")
-            other.until("Detached; the session continues", "Starting mine", "ready")
+            other.type("/new\r", "Detached; the session continues", "Starting mine", "ready")
             other.type(steps({"say": "in the second"}))
             other.until("agent  in the second", "ready", below="Detached")
-            other.type(f"/resume {first}\r")
-            other.until("agent  in the first", "ready", below="in the second")
+            other.type(f"/resume {first}\r", "agent  in the first", "ready", below="in the second")
             other.type("\x04")
             assert other.ended() == 0
         one.type("\x04")
@@ -279,8 +248,7 @@ def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
 ) -> None:
     with with_mine(place).on_terminal("chat", "mine") as one:
         one.until("ready")
-        one.type(steps({"say": "here"}))
-        one.until("agent  here", "ready")
+        one.type(steps({"say": "here"}), "agent  here", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         done = place.run("continue", row["sessionId"], "--cwd", str(tmp_path))
         assert done.returncode == 2

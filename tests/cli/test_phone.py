@@ -163,8 +163,7 @@ def test_the_end_of_a_tunnel_is_told(desk: Desk) -> None:
     )
     with desk.serves() as screen:
         screen.until("[y/N]")
-        screen.type("y\n")
-        screen.until(f"{address}/#pair=", "Ctrl-C stops the server")
+        screen.type("y\n", f"{address}/#pair=", "Ctrl-C stops the server")
         end.touch()
         screen.until("cloudflared has ended, so a phone can no longer reach", "lost the edge")
 
@@ -198,8 +197,7 @@ def test_a_tunnel_that_is_not_wanted_or_ends_is_told(desk: Desk) -> None:
     ):
         with desk.serves() as screen:
             screen.until("[y/N]")
-            screen.type(typed)
-            screen.until(told)
+            screen.type(typed, told)
             assert screen.ended() == 2
 
 
@@ -236,7 +234,6 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
         assert screen.ended() == 2
     with desk.serves("--url", "https://desk.example", *words) as screen:
         screen.until("[y/N]")
-        screen.type("y\n")
-        screen.until("Ctrl-C stops the server")
+        screen.type("y\n", "Ctrl-C stops the server")
         screen.process.send_signal(signal.SIGINT)
         assert screen.ended() == 0

@@ -33,10 +33,8 @@ def home(place: Place, journal: Path) -> Place:  # noqa: F811
 def test_without_an_id_the_person_chooses(home: Place, command: str, does: str, then: str) -> None:
     with home.on_terminal(command) as one:
         one.until(f"Enter {does}", "3 of 3")
-        one.type("apple")
-        one.until("1 of 3", "▸ S of b-apple")
-        one.type("\r")
-        one.until(then, but="Enter")
+        one.type("apple", "1 of 3", "▸ S of b-apple")
+        one.type("\r", then, but="Enter")
         one.type("q")  # of the pager, if it is one that waits
         assert one.ended() == 0
 
@@ -44,8 +42,7 @@ def test_without_an_id_the_person_chooses(home: Place, command: str, does: str, 
 def test_of_a_beginning_that_fits_several_the_person_chooses(home: Place) -> None:
     with home.on_terminal("show", "a-p") as one:
         one.until("of a-pear", "of a-plum", "2 of 2", but="b-apple")
-        one.type("plum\r")
-        one.until("about a-plum", but="Enter")
+        one.type("plum\r", "about a-plum", but="Enter")
         one.type("q")
         assert one.ended() == 0
 

@@ -530,8 +530,7 @@ def answer(home: Home, key: str, shown: str) -> None:
     """Answer the question of `acphold stop`, which shows this before or after it."""
     with terminal([sys.executable, "-m", "acphold", "stop"], home.env | {"TERM": "xterm"}) as one:
         one.until("Stop anyway? [y/N]:")
-        one.type(f"{key}\r")
-        one.until(shown)
+        one.type(f"{key}\r", shown)
         assert one.ended() == (0 if key == "y" else 1)
 
 
@@ -910,8 +909,7 @@ async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_agai
     turn = json.dumps([{"say": "begun "}, {"until": str(go)}, {"say": "and over"}])
     with terminal([*chat, "--", *scripted_agent()], env) as one:
         one.until("ready")
-        one.type(f"{turn}\r")
-        one.until("agent  begun", "running")
+        one.type(f"{turn}\r", "agent  begun", "running")
         one.type("\x04")
         assert one.ended() == 0
         one.until("The turn continues in the background", "To continue: acphold continue own-")

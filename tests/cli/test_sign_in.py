@@ -48,8 +48,7 @@ def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
             "[n] not now",
             ", then Enter",
         )
-        one.type("1\r")
-        one.until("open https://login.example/device", "signed in; through the agent: Log in")
+        one.type("1\r", "open https://login.example/device", "signed in; through the agent: Log in")
         one.until("agent  here you are" if term != "dumb" else "agent: here you are")
         one.type("\x04")
         assert one.ended() == 0
@@ -64,17 +63,12 @@ def test_a_way_for_a_terminal_is_gone_in_this_one_and_the_agent_begins_anew(
     place.env["TERM"] = term
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready" if term != "dumb" else "Starting")
-        one.type(steps({"say": "here you are"}))
-        one.until("[2] in this terminal", ", then Enter")
-        one.type("2\r")
-        one.until("Your password, please:")
-        one.type("wrong\r")
-        one.until("signing in failed", "ended with 3")
+        one.type(steps({"say": "here you are"}), "[2] in this terminal", ", then Enter")
+        one.type("2\r", "Your password, please:")
+        one.type("wrong\r", "signing in failed", "ended with 3")
         one.until("[2] in this terminal", ", then Enter", below="ended with 3")
-        one.type("2\r")
-        one.until("Your password, please:", below="ended with 3")
-        one.type("sesame\r")
-        one.until("signed in; in this terminal: Log in here", "here you are")
+        one.type("2\r", "Your password, please:", below="ended with 3")
+        one.type("sesame\r", "signed in; in this terminal: Log in here", "here you are")
 
 
 def test_a_sign_in_before_there_is_a_session_is_asked_before_the_screen(
@@ -83,12 +77,9 @@ def test_a_sign_in_before_there_is_a_session_is_asked_before_the_screen(
 ) -> None:
     with place.chat(**wants) as one:
         one.until("[2] in this terminal", ", then Enter")
-        one.type("2\r")
-        one.until("Your password, please:")
-        one.type("sesame\r")
-        one.until("signed in; in this terminal: Log in here", "ready")
-        one.type(steps({"say": "here you are"}))
-        one.until("agent  here you are", "ready")
+        one.type("2\r", "Your password, please:")
+        one.type("sesame\r", "signed in; in this terminal: Log in here", "ready")
+        one.type(steps({"say": "here you are"}), "agent  here you are", "ready")
 
 
 def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
@@ -97,10 +88,8 @@ def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
 ) -> None:
     with place.chat(gated=["session/prompt"], **wants) as one:
         one.until("ready")
-        one.type("hello\r")
-        one.until(", then Enter")
-        one.type("n\r")
-        one.until("sign in first: `acphold agent sign-in", "ready")
+        one.type("hello\r", ", then Enter")
+        one.type("n\r", "sign in first: `acphold agent sign-in", "ready")
 
 
 def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
@@ -111,12 +100,9 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
     wants["replies"] = {"authenticate": [{}]}
     with place.chat(gated=["session/prompt"], **wants) as one:
         one.until("ready")
-        one.type("hello\r")
-        one.until(", then Enter")
-        one.type("1\r")
-        one.until("the agent is signing you in (Ctrl-C cancels)")
-        one.type("\x03")
-        one.until("sign in first: `acphold agent sign-in", "ready")
+        one.type("hello\r", ", then Enter")
+        one.type("1\r", "the agent is signing you in (Ctrl-C cancels)")
+        one.type("\x03", "sign in first: `acphold agent sign-in", "ready")
 
 
 def test_ask_offers_the_ways_and_answers_then(
@@ -126,10 +112,8 @@ def test_ask_offers_the_ways_and_answers_then(
     agent = scripted_agent(**wants)
     with place.on_terminal("ask", json.dumps([{"say": "the answer"}]), "--", *agent) as one:
         one.until("[1] through the agent: Log in with Example", ", then Enter")
-        one.type("2\r")
-        one.until("Your password, please:")
-        one.type("sesame\r")
-        one.until("signed in; in this terminal: Log in here", "the answer")
+        one.type("2\r", "Your password, please:")
+        one.type("sesame\r", "signed in; in this terminal: Log in here", "the answer")
         assert one.ended() == 0
 
 
@@ -157,10 +141,8 @@ def test_a_key_that_is_missing_is_named_with_what_to_type(
     wants |= {"authMethods": [KEY], "replies": {"authenticate": [refused]}}
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready")
-        one.type("hello\r")
-        one.until("[1] through the agent: Use EXAMPLE_API_KEY", ", then Enter")
-        one.type("1\r")
-        one.until("signing in failed", "EXAMPLE_API_KEY=… acphold chat")
+        one.type("hello\r", "[1] through the agent: Use EXAMPLE_API_KEY", ", then Enter")
+        one.type("1\r", "signing in failed", "EXAMPLE_API_KEY=… acphold chat")
 
 
 def test_what_an_agent_calls_its_ways_cannot_look_like_ours(
@@ -184,8 +166,7 @@ def test_sign_in_and_sign_out_by_themselves(
     signed_in = Path(wants["sign_in"])
     with place.on_terminal("agent", "sign-in", "--", *agent) as one:
         one.until("[1] through the agent: Log in with Example", ", then Enter")
-        one.type("1\r")
-        one.until("signed in; through the agent")
+        one.type("1\r", "signed in; through the agent")
         assert one.ended() == 0
     assert signed_in.exists()
     out = place.run("agent", "sign-out", "--", *agent)

@@ -255,8 +255,7 @@ def test_a_command_that_is_told_there_can_be_typed_here(there: Path, tmp_path: P
         seen.until("Starting")
         seen.type('[{"say": "said there"}]\n')  # by lines: this ssh passes no TERM on
         seen.until("agent: said there")
-        seen.type("\x04")
-        seen.until("To continue: acphold continue --host me@there own-")
+        seen.type("\x04", "To continue: acphold continue --host me@there own-")
     subprocess.run([*acphold, "agent", "stop", "--all", "--yes", "--host", "me@there"], check=True)
     with terminal(
         [*acphold, "continue", "--watch", "--host", "me@there", "own-"], environment, 120

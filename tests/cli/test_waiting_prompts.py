@@ -27,10 +27,8 @@ def test_prompts_that_are_typed_while_a_turn_runs_are_shown_and_begin_in_their_o
     go = tmp_path / "go"
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
-        one.type(until_told(go))
-        one.until("agent  begun", "running")
-        one.type("second\r")
-        one.until("1 queued prompt")
+        one.type(until_told(go), "agent  begun", "running")
+        one.type("second\r", "1 queued prompt")
         one.type("third\r")
         one.until("next  2 queued prompts\n         1  second\n         2  third\n      ▸")
         go.touch()
@@ -44,10 +42,8 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
 ) -> None:
     with place.chat() as one:
         one.until("ready")
-        one.type(until_told(tmp_path / "never"))
-        one.until("agent  begun", "running")
-        one.type("for tomorrow\r")
-        one.until("1 queued prompt")
+        one.type(until_told(tmp_path / "never"), "agent  begun", "running")
+        one.type("for tomorrow\r", "1 queued prompt")
         one.type("\x04")
         one.until("The turn continues in the background. 1 queued prompt. To continue: acphold")
         assert one.ended() == 0
@@ -55,8 +51,7 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
     with place.chat("--continue", log=str(tmp_path / "log")) as other:
         other.until("1 queued prompt; paused: ", "1  for tomorrow", "ready")
         assert prompts(tmp_path / "log") == []
-        other.type("/queue resume\r")
-        other.until("you  for tomorrow", "ready", but="1 queued prompt")
+        other.type("/queue resume\r", "you  for tomorrow", "ready", but="1 queued prompt")
 
 
 def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
@@ -65,19 +60,14 @@ def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
 ) -> None:
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
-        one.type(until_told(tmp_path / "never"))
-        one.until("agent  begun", "running")
+        one.type(until_told(tmp_path / "never"), "agent  begun", "running")
         for text in ("first", "second"):
             one.type(f"{text}\r")
         one.until("2 queued prompts")
-        one.type(UP)
-        one.until("▸  second", "1 queued prompt")
-        one.type(", better\r")
-        one.until("2  second, better")
-        one.type("/later third\r")
-        one.until("3 queued prompts", "3  third")
-        one.type("/queue move 3 1\r")
-        one.until("1  third")
+        one.type(UP, "▸  second", "1 queued prompt")
+        one.type(", better\r", "2  second, better")
+        one.type("/later third\r", "3 queued prompts", "3  third")
+        one.type("/queue move 3 1\r", "1  third")
         one.type("/queue drop 2\r")
         one.until("2 queued prompts", "1  third\n         2  second, better", "taken back: first")
         one.type("/queue\r")
@@ -94,17 +84,12 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
     takes = {"promptCapabilities": {"image": True}}
     with place.chat("--cwd", str(tmp_path), capabilities=takes) as one:
         one.until("ready")
-        one.type(until_told(tmp_path / "never"))
-        one.until("agent  begun", "running")
-        one.type("look at @shot.png \r")
-        one.until("1  look at @shot.png [image]")
-        one.type(UP)
-        one.until("▸  look at @shot.png", "running", but="1 queued prompt")
-        one.type("\r")
-        one.until("1 queued prompt")
+        one.type(until_told(tmp_path / "never"), "agent  begun", "running")
+        one.type("look at @shot.png \r", "1  look at @shot.png [image]")
+        one.type(UP, "▸  look at @shot.png", "running", but="1 queued prompt")
+        one.type("\r", "1 queued prompt")
         shot.unlink()
-        one.type(UP)
-        one.until("prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
+        one.type(UP, "prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
 
 
 def test_a_cancelled_turn_holds_what_waits_and_says_so(
@@ -114,12 +99,9 @@ def test_a_cancelled_turn_holds_what_waits_and_says_so(
         one.until("ready")
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until("agent  begun", "running")
-        one.type("the next one\r")
-        one.until("1 queued prompt")
-        one.type("\x03")
-        one.until("turn  cancelled", "paused: stopped (/queue resume)", "ready")
-        one.type("/queue resume\r")
-        one.until("you  the next one", "ready", but="1 queued prompt")
+        one.type("the next one\r", "1 queued prompt")
+        one.type("\x03", "turn  cancelled", "paused: stopped (/queue resume)", "ready")
+        one.type("/queue resume\r", "you  the next one", "ready", but="1 queued prompt")
 
 
 def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
@@ -129,14 +111,12 @@ def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
     go = tmp_path / "go"
     with place.chat() as one:
         one.until("ready")
-        one.type(until_told(go))
-        one.until("agent  begun", "running")
+        one.type(until_told(go), "agent  begun", "running")
         one.type(steps({"say": "queued"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until("1 queued prompt")
         go.touch()
         one.until("agent  queued", "running", but="1 queued prompt")
-        one.type("\x03")
-        one.until("turn  cancelled", "ready")
+        one.type("\x03", "turn  cancelled", "ready")
 
 
 def test_who_attaches_sees_what_waits_and_takes_it_back(
@@ -145,15 +125,12 @@ def test_who_attaches_sees_what_waits_and_takes_it_back(
 ) -> None:
     with place.chat() as one:
         one.until("ready")
-        one.type(until_told(tmp_path / "never"))
-        one.until("agent  begun", "running")
-        one.type("typed by one\r")
-        one.until("1 queued prompt")
+        one.type(until_told(tmp_path / "never"), "agent  begun", "running")
+        one.type("typed by one\r", "1 queued prompt")
         [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
         with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("1  typed by one", "running")
-            other.type(UP)
-            other.until("▸  typed by one", but="1 queued prompt")
+            other.type(UP, "▸  typed by one", but="1 queued prompt")
             one.until("running", but="1 queued prompt")
             other.type(" and the other\r")
             one.until("1  typed by one and the other")
@@ -167,12 +144,9 @@ def test_a_terminal_that_only_prints_says_what_waits(
     go = tmp_path / "go"
     with place.chat() as one:
         one.until("Starting")
-        one.type(until_told(go))
-        one.until("you: [")
-        one.type("second\r")
-        one.until("1 queued prompt\n  1  second")
-        one.type("/queue pause\r")
-        one.until("1 queued prompt; paused (/queue resume)\n  1  second")
+        one.type(until_told(go), "you: [")
+        one.type("second\r", "1 queued prompt\n  1  second")
+        one.type("/queue pause\r", "1 queued prompt; paused (/queue resume)\n  1  second")
         one.type("/queue resume\r")
         go.touch()
         one.until("you: second", "heard")
@@ -190,13 +164,11 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         )
         one.type("/later 2001-01-02 02:00 too late\r")
         one.until("that time has passed", "▸  /later 2001-01-02 02:00 too late")
-        one.type("\x15/later 02:00\r")
-        one.until("/later [02:00] TEXT: ")
+        one.type("\x15/later 02:00\r", "/later [02:00] TEXT: ")
         [row] = [json.loads(it) for it in place.here("queue", "--json").out.splitlines()]
         with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("1  2099-01-02 02:00 · write the summary", "ready")
-        one.type("first this\r")
-        one.until("you  first this", "1 queued prompt", "ready")
+        one.type("first this\r", "you  first this", "1 queued prompt", "ready")
         assert prompts(tmp_path / "log") == ["first this"]
         one.type("\x03")  # without a turn it holds what would begin by itself
         one.until("1 queued prompt; paused: stopped", "Ctrl-C again detaches")
@@ -229,8 +201,7 @@ def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
         [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
         with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("agent  begun", "running")
-            one.type("/now French, please\r")
-            one.until("you  French, please")
+            one.type("/now French, please\r", "you  French, please")
             other.until("you  French, please")
             go.touch()
             one.until("you  French, please\n\n  agent  in French", "ready", but="queued prompt")

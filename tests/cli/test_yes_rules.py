@@ -42,8 +42,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
     place.env["TERM"] = term
     with claude(place) as one:
         one.until("Starting" if term == "dumb" else "ready")
-        one.type(steps(run("pytest -q", "c1")))
-        one.until(", then Enter")
+        one.type(steps(run("pytest -q", "c1")), ", then Enter")
         one.type("y\r")
         one.until(
             OFFER,
@@ -67,17 +66,13 @@ def test_the_next_key_after_a_yes_makes_it_standing(
 def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
     with claude(place) as one:
         asking(one, run("make check", "c1"))
-        one.type("y\r")
-        one.until(OFFER, "or write to the agent")
-        one.type("so what now\r")
-        one.until("agent  heard", "ready", but=OFFER)
+        one.type("y\r", OFFER, "or write to the agent")
+        one.type("so what now\r", "agent  heard", "ready", but=OFFER)
         asking(one, run("make check", "c2"))
-        one.type("y\r")
-        one.until(OFFER, "or write to the agent")
+        one.type("y\r", OFFER, "or write to the agent")
         asking(one, run("make clean", "c3"))  # the next question takes its place
         one.until("Allow this", but=OFFER)
-        one.type("\x03")
-        one.until("ready")
+        one.type("\x03", "ready")
         one.type("\x04")
         assert one.ended() == 0
     assert place.here("rules").out.startswith("No rules.")
@@ -91,13 +86,11 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
             asking(chat, run("make check", call))
             with place.on_terminal("inbox", columns=120) as inbox:
                 inbox.until(", then Enter")
-                inbox.type("y\r")
-                inbox.until(OFFER, "anything else continues")
+                inbox.type("y\r", OFFER, "anything else continues")
                 inbox.type(key)
                 assert inbox.ended() == 0
             chat.until("ready")
-        chat.type(steps(run("make check", "c3")))
-        chat.until("allowed by your rule 1")
+        chat.type(steps(run("make check", "c3")), "allowed by your rule 1")
         chat.type("\x04")
     assert "Always allow every agent to run `make check` in " in place.here("rules").out
 
@@ -109,7 +102,6 @@ def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(
         one.until("ready")
         assert place.here("rules", "add", "run make check").code == 0
         asking(one, run("make check", "c1"))
-        one.type("n\r")
-        one.until("ready")
+        one.type("n\r", "ready")
         one.type("\x04")
         assert one.ended() == 0

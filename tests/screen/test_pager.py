@@ -38,8 +38,7 @@ def test_a_long_transcript_is_read_in_less_page_by_page_and_in_colour(
     with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold, **less)) as shown:
         assert "Line 1." in shown.until("Counting", "Line 1.", "\n:", but="Line 199.")
         assert "ESC" not in shown.text
-        shown.type("G")
-        shown.until("Line 199.")
+        shown.type("G", "Line 199.")
         shown.type("q")
         assert shown.ended() == 0
 

@@ -234,16 +234,11 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         server = ("--server", "localhost")
     with terminal([*ACPHOLD, "continue", *server], laptop(served)) as one:
         one.until("2 of 2", "running or idle", "apples", "pears")
-        one.type("you said apples")
-        one.until("found in the text")
-        one.type("\t")
-        one.until("You said: quick: apples")
-        one.type("\r")
-        one.until("ready")
-        one.type("/resume pears\r")
-        one.until("1 of 2")
-        one.type("\r")
-        one.until("You said: quick: pears", "ready")
+        one.type("you said apples", "found in the text")
+        one.type("\t", "You said: quick: apples")
+        one.type("\r", "ready")
+        one.type("/resume pears\r", "1 of 2")
+        one.type("\r", "You said: quick: pears", "ready")
         one.type("\x04")
         assert one.ended() == 0
     with terminal([*ACPHOLD], laptop(served) | {"ACPHOLD_SERVER": "localhost"}) as one:
@@ -252,8 +247,7 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         assert one.ended() == 0
     with terminal([*ACPHOLD, "show", *server], laptop(served)) as one:
         one.until("2 of 2", "Enter shows it")
-        one.type("apples\r")
-        one.until("You said: quick: apples")
+        one.type("apples\r", "You said: quick: apples")
     piped = far(served, "continue", *server)
     assert piped.returncode == 2
     assert "in a pipe, an ID is required" in piped.stderr
@@ -270,15 +264,13 @@ def test_what_waits_at_a_server_is_seen_and_answered_from_another_machine(tmp_pa
         chatting = [*ACPHOLD, "chat", *server, "--cwd", str(served.folder)]
         with terminal(chatting, laptop(served)) as chat:
             chat.until("ready")
-            chat.type("please\r")
-            chat.until(", then Enter")
+            chat.type("please\r", ", then Enter")
             (question,) = far(served, "inbox", "--json", *server).stdout.splitlines()
             assert json.loads(question)["asks"] == "Run it"
             assert "command: make all" in far(served, "inbox", *server).stdout
             with terminal([*ACPHOLD, "inbox", *server], laptop(served)) as inbox:
                 inbox.until("command: make all", ", then Enter")
-                inbox.type("y\r")
-                inbox.until("allowed once: Run it → Go on")
+                inbox.type("y\r", "allowed once: Run it → Go on")
                 assert inbox.ended() == 0
             chat.until('"go"', "ready")
             decided = far(served, "inbox", "--history", "--json", *server).stdout
@@ -340,13 +332,11 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
         command = [*ACPHOLD, "chat", "--server", code, "--cwd", str(tmp_path)]
         with terminal(command, laptop(served), 120) as one:
             one.until("ready")
-            one.type("quick: one\r")
-            one.until("You said: quick: one", "ready")
+            one.type("quick: one\r", "You said: quick: one", "ready")
             served.process.kill()
             served.process.wait()
             one.until("offline since", "reconnecting")
-            one.type("quick: two\r")
-            one.until("you  quick: two", "is lost")
+            one.type("quick: two\r", "you  quick: two", "is lost")
             served.start_again()
             one.until("You said: quick: two", "is back", "ready", but="offline since")
             one.type("\x04")
@@ -379,8 +369,7 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_
             assert one.ended() == 0
         with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
             one.until("continue with two", "3 or n, then Enter")
-            one.type("2\r")
-            one.until("ready · raw")
+            one.type("2\r", "ready · raw")
             one.type("\x04")
             assert one.ended() == 0
         again = ("chat", "two", *server, "--resume", session_id)
@@ -406,5 +395,4 @@ def test_the_sessions_of_all_agents_of_a_server_are_joined_each_with_its_own(
             assert ("heard: " in on.stdout) is (row["agent"] == "the second"), on.stdout
         with terminal([*ACPHOLD, "continue", "--server", "localhost"], laptop(served)) as one:
             one.until("2 of 2", "one", "two")
-            one.type("two\r")
-            one.until("ready · raw")
+            one.type("two\r", "ready · raw")

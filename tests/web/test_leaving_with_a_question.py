@@ -240,8 +240,7 @@ async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
         words = [*ACPHOLD, "continue", "--server", code, session_id]
         with terminal(words, laptop(served), 120) as one:
             one.until("ready")
-            one.type(f"{asks(session_id)[0]['text']}\r")
-            one.until(", then Enter")
+            one.type(f"{asks(session_id)[0]['text']}\r", ", then Enter")
             goes(one)
             await until_left(served, session_id)
             await answered_later(served, served.url, session_id, tmp_path)

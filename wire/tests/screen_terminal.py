@@ -53,9 +53,11 @@ class Terminal:
         """The text on the screen now."""
         return "\n".join(line.rstrip() for line in self.screen.display).strip("\n")
 
-    def type(self, keys: str) -> None:
-        """Press keys."""
+    def type(self, keys: str, *shown: str, but: str | None = None, below: str = "") -> None:
+        """Press keys, and wait until the screen shows what is named, as `until` does."""
         os.write(self._ours, keys.encode())
+        if shown or but is not None:
+            self.until(*shown, but=but, below=below)
 
     def until(self, *words: str, but: str | None = None, below: str = "") -> str:
         """Wait until the screen shows all of this (`below` the last place of that), and not `but`;
