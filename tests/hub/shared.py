@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -339,6 +339,11 @@ class Shared:
         session = await client.new(folder)
         await self.begun(client, session, "do it")
         return session
+
+    async def ended(self, session: str, turn: Awaitable[Any]) -> Any:
+        """The answer to a prompt, whose turn the agent ends now."""
+        await self.agent.end(session)
+        return await turn
 
     async def turn(
         self, client: Onlooker, session: str, text: str, *says: str, own: str = ""

@@ -34,8 +34,7 @@ async def test_every_client_sees_every_update(house: Shared) -> None:
     turn = await house.begun(one, session, "hi")
     await house.agent.say(session, "1 ", "2 ")
     await until([one, two], "2 ")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert numbers(one) == numbers(two) == [1, 2]
 
 
@@ -58,8 +57,7 @@ async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     monkeypatch.setattr(client.connection, "send", noted)
     await house.agent.say(session, *[f"{n} " for n in range(said_at_once)])
     assert len(written) == writes
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert numbers(client) == [*range(said_at_once)]
 
 
@@ -84,8 +82,7 @@ async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
     await loading
     await resuming
     await house.agent.say(session, "200 ")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await until([one, two, three], "200 ")
     assert numbers(one) == numbers(two) == list(range(201))
     seen = numbers(three)
@@ -128,15 +125,13 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
             elif step == "go" and loading:
                 await loading.popitem()[0].leave()
             elif step == "turn":
-                await house.agent.end(session)
-                await turn
+                await house.ended(session, turn)
                 compact(house.hub.conversation(session).session)
                 turn = await house.begun(first, session, "count on")
             else:
                 for _ in range(size):
                     await asyncio.sleep(0)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await house.agent.say(session, "-1 ")
         for client, answers in loading.items():
             await asyncio.gather(*answers)
@@ -164,8 +159,7 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
                 await house.agent.prompted(session)
                 for n in range(turn * 400, (turn + 1) * 400):
                     await house.agent.say(session, f"{n} ")
-                await house.agent.end(session)
-                await running
+                await house.ended(session, running)
                 compact(house.hub.conversation(session).session)
                 await two.load(session)
                 assert numbers(two) == list(range((turn + 1) * 400))
@@ -219,13 +213,11 @@ async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_a
         for _ in range(400 if lags else 1):
             await house.agent.say(session, f"{'x' * 10_000} ")
         ours = two.begin_prompt(session, "ours")
-        await house.agent.end(session)
-        await theirs
+        await house.ended(session, theirs)
         await house.agent.prompted(session)
         await house.agent.say(session, "our own")
         two.reads.set()
-        await house.agent.end(session)
-        await ours
+        await house.ended(session, ours)
         updates = [m["params"]["update"] for m in two.messages if "update" in m.get("params", {})]
         marks = [n for n, update in enumerate(updates) if update.get("_meta") == BEGUN["_meta"]]
         own = next(n for n, update in enumerate(updates) if "our own" in str(update))

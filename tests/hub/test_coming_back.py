@@ -175,8 +175,7 @@ async def test_once_it_was_settled_without_followers_nobody_followed_it(house: S
     await house.agent.say(session, "a")
     while not (await house.journal.session(session)).followers:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await follower.call("session/close", {"sessionId": session})
     await one.load(session)
     await house.turn(one, session, "say it", "a", "b")
@@ -290,8 +289,7 @@ async def test_a_client_goes_on_between_two_turns_though_what_came_later_was_put
         await house.agent.say(session, f"{n}")
         call = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
         await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-    await house.agent.end(session)
-    await running
+    await house.ended(session, running)
     await settle(house, session)
     back = await house.client(**POSITIONS)
     await back.resume(session, **after(place))

@@ -132,8 +132,7 @@ async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_
             await until_kept(house, sessions)
         assert len(made) == 1
         for session, turn in zip(sessions, turns, strict=True):
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
 
 
 @pytest.mark.of_a_file
@@ -153,8 +152,7 @@ async def test_a_prompt_that_is_not_taken_with_the_others_is_committed_alone(
             await house.agent.prompted(session)
         await until_kept(house, sessions)
         for session, turn in zip(sessions, turns, strict=True):
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
 
 
 async def test_what_is_more_than_speech_is_to_be_heard_alone(house: Shared) -> None:

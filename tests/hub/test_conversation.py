@@ -118,8 +118,7 @@ async def test_list_and_load_say_one_time_that_the_agent_told_until_something_el
     turn = await house.begun(client, session, "two")
     info = {"sessionUpdate": "session_info_update", "updatedAt": at}
     await hear(house, session, json.dumps(info).encode())
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert await said() == {at}
     await house.turn(client, session, "three", "THREE")
     [last] = await said()
@@ -143,8 +142,7 @@ async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(house: S
         await asyncio.sleep(0)
     row = await house.journal.session(session)
     assert (row.prompted, row.title) == (True, "hi there")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
 
 
 async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
@@ -216,8 +214,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(house:
     turn = await house.begun(one, session, "my words")
     await hear(house, session, said("my words", "user_message_chunk"))
     await house.agent.say(session, "heard")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await two.until_text("heard")
     for client in (one, two):
         assert client.text("user_message_chunk") == "my words"

@@ -75,8 +75,7 @@ async def test_two_agents_may_give_their_sessions_the_same_id(journal: Path) -> 
         own = [params["sessionId"] for name, params in two.agent.asked if name == "session/prompt"]
         turn = await two.begun(second, other, "hello", own=session)
         await two.agent.say(session, "of two")
-        await two.agent.end(session)
-        await turn
+        await two.ended(session, turn)
         await second.until_text("of two")
         assert own == []
         assert "of two" not in str(first.messages)
@@ -199,8 +198,7 @@ async def test_a_session_that_is_read_at_one_desk_is_continued_at_that_of_whoeve
             await asked
         await one.desk.aclose()
         await two.agent.say(own, "still here")
-        await two.agent.end(own)
-        await turn
+        await two.ended(own, turn)
         for client in (reader, editor):
             await client.until_text("still here")
         assert one.agent.asked == []
@@ -227,8 +225,7 @@ async def test_a_session_that_a_guest_continues_stays_with_the_agent_that_does(
         await editor.load(session)
         [own] = one.agent.at_work
         await one.agent.say(own, "at work")
-        await one.agent.end(own)
-        await turn
+        await one.ended(own, turn)
         await editor.until_text("at work")
         assert [method for method, _ in two.agent.asked].count("session/prompt") == 1
 

@@ -101,8 +101,7 @@ async def test_a_client_that_loads_the_session_later_is_told_its_title_last(jour
         client, session = await house.opened()
         turn = await house.begun(client, session, "Hello")
         await name(house, session, "The agent's")
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
     await rename(journal, session, "Mine")
     async with shared(journal) as house:
         client = await house.loaded(session)

@@ -101,8 +101,7 @@ async def plan(location: str, intention: Intention) -> str:
         if intention in QUEUES:  # the turn ends with the process: nothing has begun yet
             await house.hub.end_turns()
         else:
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
     return session
 
 

@@ -51,8 +51,7 @@ async def test_words_taken_into_a_turn_are_told_to_the_others_and_replayed(journ
             INJECTED
         )
         await house.agent.say(session, "jour")
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await two.until_text("Bonjour")
         assert users_words(two) == ["say hello", "in French, please"]
         assert users_words(one) == []
@@ -83,8 +82,7 @@ async def test_words_that_the_agent_refuses_are_not_in_the_journal(
             await client.call(STEER, {"sessionId": session, "prompt": WORDS})
         except Refused:
             assert isinstance(answer, RemoteError)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         assert await said_by_user(house, session) == ["say hello"]
 
 
@@ -101,8 +99,7 @@ async def test_words_that_the_agent_sends_back_are_replayed_once(journal: Path, 
         await one.call(STEER, {"sessionId": session, "prompt": WORDS})
         if when == "behind it":
             await house.agent.listener.hear(Updates(session, "update", [echo]))
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await two.load(session)
         assert users_words(two) == ["say hello", "in French, please"]
 

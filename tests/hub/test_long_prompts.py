@@ -47,6 +47,5 @@ async def test_a_long_prompt_is_gone_through_a_bounded_number_of_times(house: Sh
         await house.agent.say(session, "seen")
     finally:
         sys.setprofile(None)
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert passes.total() <= 2, passes

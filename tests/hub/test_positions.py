@@ -253,8 +253,7 @@ async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_
             await asyncio.sleep(0)
         for text in ("b", "c"):
             await house.agent.say(session, text)
-        await house.agent.end(session)
-        await running
+        await house.ended(session, running)
         for _ in range(50):
             await asyncio.sleep(0.001)
         assert not await is_merged(house, session)
@@ -389,8 +388,7 @@ async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another
     asked["_meta"] = {"acphold/sent": {"id": "p1", "after": seq}}
     turn = back.begin("session/prompt", asked)  # it had never arrived
     await house.agent.prompted(session)
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await house.turn(two, session, "theirs", "b")
     await back.until_text("b")
     assert "theirs" in back.text("user_message_chunk")

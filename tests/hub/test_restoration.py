@@ -192,8 +192,7 @@ async def test_one_restoring_serves_all_who_wait_for_it(journal: Path) -> None:
         house.agent.may_answer.set()
         await loading
         await house.agent.prompted(session)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         assert len(asked_of(house, "session/resume")) == 1
 
 
@@ -234,8 +233,7 @@ async def test_a_load_that_does_not_ask_the_agent_proves_no_sign_in(house: Share
     error = await other.refused("session/load", open_params(secret, "/"))
     assert error.code == AUTH_REQUIRED
     assert other.updates() == []
-    await house.agent.end(working)
-    await turn
+    await house.ended(working, turn)
 
 
 async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_the_next(

@@ -94,8 +94,7 @@ async def test_each_client_is_told_of_its_own_terminals_alone(journal: Path) -> 
         Screen(one, "of one", "term-1")
         Screen(two, "of two", "term-2")
         session, turn = await begun(house, one)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await two.load(session)
         turn = await house.begun(two, session, "and there")
         await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
@@ -112,8 +111,7 @@ async def test_each_client_is_told_of_its_own_terminals_alone(journal: Path) -> 
         for number in (1, 2):
             named = {"sessionId": session, "terminalId": f"term-{number}"}
             await house.agent.ask_client("terminal/release", **named)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await one.until(lambda: "of two" in json.dumps(shown(one)))
         await two.until(lambda: "of one" in json.dumps(shown(two)))
         for client in (one, two):
@@ -158,8 +156,7 @@ async def test_what_a_terminal_showed_is_asked_for_before_its_release_and_replay
         await two.load(session)
         await released(house, session)
         assert screen.asked == ["create", "output", "release"]
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await two.until(lambda: len(shown(two)) == 2)
         assert texts(shown(two)[-1]) == ["Look:", "a.py\nb.py\n"]
         assert len(shown(one)) == 1  # it has the terminal itself
@@ -176,8 +173,7 @@ async def test_what_a_terminal_showed_is_in_the_history_and_in_what_an_agent_is_
         session, turn = await begun(house, client)
         await released(house, session)
         await names_terminal(house, session, status="completed")  # told again, behind the release
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         state = await state_of(house.journal, session)
         [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
         assert (call.status, len(call.content)) == ("completed", 2)
@@ -236,8 +232,7 @@ async def test_of_too_many_calls_that_show_a_terminal_the_last_has_its_text(
             await names_terminal(house, session, toolCallId=call)
         terminal = {"sessionId": session, "terminalId": "term-1"}
         await house.agent.ask_client("terminal/output", **terminal)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         kept = await house.entries(session, "terminal")
         assert [it["toolCallId"] for it in kept] == ["last"]
 
@@ -251,15 +246,13 @@ async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(
         session, turn = await begun(house, one)
         terminal = {"sessionId": session, "terminalId": "term-1"}
         await house.agent.ask_client("terminal/output", **terminal)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         screen.text = "one\ntwo\n"
         await two.load(session)
         turn = await house.begun(two, session, "and now?")
         # Asked of the client that has the terminal, not of the one that prompts now.
         await house.agent.ask_client("terminal/release", **terminal)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         state = await state_of(house.journal, session)
         [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
         assert b"one\\ntwo\\n" in call.content[-1]
@@ -275,8 +268,7 @@ async def test_a_client_that_does_not_say_what_was_shown_does_not_hold_up_the_re
         session, turn = await begun(house, client)
         await released(house, session)
         assert screen.asked == ["create", "release"]
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         two = await house.loaded(session)
         assert texts(shown(two)[-1]) == ["Look:"]
 
@@ -291,8 +283,7 @@ async def test_a_tool_call_that_names_the_terminal_no_longer_keeps_what_it_has_n
         content = [{"type": "content", "content": {"type": "text", "text": "in short"}}]
         await names_terminal(house, session, content=content)
         await released(house, session)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         two = await house.loaded(session)
         assert texts(shown(two)[-1]) == ["in short"]
 
@@ -303,8 +294,7 @@ async def test_the_end_of_a_long_output_is_kept_and_no_line_gets_too_long(journa
         Screen(client, "".join(f"\x1b[32mline {n}\x1b[0m\n" for n in range(100_000)))
         session, turn = await begun(house, client)
         await released(house, session)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         two = await house.loaded(session)
         text = texts(shown(two)[-1])[-1]
         assert text.startswith(CUT + "\x1b[32mline ")

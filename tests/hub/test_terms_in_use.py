@@ -108,8 +108,7 @@ async def test_it_stays_where_it_would_lose_something_until_that_is_over(
         error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
         if how == "in a turn":
             assert "load it here once its turn has ended" in error.message
-            await first.agent.end(session)
-            await turn
+            await first.ended(session, turn)
             while first.hub.desk_of(session) is not second.desk:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # it comes by itself
             await second.turn(two, session, "now?", "yes")
@@ -178,8 +177,7 @@ async def test_nothing_else_is_said_to_an_agent_on_other_terms(journal: Path) ->
         two.tell("_session/steering", words)
         await two.call("session/list", {})
         assert not any(method.startswith("_") for method, _ in first.agent.told)
-        await first.agent.end(session)
-        await turn
+        await first.ended(session, turn)
 
 
 async def test_an_editor_that_comes_back_goes_on_on_its_terms(journal: Path) -> None:
@@ -337,11 +335,9 @@ async def test_an_editor_sends_no_prompt_of_another_that_waits_elsewhere(journal
         await one.call("session/list", {})
         error = await one.refused("providers/set", OTHER)
         assert "once the other client has left" in error.message
-        await first.agent.end(session)
-        await turn
+        await first.ended(session, turn)
         await first.agent.prompted(session)
-        await first.agent.end(session)
-        await waiting
+        await first.ended(session, waiting)
         assert told(first) == ["providers/set"]
 
 

@@ -85,8 +85,7 @@ async def ended(
     house: Shared, session: str, turn: asyncio.Future[Any], number: int
 ) -> list[TurnSnapshot]:
     """The snapshots of a session, so many, behind the end of a turn that runs."""
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     return await kept(house, session, number)
 
 
@@ -249,8 +248,7 @@ async def test_a_prompt_does_not_wait_for_its_snapshot(
         began = time.monotonic()
         turn = await house.begun(client, session, "go")
         times.append(time.monotonic() - began)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
     assert await house.journal.snapshots.of(session) == []
     assert min(times) < 0.2
     gate.open()
@@ -338,8 +336,7 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
     client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     gate.close()
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     turn = await house.begun(client, session, "go on")
     await says(house, session)
     gate.open()
@@ -351,8 +348,7 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
     ]
     assert rows[1].tree == rows[2].tree
     assert len(takes) == 2
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert (await kept(house, session, 4))[3].state == "whole"
 
 
@@ -371,8 +367,7 @@ async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
     client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     gate.close()
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await client.load(session, cwd=project.top, additionalDirectories=[str(project.folder)])
     turn = await house.begun(client, session, "go on")
     await says(house, session)
@@ -394,8 +389,7 @@ async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
         while not takes:  # noqa: ASYNC110 - a thread
             await asyncio.sleep(0.01)
     for _ in range(3):
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         turn = await house.begun(client, session, "go on")
     gate.open()
     rows = await kept(house, session, 7)
@@ -406,8 +400,7 @@ async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
         ("begin", "whole"),
     ]
     assert len(takes) == 2
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
 
 
 async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
@@ -707,8 +700,7 @@ async def test_the_end_that_a_crash_has_cost_is_taken_by_the_next_turn(
         (True, "end", "later"),
         (False, "begin", "whole"),
     ]
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
 
 
 async def test_upkeep_that_fails_drops_no_snapshot(
@@ -821,8 +813,7 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
         async with asyncio.timeout(DEADLINE):
             while not begun_mark.exists():  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         began = time.monotonic()
     assert time.monotonic() - began < 4
     opened = open_journal(journal)

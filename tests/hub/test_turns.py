@@ -68,8 +68,7 @@ async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_i
             turn = await house.begun(client, session, "work on")
             if not heeds_cancel:
                 client.tell("session/cancel", {"sessionId": session})
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
             await client.call("session/list", {})
             house.agent.calls.clear()
             del turn
@@ -94,8 +93,7 @@ async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing
                 turn = await house.begun(client, session, text)
                 kept = await house.entries(session, "prompt")
                 assert kept[-1][0]["text"] == text
-                await house.agent.end(session)
-                await turn
+                await house.ended(session, turn)
                 monkeypatch.setattr(Pipelines, "ask", noted)
     prompt, end = asked
     assert "INSERT INTO acphold.segments" in prompt
@@ -459,8 +457,7 @@ async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_th
     turn = client.begin("session/prompt", prompt_params(session, "hi") | {"_meta": meta})
     await house.agent.prompted(session)
     await house.agent.say(session, "there")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     # The prompt, and its id, which no client had been told; or nothing of it yet, in a file.
     assert known == [(2 if known_as else 1 if asks is True or house.journal.file is None else 0, 0)]
     await other.until_text("there")

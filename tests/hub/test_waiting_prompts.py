@@ -58,8 +58,7 @@ async def test_what_waits_begins_one_after_the_other_in_its_order(house: Shared)
     turn = await house.begun(client, session, "first")
     await add(client, session, "second", "third")
     assert prompts(house) == ["first"]
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     for text in ("second", "third"):
         await house.agent.prompted(session)
         assert prompts(house)[-1] == text
@@ -75,8 +74,7 @@ async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what
     client, session = await house.opened()
     turn = await house.begun(client, session, "first")
     await add(client, session, "second")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await house.agent.prompted(session)
     await client.leave()
     await house.gone(client)
@@ -143,8 +141,7 @@ async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_i
     await slow.until(lambda: queues(slow))
     assert [waiting(queue) for queue in queues(slow)] == [["second", "third"]]
     assert slow.text().count("x ") == 400, "what was said before it was sent before it"
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
 
 
 def queues(client: Onlooker) -> list[Any]:
@@ -207,8 +204,7 @@ async def test_a_stop_between_two_turns_holds_what_waits(
         client, session = await house.opened(_meta={"acphold/queue": True})
         turn = await house.begun(client, session, "first")
         await add(client, session, "second", "third")
-        await house.agent.end(session)
-        await turn
+        await house.ended(session, turn)
         await reached.wait()  # the second one is chosen, and not yet a turn
         client.tell("session/cancel", {"sessionId": session})
         await state(client, session)
@@ -284,8 +280,7 @@ async def test_what_waits_begins_once_when_it_can_be_read_again(
         await add(client, session, "second")
         with monkeypatch.context() as gone:
             gone.setattr(house.journal, "read", fails)
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
             await tried.wait()
             assert prompts(house) == ["first"]
         await house.agent.prompted(session)
@@ -314,8 +309,7 @@ async def test_a_prompt_whose_beginning_cannot_be_written_is_not_sent_and_holds_
 
         with monkeypatch.context() as full:
             full.setattr(house.journal, "append", fails)
-            await house.agent.end(session)
-            await turn
+            await house.ended(session, turn)
             await tried.wait()
         while (queue := await state(client, session)).get("held") != "failed":
             pass
@@ -351,8 +345,7 @@ async def test_a_prompt_that_comes_meanwhile_goes_first_and_its_failure_holds_th
     await add(client, session, "later")
     direct = client.begin_prompt(session, "now")
     await client.call("session/list", {})
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     await house.agent.prompted(session)
     assert prompts(house) == ["first", "now"]
     await house.agent.end(session, RemoteError(-32000, "no"))
@@ -843,8 +836,7 @@ async def test_prompts_of_a_client_that_goes_stay_in_the_queue_if_they_are_to(
         await house.gone(client)
         await house.agent.end(session, RemoteError(-32000, "no") if fails else ANSWER)
         await house.agent.prompted(session)
-        await house.agent.end(session)
-        await stays
+        await house.ended(session, stays)
         queue = await state(other, session)
         if fails:
             assert (waiting(queue), queue["held"]) == (["second", "third"], "failed")

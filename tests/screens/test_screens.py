@@ -49,8 +49,7 @@ async def play(house: Shared, session: str, steps: list[dict[str, Any]], client:
         else:
             raw = json.dumps(step.get("update", step)).encode()
             await house.agent.listener.hear(Updates(step.get("in", session), "update", [raw]))
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
 
 
 def answering(answer: dict[str, Any]) -> Any:
@@ -229,8 +228,7 @@ async def test_a_call_of_a_sub_agent_that_was_refused_has_failed_there(house: Sh
     await house.agent.ask_client(
         "session/request_permission", sessionId="child", toolCall=about, options=OPTIONS
     )
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     told = of_call(client, "t")
     assert [(update["sessionUpdate"], update.get("status")) for update in told] == [
         ("tool_call", None),

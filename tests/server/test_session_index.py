@@ -166,8 +166,7 @@ async def test_a_list_says_of_each_session_what_goes_on_and_whether_it_is_archiv
     assert marks == {idle: False, running: False, archived: True}
     assert (await sessions(client, archived="archived")).keys() == {archived}
     assert all("archived" not in info for info in everything.values())
-    await house.agent.end(running)
-    await turn
+    await house.ended(running, turn)
 
 
 async def test_a_session_whose_last_turn_failed_says_so(house: Shared) -> None:
@@ -403,8 +402,7 @@ async def test_changes_of_a_folder_are_told_to_whoever_has_subscribed(
     session = await worker.new(tmp_path)
     turn = await house.begun(worker, session, "Mend the gate")
     await until_told(client, subscription, lambda it: members(it)["state"] == "running")
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     told = await until_told(client, subscription, lambda it: members(it)["state"] == "idle")
     assert (told["sessionId"], told["cwd"]) == (session, str(tmp_path))
     assert told["title"] == "Mend the gate"
@@ -554,8 +552,7 @@ async def test_a_title_that_the_agent_has_told_outlasts_an_older_one_of_its_list
     turn = await house.begun(client, session, "Mend the gate")
     update = {"sessionUpdate": "session_info_update", "title": "Told"}
     await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     house.agent.can("list")
     assert await titled(house, client, session, "Older") == "Told"
 
@@ -686,8 +683,7 @@ async def test_that_a_session_is_archived_is_no_part_of_its_history(house: Share
     update = {"sessionUpdate": "session_info_update", **air_meta(archived=True)}
     turn = await house.begun(client, session, "one")
     await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
-    await house.agent.end(session)
-    await turn
+    await house.ended(session, turn)
     assert "archived" not in json.dumps(await house.entries(session, "update"))
 
 

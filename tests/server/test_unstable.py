@@ -120,8 +120,7 @@ async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
         params["sessionId"] for method, params in house.agent.asked if (method == "session/fork")
     ] == [session]
     await house.turn(client, "forked", "two", "TWO")
-    await house.agent.end(session)
-    await running
+    await house.ended(session, running)
 
 
 async def test_without_a_finished_turn_nothing_is_copied(house: Shared) -> None:
