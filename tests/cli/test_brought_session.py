@@ -16,8 +16,7 @@ from tests.raw_entries import CONVERSATION
 def test_a_session_that_was_brought_from_a_server_is_continued_here(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
-    far = tmp_path / "far"
-    far.mkdir()
+    (far := tmp_path / "far").mkdir()
     remember(far / "journal.db", "s-1", *CONVERSATION, cwd=str(far), agent="of the server")
     with (
         start_blocking_portal() as beside,

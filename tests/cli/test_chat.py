@@ -159,14 +159,12 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         one.type("\r")  # which is never a yes
         one.type("y", "Enter: allow once: Go on", "▸  y")
         one.type("\r", "allowed once: Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
         one.until("To continue: acphold continue")
     with place.chat("--continue") as other:
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x03", "Ctrl-C again")
-        other.type("\x03")
-        assert other.ended() == 0
+        assert other.ended("\x03") == 0
 
 
 def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one: Terminal) -> None:
@@ -406,8 +404,7 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
             one.type("y\r")
             other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
-            one.type("\x04")
-            assert one.ended() == 0
+            assert one.ended("\x04") == 0
             place.run("agent", "stop", "--all", "--yes")  # else it stays for the next one
             assert other.ended() == 0
             other.until("ended with its process")
@@ -438,8 +435,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(
         one.until("[y] allow once: Go on", ", then Enter")
         one.type("n\r")
         other.until('agent  answer: {"outcome"', '"stop"')
-        other.type("q")
-        assert other.ended() == 0
+        assert other.ended("q") == 0
 
 
 def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Terminal) -> None:
@@ -522,8 +518,7 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         one.until('you: [{"say": "begun"}')
         one.process.send_signal(signal.SIGINT)  # the terminal of the test is not in control
         one.until("turn: cancelled")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
     assert b"\x1b" not in one.raw
 
 

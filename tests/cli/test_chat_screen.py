@@ -47,8 +47,7 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
         one.type("\x1b[B", "Enter: allow once: Go on")
         one.type("\x1b[B", "Enter: reject: Stop it")
         one.type("\r", '"stop"', "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
     assert one.raw.rstrip().find(b"\x1b[23;2t") > 0
 
 
@@ -126,5 +125,4 @@ def test_tab_completes_a_command_of_ours_and_of_the_agent_however_fast_it_is_typ
         one.type("/rev\t", "▸  /review")
         one.type("it all\r", "you  /review it all", "ready")
         one.type("/mo\t", "▸  /mode\n", "/model", "/mode ")
-        one.type("\x15/qui\t\r")
-        assert one.ended() == 0
+        assert one.ended("\x15/qui\t\r") == 0

@@ -24,8 +24,7 @@ SETTINGS = "[agents.scripted]\ncommand = {}\n"
 @pytest.fixture
 def home(place: Place) -> Place:  # noqa: F811
     """A place whose settings know how the agent of its sessions is started."""
-    folder = place.folder / "config" / "acphold"
-    folder.mkdir(parents=True)
+    (folder := place.folder / "config" / "acphold").mkdir(parents=True)
     (folder / "settings.toml").write_text(SETTINGS.format(json.dumps(list(scripted_agent()))))
     return place
 
@@ -42,8 +41,7 @@ def hold(home: Place, words: str, folder: Path | None = None) -> str:
 
 
 def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(home: Place) -> None:
-    elsewhere = home.folder / "elsewhere"
-    elsewhere.mkdir()
+    (elsewhere := home.folder / "elsewhere").mkdir()
     hold(home, "apples")
     hold(home, "pears")
     hold(home, "plums", elsewhere)
@@ -55,8 +53,7 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         one.type("\r")
         one.until("to continue “about apples”", "agent  apples", "ready", but="Enter continues")
         one.type(json.dumps([{"say": "more of them"}]) + "\r", "agent  more of them", "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
         one.until("To continue: acphold continue")
 
 
@@ -66,8 +63,7 @@ def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place)
         one.until("▸ S about apples", "Enter continues", "^R rename")
         one.type("bananas", "no matches", "Esc clears", but="Enter continues")
         assert "^R rename" not in one.text
-        one.type("\r\x03")
-        assert one.ended() == 0
+        assert one.ended("\r\x03") == 0
 
 
 @pytest.mark.parametrize("columns", [60, 80, 99])
@@ -77,8 +73,7 @@ def test_of_a_long_path_the_last_folder_stays_readable_and_columns_line_up(
 ) -> None:
     deep = home.folder / "a-long-way" / "down-from-home" / "through-many-folders"
     for name, words in (("shop-eu", "apples"), ("店-日本", "pears")):
-        folder = deep / name
-        folder.mkdir(parents=True)
+        (folder := deep / name).mkdir(parents=True)
         hold(home, words, folder)
     with home.on_terminal("continue", columns=columns) as one:
         shown = one.until("about apples", "about pears", "2 of 2")
@@ -99,8 +94,7 @@ def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside
         assert "│" in shown
         one.type("\x1b[B", "▸ S about apples", "agent: apples", but="agent: pears")
         one.type("\t", "▸ S about apples", but="│")
-        one.type("\x1b")
-        assert one.ended() == 0
+        assert one.ended("\x1b") == 0
 
 
 def test_the_list_takes_all_rows_of_the_terminal(home: Place) -> None:
@@ -110,8 +104,7 @@ def test_the_list_takes_all_rows_of_the_terminal(home: Place) -> None:
     with home.on_terminal("continue", columns=90) as one:
         shown = one.until("30 of 30", "about apples 0 ")  # the last row may come later
         assert sum(line.startswith(("  S about", "▸ S about")) for line in shown.splitlines()) == 30
-        one.type("\x1b")
-        assert one.ended() == 0
+        assert one.ended("\x1b") == 0
 
 
 def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
@@ -122,8 +115,7 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
         shown = one.until("found in the text", "▸ S nothing of that kind", "    zwetschgen")
         assert "1 of 2" in shown
         one.type("\t", "agent: zwetschgen")
-        one.type("\x03")
-        assert one.ended() == 0
+        assert one.ended("\x03") == 0
         assert one.text == ""
         assert b"\x1b[6n" not in one.raw  # a slow terminal would be warned of, after two seconds
 
@@ -134,8 +126,7 @@ def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
         live.until("ready")
         live.type(json.dumps([ask(title="Run it")]) + "\r")
         live.until("Run it", ", then Enter")
-        one.type("\x1b")
-        assert one.ended() == 0
+        assert one.ended("\x1b") == 0
         with home.on_terminal("continue", columns=100) as again:
             shown = again.until("waiting for you", "waiting", "this folder", "about apples")
             assert shown.index("waiting for you") < shown.index("this folder")
@@ -176,8 +167,7 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
         assert tags() == [[], [], []]
         one.type("\x13\x13\x18", "Archived 2 sessions.", "1 of 1")
         one.type("\x1a", "Restored 2 sessions", "3 of 3")
-        one.type("\x03")
-        assert one.ended() == 0
+        assert one.ended("\x03") == 0
 
 
 def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:

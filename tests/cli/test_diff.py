@@ -15,8 +15,7 @@ from tests.raw_entries import Raw, ended, prompt, update
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A git repository, with a file as it was before the session."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+    (folder := tmp_path / "project").mkdir()
     (folder / "greet.py").write_text("import sys\n\nprint('hi')\n\nsys.exit()\n")
     (folder / "old name.txt").write_text("gone\n")
     git(folder, "init", "-q")

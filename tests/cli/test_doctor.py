@@ -261,8 +261,7 @@ def test_what_leads_into_whatever_folder_one_is_in_is_told(
 def test_agents_that_are_installed_are_named_with_their_versions(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
+    (programs := tmp_path / "bin").mkdir()
     marker = tmp_path / "hung"
     for name, script in {
         "gemini": "echo gemini 0.61.0",

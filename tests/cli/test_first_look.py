@@ -17,8 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def newcomer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """`acphold` of a person with an empty home folder, and nothing but the system on PATH."""
-    home = tmp_path / "home"
-    home.mkdir()
+    (home := tmp_path / "home").mkdir()
     for name in [name for name in os.environ if name.startswith(("XDG_CONFIG", "XDG_DATA"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
@@ -28,8 +27,7 @@ def newcomer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Put programs with these names on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    (folder := tmp_path / "bin").mkdir()
     for name in names:
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)

@@ -36,8 +36,7 @@ SECONDS = 30.0
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's home, with nothing of ours in it."""
-    folder = tmp_path / "home"
-    folder.mkdir()
+    (folder := tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(folder))
     for name in ("CLAUDE_CONFIG_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -49,8 +49,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         assert "[Go on]" in told
         with place.on_terminal("inbox") as inbox:
             inbox.until(", then Enter")
-            inbox.type("\x03")
-            assert inbox.ended() == 130
+            assert inbox.ended("\x03") == 130
             assert b"settled" not in inbox.raw
             assert b"Traceback" not in inbox.raw
         with place.on_terminal("inbox") as inbox:
@@ -87,8 +86,7 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
             inbox.until("Allow this? Run it", ", then Enter")
             chat.type("n\r")  # answered elsewhere meanwhile: the next one comes
             inbox.until(", then Enter", below="Allow this? Delete it")
-            inbox.type("n\r")
-            assert inbox.ended() == 0
+            assert inbox.ended("n\r") == 0
         other.until('"stop"')
 
 

@@ -81,8 +81,7 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    folder = tmp_path / "run" / "acphold"
-    folder.mkdir(parents=True, mode=0o755)
+    (folder := tmp_path / "run" / "acphold").mkdir(parents=True, mode=0o755)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder.parent))
 
     catch_up = SqliteIndex.catch_up

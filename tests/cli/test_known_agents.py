@@ -25,8 +25,7 @@ SAYS = steps({"say": "It is me."})
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is all of PATH, on a machine without a settings file."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
+    (folder := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
     return folder

@@ -72,8 +72,7 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
         one.type("/new\r", "Starting", "ready", below="To continue")
         one.type(steps({"say": "in the second"}))
         one.until("agent  in the second", "ready", below="To continue")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
 
 
@@ -86,8 +85,7 @@ def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F81
     with place.on_terminal("chat", "mine") as one:
         one.until("ready")
         one.type(f"/resume {row['sessionId']}\r", "Starting mine", "agent  of yesterday", "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
 
 
 def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_is_room(
@@ -234,10 +232,8 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
             other.type(steps({"say": "in the second"}))
             other.until("agent  in the second", "ready", below="Detached")
             other.type(f"/resume {first}\r", "agent  in the first", "ready", below="in the second")
-            other.type("\x04")
-            assert other.ended() == 0
-        one.type("\x04")
-        assert one.ended() == 0
+            assert other.ended("\x04") == 0
+        assert one.ended("\x04") == 0
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
     place.run("agent", "stop", "--all", "--yes")
 

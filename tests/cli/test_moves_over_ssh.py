@@ -149,8 +149,7 @@ def test_a_map_of_folders_names_the_folder_here(
     there: Path,  # noqa: F811 - the fixture
 ) -> None:
     remember(journal, "aa-1", *CONVERSATION, title="T", cwd="/Users/me/work/src")
-    settings = there / ".config" / "acphold"
-    settings.mkdir(parents=True)
+    (settings := there / ".config" / "acphold").mkdir(parents=True)
     (there / "mine" / "src").mkdir(parents=True)
     (settings / "settings.toml").write_text('[folders]\n"/Users/me/work" = "~/mine"\n')
     done = acphold.run_as_process("continue", "aa", "--on", "me@there")

@@ -230,8 +230,7 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
     with desk.serves("--phone", *words) as screen:
         asked = screen.until("[y/N]")
         assert f"Codex {lacks}. Let `npx -y @agentclientprotocol/codex-acp` fetch it?" in asked
-        screen.type("n\n")
-        assert screen.ended() == 2
+        assert screen.ended("n\n") == 2
     with desk.serves("--url", "https://desk.example", *words) as screen:
         screen.until("[y/N]")
         screen.type("y\n", "Ctrl-C stops the server")

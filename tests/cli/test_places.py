@@ -43,15 +43,13 @@ def test_of_a_beginning_that_fits_several_the_person_chooses(home: Place) -> Non
     with home.on_terminal("show", "a-p") as one:
         one.until("of a-pear", "of a-plum", "2 of 2", but="b-apple")
         one.type("plum\r", "about a-plum", but="Enter")
-        one.type("q")
-        assert one.ended() == 0
+        assert one.ended("q") == 0
 
 
 def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:
     with home.on_terminal("continue", "--from", "last") as one:
         one.until("3 of 3")
-        one.type("\x1b")
-        assert one.ended() == 0
+        assert one.ended("\x1b") == 0
     assert len(home.run("list", "--json").stdout.splitlines()) == 3
 
 

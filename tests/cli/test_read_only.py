@@ -44,8 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def medium(tmp_path: Path) -> Path:
     """A folder with a journal with a session."""
-    folder = tmp_path / "medium"
-    folder.mkdir()
+    (folder := tmp_path / "medium").mkdir()
     remember(folder / "journal.db", "aa-1", *CONVERSATION, title="Greeting")
     return folder
 
@@ -121,8 +120,7 @@ def test_what_somebody_else_writes_meanwhile_is_read_too(medium: Path) -> None:
 def test_a_log_without_its_index_cannot_be_read_there_and_is_not_passed_over(
     medium: Path, tmp_path: Path
 ) -> None:
-    torn = tmp_path / "torn"
-    torn.mkdir()
+    (torn := tmp_path / "torn").mkdir()
     with closing(sqlite3.connect(medium / "journal.db", isolation_level=None)) as other:
         other.execute("UPDATE sessions SET title = 'Not in the file yet'")
         for name in ("journal.db", "journal.db-wal"):

@@ -74,8 +74,7 @@ async def kept(journal: Path) -> list[StandingRule]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path.resolve() / "project"
-    made.mkdir()
+    (made := tmp_path.resolve() / "project").mkdir()
     return made
 
 

@@ -820,8 +820,7 @@ async def test_a_journal_that_cannot_be_opened_is_told_at_once(home: Home) -> No
 async def test_a_runtime_folder_that_cannot_be_used_is_told_to_the_editor(
     home: Home, tmp_path: Path
 ) -> None:
-    folder = tmp_path / ("x" * 120)
-    folder.mkdir(0o700)
+    (folder := tmp_path / ("x" * 120)).mkdir(0o700)
     command = wrap_command(scripted_agent())
     env = {**home.env, "XDG_RUNTIME_DIR": str(folder)}
     async with editor(command, journal=home.journal, env=env) as one:
@@ -910,8 +909,7 @@ async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_agai
     with terminal([*chat, "--", *scripted_agent()], env) as one:
         one.until("ready")
         one.type(f"{turn}\r", "agent  begun", "running")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
         one.until("The turn continues in the background", "To continue: acphold continue own-")
     with terminal([*chat, "--continue"], env) as two:
         two.until("agent  begun", "running")

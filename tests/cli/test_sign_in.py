@@ -50,8 +50,7 @@ def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
         )
         one.type("1\r", "open https://login.example/device", "signed in; through the agent: Log in")
         one.until("agent  here you are" if term != "dumb" else "agent: here you are")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
 
 
 @TERMS

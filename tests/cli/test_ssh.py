@@ -65,8 +65,7 @@ def write(path: Path, text: str) -> None:
 
 
 def journal_of(home: Path) -> Path:
-    folder = home / ".local" / "share" / "acphold"
-    folder.mkdir(parents=True)
+    (folder := home / ".local" / "share" / "acphold").mkdir(parents=True)
     return folder / "journal.db"
 
 

@@ -79,8 +79,7 @@ def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None: 
 
 
 def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:  # noqa: F811
-    folder = place.folder / "there"
-    folder.mkdir()
+    (folder := place.folder / "there").mkdir()
     shutil.copy(SCRIPTED, folder / "agent.py")
     held(place, "--name", "mine", "--", sys.executable, "-S", "-E", "agent.py", "{}", cwd=folder)
     assert not os.path.exists("agent.py")

@@ -172,8 +172,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         assert prompts(tmp_path / "log") == ["first this"]
         one.type("\x03")  # without a turn it holds what would begin by itself
         one.until("1 queued prompt; paused: stopped", "Ctrl-C again detaches")
-        one.type("\x03")
-        assert one.ended() == 0
+        assert one.ended("\x03") == 0
 
 
 def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(

@@ -73,8 +73,7 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
         asking(one, run("make clean", "c3"))  # the next question takes its place
         one.until("Allow this", but=OFFER)
         one.type("\x03", "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
     assert place.here("rules").out.startswith("No rules.")
 
 
@@ -103,5 +102,4 @@ def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(
         assert place.here("rules", "add", "run make check").code == 0
         asking(one, run("make check", "c1"))
         one.type("n\r", "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0

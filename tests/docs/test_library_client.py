@@ -33,8 +33,7 @@ def place(tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
     program.chmod(0o755)
-    folder = tmp_path / "project"
-    folder.mkdir()
+    (folder := tmp_path / "project").mkdir()
     (folder / "notes.txt").write_text("a weed in here\n")
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.setenv("ACPHOLD_JOURNAL", str(journal))

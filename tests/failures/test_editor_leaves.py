@@ -100,8 +100,7 @@ async def test_when_the_editor_leaves_a_deaf_agent_and_all_its_children_are_gone
     # However it leaves, all at the same time: each takes seconds of waiting.
     async with asyncio.TaskGroup() as tasks:
         for number, how in enumerate(ANY):
-            folder = tmp_path / str(number)
-            folder.mkdir()
+            (folder := tmp_path / str(number)).mkdir()
             tasks.create_task(leave_a_deaf_agent(folder, ANY[how]), name=how)
 
 

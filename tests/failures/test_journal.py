@@ -183,8 +183,7 @@ async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path:
 
 
 async def test_a_read_only_folder_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir(mode=0o500)
+    (place := tmp_path / "place").mkdir(mode=0o500)
     async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
         error = await refusal(client)
         assert str(place / "j.db") in error.message

@@ -340,6 +340,19 @@ class Shared:
         await self.begun(client, session, "do it")
         return session
 
+    async def talked(self, text: str, *says: str, **capabilities: Any) -> tuple[Onlooker, str]:
+        """One more client, and a session in which it has had this turn."""
+        client, session = await self.opened(**capabilities)
+        await self.turn(client, session, text, *says)
+        return client, session
+
+    async def in_turn(
+        self, text: str, **capabilities: Any
+    ) -> tuple[Onlooker, str, asyncio.Future[Any]]:
+        """One more client, a session that it has made, and a turn there that runs."""
+        client, session = await self.opened(**capabilities)
+        return client, session, await self.begun(client, session, text)
+
     async def ended(self, session: str, turn: Awaitable[Any]) -> Any:
         """The answer to a prompt, whose turn the agent ends now."""
         await self.agent.end(session)
@@ -360,6 +373,11 @@ class Shared:
         segments = await self.journal.read(session, 0)
         found = [entry for segment in segments for entry in segment.entries()]
         return [json.loads(entry.raw) for entry in found if entry.kind in kinds]
+
+    async def leave(self, client: Onlooker) -> None:
+        """Have a client leave, and wait until it has."""
+        await client.leave()
+        await self.gone(client)
 
     async def gone(self, client: Onlooker) -> None:
         """Wait until this client has left."""

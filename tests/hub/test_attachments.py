@@ -45,8 +45,7 @@ async def test_every_client_sees_every_update(house: Shared) -> None:
 async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int, house: Shared
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "hi")
+    client, session, turn = await house.in_turn("hi")
     written: list[bytes] = []
     send = client.connection.send
 
@@ -184,8 +183,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
 
 
 async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(house: Shared) -> None:
-    slow, session = await house.opened()
-    turn = await house.begun(slow, session, "flood")
+    slow, session, turn = await house.in_turn("flood")
     slow.reads.clear()
     for _ in range(400):  # four megabytes
         await house.agent.say(session, f"{'x' * 10_000} ")
@@ -228,8 +226,7 @@ async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_a
 
 
 async def test_an_error_of_a_turn_follows_its_updates_too(house: Shared) -> None:
-    slow, session = await house.opened()
-    turn = await house.begun(slow, session, "flood")
+    slow, session, turn = await house.in_turn("flood")
     slow.reads.clear()
     for _ in range(400):
         await house.agent.say(session, f"{'x' * 10_000} ")
@@ -574,8 +571,7 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
 async def test_what_is_in_the_journal_before_it_is_published_is_read_to_nobody(
     house: Shared,
 ) -> None:
-    client, session_id = await house.opened()
-    await house.turn(client, session_id, "one", "ONE")
+    _client, session_id = await house.talked("one", "ONE")
     session = house.hub.conversation(session_id).session
     # As where the answer to a commit is on its way from a database.
     await house.journal.append(session.lease, [("update", [said("early")])])

@@ -50,8 +50,7 @@ async def cut_off(house: Shared) -> tuple[Onlooker, str, int]:
     session = await in_a_turn(house, other, "a")
     await one.load(session)
     place = await place_of(one, "a")
-    await one.leave()
-    await house.gone(one)
+    await house.leave(one)
     return other, session, place
 
 

@@ -72,8 +72,7 @@ async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "go")
+        _client, session, turn = await house.in_turn("go")
 
         async def full(*_: object) -> None:
             raise JournalUnavailableError("the disk is full")
@@ -135,8 +134,7 @@ async def test_an_agents_time_that_no_calendar_has_is_passed_over(house: Shared)
 
 
 async def test_a_prompt_stands_in_the_list_with_the_entry_that_holds_it(house: Shared) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "hi there")
+    _client, session, turn = await house.in_turn("hi there")
     while (await entries(house, session))[-1][0] != "prompt":
         assert not (await house.journal.session(session)).prompted
         await asyncio.sleep(0)
@@ -149,8 +147,7 @@ async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "my own words")
+        client, session = await house.talked("my own words")
     async with shared(journal) as house:
         client = await house.loaded(session)
         turn = await house.begun(client, session, "go on", own="s0")
@@ -171,8 +168,7 @@ async def test_of_a_prompt_that_comes_back_as_one_text_only_the_persons_words_ar
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "my own words")
+        client, session = await house.talked("my own words")
     async with shared(journal) as house:
         client = await house.loaded(session)
         client.messages.clear()
@@ -226,8 +222,7 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
     monkeypatch.setattr("acphold.live.hub.bounds.DUE_BYTES", 8000)
     async with shared(journal) as house:
         client, session = await house.opened()
-        await client.leave()
-        await house.gone(client)
+        await house.leave(client)
         params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
         for _ in range(100):
             await house.agent.listener.hear(Notified("_vendor/note", params))

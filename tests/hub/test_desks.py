@@ -45,8 +45,7 @@ async def test_a_session_that_is_live_keeps_its_agent_when_a_client_of_another_j
     journal: Path,
 ) -> None:
     async with two_desks(journal) as (one, two):
-        first, session = await one.opened()
-        await one.turn(first, session, "hello", "hi")
+        first, session = await one.talked("hello", "hi")
         second = await two.client()
         await second.load(session)
         await one.turn(second, session, "go on", "I do")
@@ -100,11 +99,9 @@ async def test_a_desk_is_needed_while_a_client_of_another_has_a_session_of_it_op
         first, session = await one.opened()
         second = await two.client()
         await second.load(session)
-        await first.leave()
-        await one.gone(first)
+        await one.leave(first)
         assert one.desk.has_clients
-        await second.leave()
-        await two.gone(second)
+        await two.leave(second)
         assert not one.desk.has_clients
         assert not two.desk.has_clients
 
@@ -113,8 +110,7 @@ async def test_a_session_of_the_journal_is_not_made_live_where_clients_only_join
     journal: Path,
 ) -> None:
     async with two_desks(journal) as (one, _):
-        first, session = await one.opened()
-        await one.turn(first, session, "hello", "hi")
+        first, session = await one.talked("hello", "hi")
         joining = Desk(one.hub, lambda _: AbsentAgent(), ServeOptions(), only_joins=True)
         three = Shared(joining, one.agent, one.journal)
         try:
@@ -138,8 +134,7 @@ async def test_a_client_that_comes_while_the_desk_of_its_session_ends_is_served_
         two.agent.key = one.agent.key
         two.agent.can("load")
         two.agent.results["session/load"] = b"{}"
-        first, session = await one.opened()
-        await one.turn(first, session, "hello", "hi")
+        _first, session = await one.talked("hello", "hi")
         is_ending, may_end = asyncio.Event(), asyncio.Event()
 
         async def end_slowly() -> None:

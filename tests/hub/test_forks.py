@@ -34,8 +34,7 @@ def prompts(house: Shared) -> list[dict[str, Any]]:
 async def test_a_fork_has_the_whole_conversation_and_both_go_on_by_themselves(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     assert made == Forked(made.session_id, turns=1, left_out=0, runs=False)
     await house.turn(client, session, "two", "TWO")
@@ -103,8 +102,7 @@ async def test_at_one_of_several_machines_a_fork_is_made_in_a_folder_that_is_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     house.unstable = True
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     monkeypatch.setenv(NODE_TOKEN, "acphold_any")
     away = open_params(session, tmp_path / "away")
     refused = await client.refused("session/fork", away)
@@ -117,8 +115,7 @@ async def test_at_one_of_several_machines_a_fork_is_made_in_a_folder_that_is_the
 async def test_an_agent_without_forks_is_handed_the_conversation(house: Shared) -> None:
     house.agent.can("load", "resume")
     house.agent.results = {"session/load": b"{}", "session/resume": b"{}"}
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     await client.load(made.session_id)
     await house.turn(client, made.session_id, "two", "TWO", own="s1")
@@ -133,8 +130,7 @@ async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(house: Sha
     house.agent.can_fork = True
     house.agent.results["session/fork"] = b'{"sessionId":"f1","modes":null}'
     house.agent.replays["session/fork"] = [said("one, told again")]
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     await client.load(made.session_id)
     asked = [params for method, params in house.agent.asked if method == "session/fork"]
@@ -148,8 +144,7 @@ async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(house: Sha
 async def test_an_agent_that_refuses_to_fork_is_handed_the_conversation(house: Shared) -> None:
     house.agent.can_fork = True
     house.agent.results["session/fork"] = RemoteError(-32603, "not now")
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     await client.load(made.session_id)
     await house.turn(client, made.session_id, "two", "TWO", own="s1")
@@ -162,8 +157,7 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
 ) -> None:
     house.agent.can_fork = True
     house.agent.results["session/fork"] = b'{"sessionId":"f1"}'
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     at = None
     if what == "only a part":
         at = (await house.journal.session(session)).last_seq
@@ -185,8 +179,7 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
 
 async def test_a_fork_of_a_session_that_was_deleted_meanwhile_is_handed_over(house: Shared) -> None:
     house.agent.can_fork = True
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     await client.call("session/delete", {"sessionId": session})
     await client.load(made.session_id)

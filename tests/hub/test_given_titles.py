@@ -98,8 +98,7 @@ async def test_clients_are_told_of_it_by_and_by(
 
 async def test_a_client_that_loads_the_session_later_is_told_its_title_last(journal: Path) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "Hello")
+        client, session, turn = await house.in_turn("Hello")
         await name(house, session, "The agent's")
         await house.ended(session, turn)
     await rename(journal, session, "Mine")

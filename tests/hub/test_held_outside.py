@@ -16,8 +16,7 @@ async def test_a_session_that_is_held_outside_is_shown_and_it_is_said_how_to_go_
 ) -> None:
     async with asyncio.timeout(DEADLINE):
         async with shared(journal) as before:
-            one, session = await before.opened()
-            await before.turn(one, session, "say it", "said before")
+            _one, session = await before.talked("say it", "said before")
         async with shared(journal) as house:
             house.agent.can("load", "resume")
             refusal = RemoteError(-32603, "Session is already open in another process")

@@ -95,8 +95,7 @@ async def plan(location: str, intention: Intention) -> str:
     """Begin a session in which something is planned; its process ends before that happens."""
     async with shared(location) as house:
         offer(house)
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "hello")
+        client, session, turn = await house.in_turn("hello")
         await intention(client, session)
         if intention in QUEUES:  # the turn ends with the process: nothing has begun yet
             await house.hub.end_turns()

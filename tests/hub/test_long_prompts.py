@@ -37,8 +37,7 @@ class Passes(Counter[str]):
 
 @pytest.mark.of_a_file
 async def test_a_long_prompt_is_gone_through_a_bounded_number_of_times(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "short", "answer")
+    client, session = await house.talked("short", "answer")
     passes = Passes()
     sys.setprofile(passes.profile)
     try:

@@ -106,8 +106,7 @@ def standby() -> Iterator[Database]:
 
 async def failed_over(house: Shared, standby: Database) -> tuple[Onlooker, str]:
     """A client of a session that is live while a standby takes over which lacks a turn."""
-    client, session = await house.opened(session={"notices": {}}, **POSITIONS)
-    await house.turn(client, session, "first", "kept")
+    client, session = await house.talked("first", "kept", session={"notices": {}}, **POSITIONS)
     await standby.remember()
     await house.turn(client, session, "second", "lagged")
     await asyncio.to_thread(standby.go_back)
@@ -137,8 +136,7 @@ async def test_an_owner_writes_again_what_a_standby_lacks_that_takes_over(
 @pytest.mark.postgresql
 async def test_a_takeover_that_a_standby_lacks_is_written_again(standby: Database) -> None:
     async with shared(standby.url) as first, asyncio.timeout(DEADLINE):
-        client, session = await first.opened(**POSITIONS)
-        await first.turn(client, session, "first", "kept")
+        client, session = await first.talked("first", "kept", **POSITIONS)
         await client.call("session/close", {"sessionId": session})
         async with shared(standby.url) as second:
             await standby.remember()

@@ -55,11 +55,9 @@ async def test_they_are_those_of_the_editor_that_opened_a_session_last_and_is_th
         assert newest() is TWO
         await one.load(session)
         assert newest() is ONE
-        await one.leave()
-        await first.gone(one)
+        await first.leave(one)
         assert newest() is TWO
-        await two.leave()
-        await second.gone(two)
+        await second.leave(two)
         assert newest() is None  # it keeps what it has
 
 
@@ -68,17 +66,14 @@ async def test_a_client_that_is_no_editor_brings_none(journal: Path) -> None:
         one, session = await first.opened()
         await second.loaded(session)
         assert first.agent.newest_surroundings() is ONE
-        await one.leave()
-        await first.gone(one)
+        await first.leave(one)
         assert first.agent.newest_surroundings() is None
 
 
 async def left_by_one(first: Shared) -> str:
     """A session with a turn, in which no client is any more."""
-    one, session = await first.opened()
-    await first.turn(one, session, "hello", "hi")
-    await one.leave()
-    await first.gone(one)
+    one, session = await first.talked("hello", "hi")
+    await first.leave(one)
     return session
 
 
@@ -113,8 +108,7 @@ async def test_it_stays_where_it_is_if_it_would_gain_nothing_or_lose_something(
         if why == "in a turn":
             one = await first.loaded(session)
             turn = await first.begun(one, session, "work")
-            await one.leave()
-            await first.gone(one)
+            await first.leave(one)
         await second.loaded(session)
         assert opened_at(second) == []
         if why == "in a turn":

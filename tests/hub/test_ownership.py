@@ -66,8 +66,7 @@ async def test_a_session_that_the_journal_cannot_take_is_closed_at_the_agent(
 async def test_the_session_of_a_killed_process_is_taken_at_once_whoever_asks(
     journal: Path, tmp_path: Path, house: Shared
 ) -> None:
-    one, session = await house.opened()
-    await house.turn(one, session, "go", "gone")
+    one, session = await house.talked("go", "gone")
     await one.call("session/close", {"sessionId": session})
     line = house.stranger()
     await line.initialize(_meta={LINE: True})  # it looks for no owner itself
@@ -211,8 +210,7 @@ async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_tha
 
 async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(house: Shared) -> None:
     house.agent.heeds_cancel = False  # so that closing takes a while
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "hi")
+    client, session, turn = await house.in_turn("hi")
     closing = client.begin("session/close", {"sessionId": session})
     await asyncio.wait_for(house.agent.cancelled.wait(), 20)
     client.tell("$/cancel_request", {"requestId": client.last_id})
@@ -366,15 +364,13 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
 async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_the_disk_is_full(
     monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    one, session = await house.opened()
-    turn = await house.begun(one, session, "hi")
+    one, session, turn = await house.in_turn("hi")
     await house.agent.say(session, "kept")
     tool = {"toolCallId": "t", "title": "Run it"}
     asking = asyncio.create_task(
         house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
     )
-    await one.leave()
-    await house.gone(one)
+    await house.leave(one)
     await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
     await asyncio.wait([asking])
     assert isinstance(asking.exception(), AgentExitedError)
@@ -399,8 +395,7 @@ async def test_a_turn_of_an_agent_that_cannot_be_stopped_waits_for_the_journal_o
     now = 0.0
     monkeypatch.setattr(ownership, "clock", lambda: now)
     async with shared(journal) as house, asyncio.timeout(40):
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "work on")
+        client, session, turn = await house.in_turn("work on")
 
         async def cut_off(*_: object, **__: object) -> None:
             raise JournalUnavailableError("no route to host")

@@ -221,8 +221,7 @@ async def test_what_belongs_to_a_position_is_read_only_beside_one(
 
 
 async def test_nobody_goes_on_behind_a_position_that_was_put_together(house: Shared) -> None:
-    one, session = await house.opened(**POSITIONS)
-    await house.turn(one, session, "say it", "a", "b", "c")
+    one, session = await house.talked("say it", "a", "b", "c", **POSITIONS)
     middle, end = positions(one)[0], positions(one)[-1]
     await settle(house, session)
     two, three = await house.client(), await house.client()

@@ -51,8 +51,7 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         index = Indexing(monkeypatch)
-        one, session = await house.opened()
-        await house.turn(one, session, "hi", "hello ", "you")
+        _one, session = await house.talked("hi", "hello ", "you")
         await index.begun()
         other = await house.loaded(session)
         assert other.text() == "hello you"
@@ -74,8 +73,7 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
         await index.begun()
         other = await house.client(**POSITIONS)
         await other.load(session)
-        await other.leave()
-        await house.gone(other)
+        await house.leave(other)
         index.may_end.set()
         resting = house.hub.conversation(session).session.rest
         while resting._settling is not None:
@@ -158,8 +156,7 @@ async def test_settling_that_failed_is_tried_again_without_another_turn(
             await settle(*args, **how)
 
         monkeypatch.setattr(house.journal, "settle", fails_twice)
-        one, session = await house.opened()
-        await house.turn(one, session, "hi", "hello")
+        _one, session = await house.talked("hi", "hello")
         await settled(house, session)
 
 

@@ -17,8 +17,7 @@ from tests.hub.shared import Shared, shared
 async def kept(journal: Path) -> str:
     """A session with a turn in it, of an agent that has ended since."""
     async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.turn(client, session, "hi", "hello")
+        _client, session = await house.talked("hi", "hello")
         return session
 
 

@@ -81,8 +81,7 @@ async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(
 async def test_files_are_served_inside_the_sessions_folders_while_nobody_is_there(
     journal: Path, tmp_path: Path
 ) -> None:
-    root = tmp_path / "project"
-    root.mkdir()
+    (root := tmp_path / "project").mkdir()
     (root / "a.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "secret.txt").write_text("no")
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -251,11 +250,9 @@ async def test_a_command_that_was_asked_of_a_client_that_goes_is_not_run_twice(
 async def test_folders_that_a_client_opens_the_session_with_count_from_then_on(
     journal: Path, tmp_path: Path
 ) -> None:
-    more = tmp_path / "more"
-    more.mkdir()
+    (more := tmp_path / "more").mkdir()
     (more / "a.txt").write_text("more")
-    root = tmp_path / "root"
-    root.mkdir()
+    (root := tmp_path / "root").mkdir()
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         house.agent.can("additionalDirectories")
         client, session = await house.opened(root, **READS)

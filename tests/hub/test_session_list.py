@@ -54,8 +54,7 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
         "acphold.live.hub.bounds.REST_SECONDS", 600.0
     )  # as for a client that may come back
     async with shared(journal) as house, asyncio.timeout(30):
-        client, session = await house.opened()
-        await house.turn(client, session, "one")
+        client, session = await house.talked("one")
         before = (await house.journal.changes(None)).last
         await house.begun(client, session, "two")
         if is_over:
@@ -83,8 +82,7 @@ async def test_the_agent_is_asked_again_only_for_a_first_page(journal: Path, log
 async def test_one_folder_has_one_list_however_it_is_spelled(
     journal: Path, tmp_path: Path, spelling: str
 ) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     (tmp_path / "link").symlink_to(project)
     cwd = spelling.format(project)
     async with shared(journal) as house:

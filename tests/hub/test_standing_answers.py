@@ -43,8 +43,7 @@ async def at_work(
     journal: Path | str, tmp_path: Path, *rules: str, **scope: Any
 ) -> AsyncIterator[tuple[Shared, Onlooker, Person, str]]:
     """A turn of an agent that is known as Claude, in a folder with these rules."""
-    folder = tmp_path / "project"
-    folder.mkdir(exist_ok=True)
+    (folder := tmp_path / "project").mkdir(exist_ok=True)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         house.agent.key, house.agent.known_as = "@agentclientprotocol/claude-agent-acp", "claude"
         scope = {"places": (await rule_place(house.journal),), **scope}
@@ -563,8 +562,7 @@ async def test_rules_answer_nothing_in_a_turn_that_a_guest_has_put_into_the_queu
         await guest.introduce("guest", {})
         await guest.load(session, tmp_path / "project")
         await add(guest, session, "run pytest for me")
-        await guest.leave()
-        await house.gone(guest)
+        await house.leave(guest)
         assert await asking(house, session, "pytest") == ALLOWED
         await house.agent.end(session)
         await house.agent.prompted(session)
@@ -614,8 +612,7 @@ async def test_rules_answer_nothing_in_a_turn_in_which_a_guest_has_spoken_and_le
             guest.tell(method, words)
         else:
             await guest.call(method, words)
-        await guest.leave()
-        await house.gone(guest)
+        await house.leave(guest)
         if is_between:
             await house.begun(client, session, "again")
         assert await is_asked(house, person, asking(house, session, "pytest"))
@@ -643,8 +640,7 @@ async def test_rules_answer_nothing_after_a_guest_has_filled_in_a_form_in_this_t
             message="What?",
             requestedSchema=form,
         )
-        await guest.leave()
-        await house.gone(guest)
+        await house.leave(guest)
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 

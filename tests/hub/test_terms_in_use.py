@@ -44,8 +44,7 @@ async def test_a_session_moves_to_the_agent_of_a_client_with_other_terms_that_op
 ) -> None:
     async with both(journal) as (first, second):
         accept(first, second)
-        one, session = await first.opened()
-        await first.turn(one, session, "hello", "hi")
+        one, session = await first.talked("hello", "hi")
         two = await second.client()
         await two.call("providers/set", PROVIDER)
         await two.load(session)
@@ -78,8 +77,7 @@ async def test_a_client_without_terms_of_its_own_joins_on_those_of_the_session(
             two.messages, ensure_ascii=False
         )
         assert "This session works" not in json.dumps(one.messages)
-        await one.leave()
-        await first.gone(one)
+        await first.leave(one)
         await two.load(session)  # also once the other has left
         await first.turn(two, session, "still?", "yes")
         assert not second.agent.asked
@@ -91,8 +89,7 @@ async def test_it_stays_where_it_would_lose_something_until_that_is_over(
 ) -> None:
     async with both(journal) as (first, second):
         accept(first, second)
-        one, session = await first.opened()
-        await first.turn(one, session, "hello", "hi")
+        one, session = await first.talked("hello", "hi")
         if how == "in a turn":
             turn = await first.begun(one, session, "long")
         elif how == "cannot close":
@@ -147,8 +144,7 @@ async def test_of_several_clients_of_one_agent_none_sends_the_others_elsewhere(
     assert told(house) == ["providers/set"]
     await two.call("providers/set", PROVIDER)
     await house.turn(two, session, "hello", "hi")
-    await one.leave()
-    await house.gone(one)
+    await house.leave(one)
     await two.call("providers/set", OTHER)
     await house.turn(two, session, "hello", "hi")
 
@@ -185,8 +181,7 @@ async def test_an_editor_that_comes_back_goes_on_on_its_terms(journal: Path) -> 
         accept(first)
         one, session = await first.opened()
         await one.call("providers/set", PROVIDER)
-        await one.leave()
-        await first.gone(one)
+        await first.leave(one)
         again = await first.loaded(session)
         await first.turn(again, session, "hello", "hi")
         assert again.connection.terms == {"puppet": first.agent.terms}
@@ -429,8 +424,7 @@ async def test_lost_terms_of_another_agent_hold_nothing_up(journal: Path) -> Non
 async def test_variables_that_are_gone_are_only_told(journal: Path) -> None:
     async with shared(journal) as house:
         house.agent.terms = Terms(variables=(("A_KEY", "one"),))
-        one, session = await house.opened()
-        await house.turn(one, session, "hello", "hi")
+        one, session = await house.talked("hello", "hi")
     async with later(journal) as house:
         one = await house.loaded(session)
         assert "unless you choose that again" in json.dumps(one.messages)

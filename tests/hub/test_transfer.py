@@ -137,8 +137,7 @@ async def test_how_an_agent_was_started_is_noted_once_the_session_is_its_own(
 ) -> None:
     async with shared(journal) as house:
         house.agent.start = "first"
-        client, session = await house.opened()
-        await house.turn(client, session, "one", "ONE")
+        client, session = await house.talked("one", "ONE")
         assert (await house.journal.session(session)).start == "first"
     async with shared(journal, all_agents=True) as house:
         house.agent.key, house.agent.start = "second", "second"

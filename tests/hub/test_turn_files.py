@@ -51,8 +51,7 @@ from tests.snapshots.conftest import Project, changes, digest
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     # Journals in databases that were copied from one another are one journal there.
     monkeypatch.setattr(runtime_folder, "_account_home", lambda: str(tmp_path / "home"))
-    folder = tmp_path / "work"
-    folder.mkdir()
+    (folder := tmp_path / "work").mkdir()
     made = Project(folder)
     made.git("init", "-q", "-b", "main")
     made.write("a.txt", "first\n")
@@ -169,8 +168,7 @@ async def test_folders_without_a_repository_are_not_looked_at_again_for_a_moment
 async def test_without_a_git_that_can_do_it_the_person_is_told_once_and_nothing_else_breaks(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    bin_folder = project.folder / "bin"
-    bin_folder.mkdir()
+    (bin_folder := project.folder / "bin").mkdir()
     if how == "too old":
         (bin_folder / "git").write_text("#!/bin/sh\necho 'error: unknown option' >&2\nexit 129\n")
         (bin_folder / "git").chmod(0o755)
@@ -204,8 +202,7 @@ class Gate:
     """A git that waits until the test lets it go on."""
 
     def __init__(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder = project.folder / "bin"
-        folder.mkdir()
+        (folder := project.folder / "bin").mkdir()
         self._closed = project.folder / "closed"
         real = shutil.which("git")
         wait = f"while [ -e {self._closed} ]; do sleep 0.02; done"
@@ -794,8 +791,7 @@ async def test_a_turn_does_not_wait_for_upkeep(
 async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = project.folder / "bin"
-    slow.mkdir()
+    (slow := project.folder / "bin").mkdir()
     begun_mark = project.folder / "repacking"
     (slow / "git").write_text(
         f'#!/bin/sh\ncase " $* " in *" repack "*) touch {begun_mark}; exec sleep 60;; esac\n'

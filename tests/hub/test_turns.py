@@ -35,8 +35,7 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
     house.agent.can("resume")
     house.agent.results["session/resume"] = b"{}"
     house.agent.heeds_cancel = False
-    client, session = await house.opened()
-    first = await house.begun(client, session, "first")
+    client, session, first = await house.in_turn("first")
     await client.call("session/close", {"sessionId": session})
     assert await first == {"stopReason": "cancelled"}
     await client.load(session)
@@ -104,8 +103,7 @@ async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(
     house: Shared,
 ) -> None:
     house.agent.heeds_cancel = False
-    client, session = await house.opened()
-    first = await house.begun(client, session, "first")
+    client, session, first = await house.in_turn("first")
     client.tell("session/cancel", {"sessionId": session})
     assert await first == {"stopReason": "cancelled"}
     second = await house.begun(client, session, "second", own="s1")
@@ -197,8 +195,7 @@ async def test_a_prompt_whose_block_is_no_object_is_refused_and_leaves_no_turn_o
 async def test_what_the_agent_says_behind_the_answer_of_a_turn_comes_behind_ours(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "hi")
+    client, session, turn = await house.in_turn("hi")
     await house.agent.say(session, "in the turn")
     await house.agent.end(session)
     await house.agent.say(session, " and behind it")
@@ -279,8 +276,7 @@ async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loade
     house.agent.can("list")
     house.agent.results["session/list"] = b'{"sessions":[]}'
     house.agent.has_sign_in = True
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "go on and on")
+    client, session, turn = await house.in_turn("go on and on")
     house.desk.sign_in_changed()  # so that the load asks the agent, which takes its time
     house.agent.may_answer.clear()
     loading = client.begin("session/load", open_params(session, "/"))
@@ -319,8 +315,7 @@ TOOL = {
 async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put_in_its_meta(
     journal: Path, how: str, house: Shared
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "build")
+    client, session, turn = await house.in_turn("build")
     await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
     if how == "cancelled":
         client.tell("session/cancel", {"sessionId": session})
@@ -344,8 +339,7 @@ async def test_a_call_that_has_begun_long_ago_is_looked_for_until_it_is_found(
 ) -> None:
     monkeypatch.setattr(bounds, "CALLS_LOOKED_BACK", 1)
     async with shared(journal) as house:
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "build")
+        client, session, turn = await house.in_turn("build")
         await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
         for number in range(20):  # each is an entry: the client sees it before the next
             await house.agent.say(session, f"line {number}.")
@@ -410,8 +404,7 @@ async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees
 ) -> None:
     one, session = await house.opened()
     await house.begun(one, session, "a long task")
-    await one.leave()
-    await house.gone(one)
+    await house.leave(one)
     other = await house.loaded(session)
     await house.agent.say(session, "done")
     await house.agent.end(session)
@@ -494,8 +487,7 @@ async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_take
 
     monkeypatch.setattr(house.agent, "restart", restart)
     house.agent.heeds_cancel = False
-    client, session = await house.opened()
-    first = await house.begun(client, session, "first")
+    client, session, first = await house.in_turn("first")
     client.tell("session/cancel", {"sessionId": session})
     await first
     second = client.begin_prompt(session, "second")

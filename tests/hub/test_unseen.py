@@ -8,8 +8,7 @@ DEADLINE = 30
 
 
 async def test_a_turn_that_ends_before_somebodys_eyes_is_seen(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "hello")
+    _client, session = await house.talked("hello")
     assert not (await house.journal.session(session)).unseen
 
 

@@ -54,8 +54,7 @@ def waiting(queue: Any) -> list[str]:
 
 
 async def test_what_waits_begins_one_after_the_other_in_its_order(house: Shared) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "first")
+    client, session, turn = await house.in_turn("first")
     await add(client, session, "second", "third")
     assert prompts(house) == ["first"]
     await house.ended(session, turn)
@@ -71,13 +70,11 @@ async def test_what_waits_begins_one_after_the_other_in_its_order(house: Shared)
 async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what_was_done(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "first")
+    client, session, turn = await house.in_turn("first")
     await add(client, session, "second")
     await house.ended(session, turn)
     await house.agent.prompted(session)
-    await client.leave()
-    await house.gone(client)
+    await house.leave(client)
     await house.agent.say(session, "done")
     await house.agent.end(session)
     other = await house.loaded(session)
@@ -172,8 +169,7 @@ async def test_who_opens_a_session_is_told_its_queue_and_then_each_change(house:
 async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_says_go(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "first")
+    client, session, turn = await house.in_turn("first")
     await add(client, session, "second")
     client.tell("session/cancel", {"sessionId": session})
     assert await turn == {"stopReason": "cancelled"}
@@ -201,8 +197,7 @@ async def test_a_stop_between_two_turns_holds_what_waits(
 
     monkeypatch.setattr(waiting_prompts.WaitingQueue, "_content", slow)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(_meta={"acphold/queue": True})
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
         await add(client, session, "second", "third")
         await house.ended(session, turn)
         await reached.wait()  # the second one is chosen, and not yet a turn
@@ -222,8 +217,7 @@ async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
 ) -> None:
     reached, goes_on = asyncio.Event(), asyncio.Event()
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened(_meta={"acphold/queue": True})
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
         await add(client, session, "second")
         live = house.hub.conversation(session).session
         publish = live.publish
@@ -275,8 +269,7 @@ async def test_what_waits_begins_once_when_it_can_be_read_again(
 
     monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         await add(client, session, "second")
         with monkeypatch.context() as gone:
             gone.setattr(house.journal, "read", fails)
@@ -293,8 +286,7 @@ async def test_a_prompt_whose_beginning_cannot_be_written_is_not_sent_and_holds_
     tried = asyncio.Event()
     monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         await add(client, session, "second", "third")
         append, failures = house.journal.append, 0
 
@@ -340,8 +332,7 @@ def permission(session: str) -> dict[str, Any]:
 async def test_a_prompt_that_comes_meanwhile_goes_first_and_its_failure_holds_the_rest(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "first")
+    client, session, turn = await house.in_turn("first")
     await add(client, session, "later")
     direct = client.begin_prompt(session, "now")
     await client.call("session/list", {})
@@ -396,8 +387,7 @@ async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_tol
         await other.call("session/list", {})
         async with house.hub.conversation(session).session.writing:  # nothing is committed
             if leaves:
-                await other.leave()
-                await house.gone(other)
+                await house.leave(other)
             ending = asyncio.create_task(house.hub.end_turns())
             await asyncio.sleep(0)
         await ending
@@ -572,8 +562,7 @@ async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
     looks = Looks(monkeypatch, clock)
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         await add(client, session, "second")
         raws = [window(clock[0] // 1000 + 3600)]
         await house.agent.listener.hear(Updates(session, "update", raws))
@@ -605,8 +594,7 @@ async def test_what_is_in_it_can_be_read_whole_with_its_pictures(house: Shared) 
 
 
 async def test_a_fork_has_the_conversation_without_what_waits(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "first", "said")
+    client, session = await house.talked("first", "said")
     await change(client, session, "hold")
     await add(client, session, "later")
     forked = await fork(house.journal, await house.journal.session(session))
@@ -653,8 +641,7 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
     when = "wait" if waits else "hold"
     async with shared(journal, when_limited=when) as house:
         house.agent.key = "claude"
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         await add(client, session, "second")
         reset = clock[0] // 1000 + 3600
         await house.agent.listener.hear(Updates(session, "update", [window(reset)]))
@@ -685,8 +672,7 @@ async def held_at_limit(
     Looks(monkeypatch, clock)
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         raws = [window(clock[0] // 1000 + 3600)]
         await house.agent.listener.hear(Updates(session, "update", raws))
         await house.agent.end(session, LIMIT)
@@ -733,8 +719,7 @@ async def test_one_change_from_any_client_keeps_a_session_from_going_on_at_the_r
 async def test_a_limit_does_not_undo_a_persons_hold(journal: Path) -> None:
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"
-        client, session = await house.opened()
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first")
         await change(client, session, "hold")
         raws = [window(now_ms() // 1000 + 3600)]
         await house.agent.listener.hear(Updates(session, "update", raws))
@@ -795,8 +780,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
     monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"
-        client, session = await house.opened(_meta={"acphold/queue": True})
-        turn = await house.begun(client, session, "first")
+        client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
         await house.agent.end(session, LIMIT)
         with pytest.raises(Refused):
             await turn
@@ -832,8 +816,7 @@ async def test_prompts_of_a_client_that_goes_stay_in_the_queue_if_they_are_to(
         stays = other.begin_prompt(session, "of who stays")
         await other.call("session/list", {})
         await client.call("session/list", {})
-        await client.leave()
-        await house.gone(client)
+        await house.leave(client)
         await house.agent.end(session, RemoteError(-32000, "no") if fails else ANSWER)
         await house.agent.prompted(session)
         await house.ended(session, stays)
@@ -860,8 +843,7 @@ async def test_those_of_a_client_that_sends_them_again_itself_are_left_to_it(
         await house.begun(client, session, "first")
         client.begin_prompt(session, "second")
         await client.call("session/list", {})
-        await client.leave()
-        await house.gone(client)
+        await house.leave(client)
         other = await house.loaded(session)
         assert await state(other, session) == {}
         await house.agent.end(session)

@@ -234,8 +234,7 @@ def kilo(home: Path, turns: Sequence[Said]) -> None:
 
 
 def cline(home: Path, turns: Sequence[Said]) -> None:
-    folder = home / ".cline/data/sessions" / TASK
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder := home / ".cline/data/sessions" / TASK).mkdir(parents=True, exist_ok=True)
     told: list[Json] = []
     for turn in turns:
         for role, words in (("user", turn.words), ("assistant", turn.answer)):
@@ -256,8 +255,7 @@ def roo(home: Path, turns: Sequence[Said]) -> None:
         screen.append({"ts": turn.at, "type": "say", "say": "api_req_started", "text": "{}"})
         screen.append({"ts": turn.at + 1, "type": "say", "say": "text", "text": turn.answer})
         screen.append({"ts": turn.at + 2, "type": "ask", "ask": "completion_result", "text": ""})
-    folder = home / EDITOR / "tasks" / ROO_TASK
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder := home / EDITOR / "tasks" / ROO_TASK).mkdir(parents=True, exist_ok=True)
     (folder / "ui_messages.json").write_text(json.dumps(screen))
 
 

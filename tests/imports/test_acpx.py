@@ -20,8 +20,7 @@ CWD = "/home/ada/project"
 
 
 def record(home: Path, **more: Json) -> Path:
-    folder = home / ".acpx/sessions"
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder := home / ".acpx/sessions").mkdir(parents=True, exist_ok=True)
     about = {
         "schema": "acpx.session.v1",
         "acp_session_id": SESSION,

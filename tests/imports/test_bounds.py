@@ -232,8 +232,7 @@ def test_a_small_file_that_unpacks_to_much_is_read_within_a_bound(home: Path) ->
 @pytest.fixture
 def nested(home: Path) -> Iterator[Path]:
     """1,200 folders in each other, amid the rollouts."""
-    top = home / ".codex/sessions/deep"
-    top.mkdir()
+    (top := home / ".codex/sessions/deep").mkdir()
     before = os.open(".", os.O_RDONLY)
     try:
         os.chdir(top)

@@ -169,8 +169,7 @@ def task(
     **files: Json,
 ) -> Story:
     """The only task of a home, with these messages on the screen."""
-    folder = home / root / "tasks" / task_id
-    folder.mkdir(parents=True)
+    (folder := home / root / "tasks" / task_id).mkdir(parents=True)
     screen = [{"ts": 1767322800000 + n, **message} for n, message in enumerate(messages)]
     (folder / "ui_messages.json").write_text(json.dumps(screen))
     for name, value in files.items():
@@ -267,8 +266,7 @@ def test_the_call_of_a_server_ends_with_its_answer(tmp_path: Path) -> None:
 
 
 def test_half_a_task_is_left_for_the_next_time(tmp_path: Path) -> None:
-    folder = tmp_path / ".cline/data/tasks/1"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / ".cline/data/tasks/1").mkdir(parents=True)
     (folder / "ui_messages.json").write_text('[{"ts":1,"type":"say"')
     with pytest.raises(OSError, match="being written"):
         Story.of(READER, tmp_path)

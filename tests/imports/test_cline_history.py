@@ -62,8 +62,7 @@ WHOLE += ["ls", "five"]
 
 def write(home: Path, agent: str, screen: str, model: str | None) -> Reader:
     reader, root = PLACES[agent]
-    folder = home / root / "tasks/1770629640000"
-    folder.mkdir(parents=True)
+    (folder := home / root / "tasks/1770629640000").mkdir(parents=True)
     (folder / "ui_messages.json").write_text(screen)
     if model is not None:
         (folder / "api_conversation_history.json").write_text(model)

@@ -490,8 +490,7 @@ def test_a_link_that_leads_out_of_cursor_s_folders_is_not_followed(tmp_path: Pat
     outside = CommandLineStore(tmp_path / "outside")
     outside.turn(field(1, "Secret."), said("Hi."))
     outside.end()
-    folder = tmp_path / "home/.cursor/acp-sessions"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / "home/.cursor/acp-sessions").mkdir(parents=True)
     (folder / "s1").symlink_to(outside.folder)
     assert list(READER.find(Home(tmp_path / "home"))) == []
 

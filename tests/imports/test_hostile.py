@@ -78,8 +78,7 @@ def test_a_line_that_is_too_long_is_counted_and_passed_over(tmp_path: Path) -> N
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     transcript = Transcript("Secret.")
     outside = write_lines(tmp_path / "outside.jsonl", *transcript.records)
-    folder = tmp_path / "home/.claude/projects/x"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / "home/.claude/projects/x").mkdir(parents=True)
     (folder / "s.jsonl").symlink_to(outside)
     (folder / "round.jsonl").symlink_to(folder / "round.jsonl")
     (tmp_path / "home/.claude/projects/y").symlink_to(tmp_path)
@@ -261,8 +260,7 @@ def _rich_acpx(home: Path) -> None:
 
 
 def _rich_cline(home: Path) -> None:
-    folder = home / ".cline/data/tasks/1"
-    folder.mkdir(parents=True)
+    (folder := home / ".cline/data/tasks/1").mkdir(parents=True)
     tool = {"tool": "editedExistingFile", "path": "a", "content": "x"}
     said = [("task", "Hello."), ("tool", json.dumps(tool)), ("command", "ls"), ("text", "Hi.")]
     screen = [{"ts": 1, "type": "say", "say": kind, "text": words} for kind, words in said]
@@ -270,8 +268,7 @@ def _rich_cline(home: Path) -> None:
 
 
 def _rich_roo(home: Path) -> None:
-    folder = home / ".vscode-mock/global-storage/tasks/1"
-    folder.mkdir(parents=True)
+    (folder := home / ".vscode-mock/global-storage/tasks/1").mkdir(parents=True)
     edited = {"tool": "appliedDiff", "batchDiffs": [{"path": "a", "diffs": [{"content": "@@ "}]}]}
     said = [("text", "Hello."), ("tool", json.dumps(edited)), ("text", "Hi.")]
     screen: list[Json] = [{"ts": 1, "type": "say", "say": kind, "text": x} for kind, x in said]
@@ -438,8 +435,7 @@ def _databases(home: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("name", RICH)
 def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str) -> None:
     for seed in range(25):
-        home = tmp_path / f"{seed}"
-        home.mkdir()
+        (home := tmp_path / f"{seed}").mkdir()
         RICH[name](home)
         try:
             _read_broken(home, name, Random(seed))

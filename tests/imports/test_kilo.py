@@ -36,8 +36,7 @@ def test_a_session_of_the_command_line_is_told_as_one_of_opencode(tmp_path: Path
     "root", [".config/Code/User/globalStorage/kilocode.kilo-code", ".kilocode/cli/global"]
 )
 def test_a_task_of_an_older_version_is_told(tmp_path: Path, root: str) -> None:
-    folder = tmp_path / root / "tasks/019fa464"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / root / "tasks/019fa464").mkdir(parents=True)
     said = [say("text", "Hello."), say("completion_result", "Hi."), say("invalid_model")]
     screen = [{"ts": 1767322800000, **message} for message in said]
     (folder / "ui_messages.json").write_text(json.dumps(screen))

@@ -213,8 +213,7 @@ def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(
 
 
 def test_the_one_document_of_version_0_1_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / ".qwen/tmp/0123/chats"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / ".qwen/tmp/0123/chats").mkdir(parents=True)
     messages = [
         {"id": "1", "timestamp": "2025-11-20T11:44:14Z", "type": "user", "content": "Hello."},
         {"id": "2", "type": "qwen", "content": "Hi."},

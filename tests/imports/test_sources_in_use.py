@@ -134,8 +134,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_taken(
     store.session("ses_1")
     store.message("user", "Hello.", session="ses_1")
     store.db.close()
-    closed = tmp_path / inner
-    closed.mkdir(exist_ok=True)
+    (closed := tmp_path / inner).mkdir(exist_ok=True)
     closed.chmod(0)
     try:
         done = acphold_import(journal, tmp_path)

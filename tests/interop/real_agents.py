@@ -90,8 +90,7 @@ def _codex_command() -> list[str]:
 
 
 def _codex_home(home: Path, url: str) -> dict[str, str]:
-    folder = home / ".codex"
-    folder.mkdir(exist_ok=True)
+    (folder := home / ".codex").mkdir(exist_ok=True)
     (folder / "config.toml").write_text(CODEX_CONFIG.format(url=json.dumps(url)), encoding="utf-8")
     key = {"OPENAI_API_KEY": "none", "CODEX_API_KEY": "none"}
     return {**at_home(home), "CODEX_HOME": str(folder), **key}
@@ -105,8 +104,7 @@ def _opencode_command() -> list[str]:
 
 
 def _opencode_home(home: Path, url: str) -> dict[str, str]:
-    folder = home / ".config" / "opencode"
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder := home / ".config" / "opencode").mkdir(parents=True, exist_ok=True)
     limit = {"context": 100_000, "output": 8000}
     model = {"name": "stand-in", "tool_call": True, "limit": limit}
     provider = {
@@ -201,8 +199,7 @@ def _claude_home(home: Path, url: str) -> dict[str, str]:
 
     It asks a person; by default a model decides most questions.
     """
-    folder = home / ".claude"
-    folder.mkdir(exist_ok=True)
+    (folder := home / ".claude").mkdir(exist_ok=True)
     settings = {"permissions": {"defaultMode": "default"}}
     (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     quiet = {"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
@@ -228,8 +225,7 @@ def _codex_of_openai_home(home: Path, url: str) -> dict[str, str]:
 
 
 def _gemini_home(home: Path, url: str) -> dict[str, str]:
-    folder = home / ".gemini"
-    folder.mkdir(exist_ok=True)
+    (folder := home / ".gemini").mkdir(exist_ok=True)
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "general": {"enableAutoUpdate": False},

@@ -115,8 +115,7 @@ def test_the_workflow_of_the_page_is_one_and_gives_inputs_that_the_action_has(
 @pytest.mark.parametrize(("fault", "code"), [("", 0), ("initialize.same-version", 1)])
 def test_the_action_checks_an_agent_and_sums_it_up(fault: str, code: int, tmp_path: Path) -> None:
     [_, step, _] = parsed(ACTION)["runs"]["steps"]
-    programs = tmp_path / "acphold/bin"
-    programs.mkdir(parents=True)
+    (programs := tmp_path / "acphold/bin").mkdir(parents=True)
     (programs / "acphold").symlink_to(Path(sys.executable).with_name("acphold"))
     output, summary = tmp_path / "output", tmp_path / "summary"
     environment = {

@@ -68,8 +68,7 @@ class AppServer:
 
 @asynccontextmanager
 async def app_server(home: Path, url: str) -> AsyncIterator[AppServer]:
-    folder = home / ".codex"
-    folder.mkdir()
+    (folder := home / ".codex").mkdir()
     config = CODEX_CONFIG.format(url=json.dumps(url)).replace('approval_policy = "untrusted"\n', "")
     (folder / "config.toml").write_text(config, encoding="utf-8")
     package = installed(f"@openai/codex@{VERSION}") / "node_modules/@openai/codex"

@@ -48,8 +48,7 @@ async def hold(agent: RealAgent, place: Place, model: ModelEndpoint) -> tuple[st
 
 
 def env(agent: RealAgent, place: Place, model: ModelEndpoint) -> dict[str, str]:
-    home = place.home / agent.name
-    home.mkdir(exist_ok=True)
+    (home := place.home / agent.name).mkdir(exist_ok=True)
     return agent.prepare(home, model.url)
 
 

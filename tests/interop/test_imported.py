@@ -36,8 +36,7 @@ def rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[Json]:
     """The sessions of the list, imported from a home folder that is gone."""
     for module in (claude_home, codex_home, test_gemini, test_opencode):
         monkeypatch.setattr(module, "CWD", str(place.work))
-    there = place.home / "there"
-    there.mkdir()
+    (there := place.home / "there").mkdir()
     soak.fill(there)
     acphold(place, "import", "--from", str(there))
     shutil.rmtree(there)

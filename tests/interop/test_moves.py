@@ -29,8 +29,7 @@ class Home:
             "XDG_RUNTIME_DIR": run,
         }
         self.clone = folder / "code"
-        settings = folder / ".config" / "acphold"
-        settings.mkdir(parents=True)
+        (settings := folder / ".config" / "acphold").mkdir(parents=True)
         command = json.dumps(scripted_agent())
         told = f"[agents.scripted]\ncommand = {command}\n"
         (settings / "settings.toml").write_text(told)

@@ -100,8 +100,7 @@ def authority(tmp_path: Path) -> Authority:
 def served(tmp_path: Path, authority: Authority) -> Iterator[Served]:
     """A server that is reached by the proxy's address."""
     port, behind = own_port(), own_port()
-    folder = tmp_path / "nginx"
-    folder.mkdir()
+    (folder := tmp_path / "nginx").mkdir()
     url = f"https://localhost:{port}"
     options = ("--listen", f"127.0.0.1:{behind}", "--url", url, "--proxy", "127.0.0.1")
     with serving(tmp_path, *options) as made, nginx(folder, authority, port, behind):

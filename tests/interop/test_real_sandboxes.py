@@ -70,8 +70,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
 def sandbox(request: pytest.FixtureRequest, home: Home) -> Callable[..., list[str]]:
     """Gives the command of a sandbox that starts here."""
     made: Callable[..., list[str]] = request.param
-    project = home.folder / "project"
-    project.mkdir()
+    (project := home.folder / "project").mkdir()
     missing = [name for name in NEEDED[made] if shutil.which(name) is None]
     if missing or not starts(made(project, may_connect=True)):
         pytest.skip(f"the sandbox of {made.__name__} does not start here; missing: {missing}")

@@ -155,8 +155,7 @@ def ssh_server(folder: Path, there: Mapping[str, str]) -> Iterator[Path]:
         "IdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
         "LogLevel ERROR\n"
     )
-    programs = folder / "programs"
-    programs.mkdir()
+    (programs := folder / "programs").mkdir()
     ssh = programs / "ssh"
     ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
     ssh.chmod(0o755)

@@ -32,6 +32,5 @@ def broken_server(name: str = "broken") -> McpServerStdio:
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """The working directory of a session."""
-    folder = tmp_path / "work"
-    folder.mkdir()
+    (folder := tmp_path / "work").mkdir()
     return folder

@@ -113,8 +113,7 @@ async def test_an_agent_is_run_by_its_module(
 async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
     file: Path, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     for name in ("my_agent", "sqlite3"):
         (project / f"{name}.py").write_text(f"print('{name} was run', flush=True)\n")
     monkeypatch.chdir(project)

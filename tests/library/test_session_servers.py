@@ -184,8 +184,7 @@ async def test_a_servers_question_is_passed_on_to_the_person() -> None:
 
 
 async def test_a_server_runs_in_the_cwd_and_knows_the_roots(work: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     async with connect(agent_that(call)) as client:
         session = await client.new_session(
             work, additional_directories=[other], mcp_servers=[mcp_server(TOKEN="t0ken")]

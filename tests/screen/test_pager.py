@@ -39,15 +39,13 @@ def test_a_long_transcript_is_read_in_less_page_by_page_and_in_colour(
         assert "Line 1." in shown.until("Counting", "Line 1.", "\n:", but="Line 199.")
         assert "ESC" not in shown.text
         shown.type("G", "Line 199.")
-        shown.type("q")
-        assert shown.ended() == 0
+        assert shown.ended("q") == 0
 
 
 def test_a_pager_that_is_left_early_is_no_error(acphold: CommandLine) -> None:
     with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold)) as shown:
         shown.until("Line 1.")
-        shown.type("q")
-        assert shown.ended() == 0
+        assert shown.ended("q") == 0
     gone = environment(acphold, PAGER="true")
     with terminal([*ACPHOLD, "show", "aaaa"], gone) as shown:
         assert shown.ended() == 0

@@ -218,8 +218,7 @@ async def test_a_call_that_was_asked_about_first_begins_with_what_was_asked(
 
 
 async def test_a_call_of_a_sub_agent_that_was_refused_has_failed_there(house: Shared) -> None:
-    client, session = await house.opened(subagents={})
-    turn = await house.begun(client, session, "Have it done")
+    client, session, turn = await house.in_turn("Have it done", subagents={})
     spawned = {"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "C"}
     await house.agent.listener.hear(Updates(session, "update", [json.dumps(spawned).encode()]))
     refused = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}

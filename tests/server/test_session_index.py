@@ -170,8 +170,7 @@ async def test_a_list_says_of_each_session_what_goes_on_and_whether_it_is_archiv
 
 
 async def test_a_session_whose_last_turn_failed_says_so(house: Shared) -> None:
-    client, session = await house.opened(_meta=INDEX)
-    turn = await house.begun(client, session, "one")
+    client, session, turn = await house.in_turn("one", _meta=INDEX)
     await house.agent.end(session, RemoteError(-32000, "no"))
     await asyncio.wait([turn])
     assert members((await sessions(client))[session])["state"] == "error"
@@ -261,8 +260,7 @@ async def test_a_disk_that_hangs_holds_up_no_work_in_the_shared_threads(
 
 
 async def test_a_copy_names_the_session_that_it_was_made_of(house: Shared) -> None:
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     copy = (await client.call("_acphold/fork", {"sessionId": session}))["sessionId"]
     assert members((await sessions(client))[copy])["forkedFrom"] == session
 
@@ -271,8 +269,7 @@ async def test_what_the_agent_lists_of_a_session_stands_beside_what_acphold_know
     house: Shared,
 ) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     known = {"model": "m", "lastPromptAt": "2026-01-31T12:00:00Z", "state": "running"}
     house.agent.lists = [
         theirs("/", sessionId=session, air=known),
@@ -293,8 +290,7 @@ async def test_what_the_agent_lists_of_a_session_stands_beside_what_acphold_know
 
 async def test_known_ids_are_looked_up_and_others_are_left_out(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     await client.call("_session/archive", {"sessionId": session})
     house.agent.lists = [theirs()]
     await client.sessions()
@@ -318,8 +314,7 @@ async def test_ids_that_cannot_be_looked_up_are_refused(ids: Any, house: Shared)
 
 
 async def test_a_session_is_renamed_archived_and_put_back(house: Shared) -> None:
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     asked = {"sessionId": session}
     assert await client.call("_session/rename", {**asked, "title": "Mine"}) == {}
     assert (await sessions(client))[session]["title"] == "Mine"
@@ -336,8 +331,7 @@ async def test_a_session_is_renamed_archived_and_put_back(house: Shared) -> None
 
 async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
     assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
     await client.call("session/archive", {"sessionId": session})
@@ -348,8 +342,7 @@ async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(house:
 
 async def test_an_agent_is_told_what_another_process_has_changed(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    _client, session = await house.talked("one", "ONE", _meta=INDEX)
     kept, beside = house.desk.hub.journal, house.stranger()
     await kept.change(session, RowChange(given="Mine"))
     await beside.call(CHANGED, {"sessionId": session})
@@ -381,8 +374,7 @@ async def test_a_session_that_only_the_agent_has_is_changed_there_and_not_opened
 
 
 async def test_air_without_an_index_archives_what_it_deletes(house: Shared) -> None:
-    client, session = await house.opened(_meta=ONLY_AIR)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=ONLY_AIR)
     assert await client.call("session/delete", {"sessionId": session}) == {}
     assert await client.sessions() == []
     await client.load(session)
@@ -465,8 +457,7 @@ async def test_a_tenant_is_told_of_no_session_of_another(house: Shared) -> None:
 
 
 async def test_a_guest_is_not_told_of_which_session_its_own_was_made(house: Shared) -> None:
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     copy = (await client.call("session/fork", open_params(session, "/")))["sessionId"]
     guest = house.stranger(Principal(name="guest", session_id=copy))
     await guest.introduce(None, {"_meta": INDEX})
@@ -481,8 +472,7 @@ async def test_a_guest_is_not_told_of_which_session_its_own_was_made(house: Shar
 @at_once
 async def test_what_changes_in_the_agents_own_list_is_told_too(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     subscription = await subscribe(client, "/")
     assert await asked_of(house, air.SUBSCRIBE) == {"cwd": "/"}
     ours = theirs("/", sessionId=session, air={"model": "m"})
@@ -512,8 +502,7 @@ async def test_a_client_that_leaves_ends_its_subscriptions(house: Shared) -> Non
     with_index(house)
     client = await house.client(_meta=INDEX)
     await subscribe(client, "/")
-    await client.leave()
-    await house.gone(client)
+    await house.leave(client)
     await house.agent.was_asked(air.UNSUBSCRIBE)
     assert house.desk.router.subscriptions == {}
 
@@ -530,8 +519,7 @@ async def titled(house: Shared, client: Onlooker, session: str, title: str) -> A
 async def test_a_title_of_the_agents_list_replaces_one_that_is_only_the_first_prompt(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "Mend the gate, please", "ONE")
+    client, session = await house.talked("Mend the gate, please", "ONE")
     house.agent.can("list")
     assert await titled(house, client, session, "Mend the ga…") == "Mend the gate"
     handed = "# Earlier in this conversation You have no memory"
@@ -548,8 +536,7 @@ async def test_a_title_of_the_agents_list_replaces_one_that_is_only_the_first_pr
 async def test_a_title_that_the_agent_has_told_outlasts_an_older_one_of_its_list(
     house: Shared,
 ) -> None:
-    client, session = await house.opened()
-    turn = await house.begun(client, session, "Mend the gate")
+    client, session, turn = await house.in_turn("Mend the gate")
     update = {"sessionUpdate": "session_info_update", "title": "Told"}
     await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
     await house.ended(session, turn)
@@ -572,8 +559,7 @@ async def test_a_title_that_the_agent_makes_beside_the_first_turn_is_looked_for(
 
 async def test_a_session_that_the_agent_archives_or_puts_back_follows(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     listed = []
     for archived in (False, True, False):
         house.agent.lists = [theirs("/", sessionId=session, air={"archived": archived})]
@@ -583,8 +569,7 @@ async def test_a_session_that_the_agent_archives_or_puts_back_follows(house: Sha
 
 async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     there, archived = (theirs("/", sessionId=session, air={"archived": it}) for it in (False, True))
 
     async def is_archived_once_told(info: dict[str, Any]) -> bool:
@@ -612,8 +597,7 @@ async def test_the_agent_archives_a_session_while_it_has_it_open_and_closes_it_t
 ) -> None:
     with_index(house)
     house.agent.can("load", "list", "close")
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     before = len(house.agent.asked)
     await client.call("_session/archive", {"sessionId": session})
     asked = [method for method, _ in house.agent.asked[before:]]
@@ -624,8 +608,7 @@ async def test_what_a_person_did_last_is_told_to_the_agent_once_more_and_not_fol
     monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     lost = theirs("/", sessionId=session, air={"archived": False})
     house.agent.lists = [lost]
     await sessions(client, Path("/"))
@@ -662,8 +645,7 @@ async def test_late_news_of_a_session_that_only_the_agent_has_is_told_as_it_is_b
 
 async def test_a_list_asked_for_before_a_change_does_not_undo_it(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     before = theirs("/", sessionId=session, air={"archived": False})
     house.agent.lists = [before]
     await sessions(client, Path("/"))
@@ -695,8 +677,7 @@ def air_meta(**fields: Any) -> dict[str, Any]:
 
 
 async def test_the_end_of_a_replay_is_told_to_whoever_asks_for_that(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    _client, session = await house.talked("one", "ONE")
     asking, other = await house.client(_meta=INDEX), await house.client(_meta=ONLY_AIR)
     for each in (asking, other):
         await each.load(session)
@@ -744,16 +725,14 @@ async def test_who_has_signed_out_is_told_nothing_more(house: Shared) -> None:
     await client.call("logout", {})
     watching = await house.client(_meta=INDEX)
     seen = await subscribe(watching, "/")
-    worker, session = await house.opened()
-    await house.turn(worker, session, "secret", "ONE")
+    _worker, session = await house.talked("secret", "ONE")
     await until_told(watching, seen, lambda it: it["sessionId"] == session)
     assert changes(client, subscription) == []
 
 
 async def test_one_session_has_one_title_whichever_folders_are_listed(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "Mend the gate", "ONE")
+    client, session = await house.talked("Mend the gate", "ONE", _meta=INDEX)
     house.agent.lists = [theirs("/", sessionId=session, title="First", air={"archived": True})]
     await sessions(client)
     house.agent.lists = [theirs("/", sessionId=session, title="Second")]
@@ -767,8 +746,7 @@ async def test_a_session_that_a_prompt_has_brought_back_stays_and_the_agent_is_t
     house: Shared,
 ) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     house.agent.lists = [theirs("/", sessionId=session, air={"archived": False})]
     await sessions(client, Path("/"))
     await client.call("_session/archive", {"sessionId": session})
@@ -813,8 +791,7 @@ async def test_pages_go_on_whatever_is_listed_between_them(
 @at_once
 async def test_a_list_that_was_on_its_way_does_not_replace_news(house: Shared) -> None:
     with_index(house)
-    client, session = await house.opened(_meta=INDEX)
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
     subscription = await subscribe(client, "/")
     house.agent.lists = [theirs("/", sessionId=session, title="First")]
     await sessions(client, Path("/"))

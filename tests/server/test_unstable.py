@@ -112,8 +112,7 @@ async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
 ) -> None:
     house.agent.can_fork = True
     house.agent.results["session/fork"] = b'{"sessionId":"forked"}'
-    client, session = await house.opened()
-    running = await house.begun(client, session, "one")
+    client, session, running = await house.in_turn("one")
     asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
     assert (await client.call("session/fork", asked))["sessionId"] == "forked"
     assert [
@@ -221,8 +220,7 @@ async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title
 
 
 async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     asked = {"sessionId": session, "tags": ["#Later", "v1.2", "later"], "pinned": True}
     answer = await client.call("_acphold/mark", asked)
     assert answer == {"tags": ["later", "v1.2"], "pinned": True}
@@ -239,8 +237,7 @@ async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> N
 async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(
     tags: Any, house: Shared
 ) -> None:
-    client, session = await house.opened()
-    await house.turn(client, session, "one", "ONE")
+    client, session = await house.talked("one", "ONE")
     error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
     assert error.code == -32602
     assert "acphold/tags" not in (await listed(client))[session]["_meta"]

@@ -96,8 +96,7 @@ def test_a_file_that_is_being_copied_when_nobody_wants_it_any_more_is_removed(
 
 
 def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
-    secret = project.folder / "secret"
-    secret.mkdir()
+    (secret := project.folder / "secret").mkdir()
     (secret / "key").write_text("secret")
     (project.top / "b.local").symlink_to(secret / "key")
     (project.top / "data").symlink_to(secret)

@@ -127,8 +127,7 @@ def test_the_surroundings_of_the_process_change_nothing(
 ) -> None:
     taken = project.take()
     shutil.rmtree(project.stores.folder)
-    other = project.folder / "other"
-    other.mkdir()
+    (other := project.folder / "other").mkdir()
     project.git("init", "-q", at=other)
     before = digest(other)
     for name, value in {
@@ -451,8 +450,7 @@ def test_bytes_come_back_as_they_were_whatever_the_attributes_say(project: Proje
 def test_a_repository_inside_is_kept_with_its_files_and_not_with_its_git_folder(
     project: Project,
 ) -> None:
-    nested = project.top / "nested"
-    nested.mkdir()
+    (nested := project.top / "nested").mkdir()
     project.git("init", "-q", at=nested)
     project.write("nested/one.txt", "one")
     project.write("nested/.gitignore", "*.o\n")
@@ -478,22 +476,19 @@ def test_a_repository_inside_is_kept_with_its_files_and_not_with_its_git_folder(
 
 
 def test_a_repository_inside_without_a_commit_is_kept_too(project: Project) -> None:
-    fresh = project.top / "fresh"
-    fresh.mkdir()
+    (fresh := project.top / "fresh").mkdir()
     project.git("init", "-q", at=fresh)
     project.take()
     project.write("fresh/one.txt")
     assert "fresh/one.txt" in project.names(project.take())
-    deeper = project.top / "fresh" / "deeper"
-    deeper.mkdir()
+    (deeper := project.top / "fresh" / "deeper").mkdir()
     project.git("init", "-q", at=deeper)
     project.write("fresh/deeper/two.txt")
     assert "fresh/deeper/two.txt" in project.names(project.take())
 
 
 def test_the_files_of_a_submodule_are_in(project: Project) -> None:
-    other = project.folder / "other"
-    other.mkdir()
+    (other := project.folder / "other").mkdir()
     project.git("init", "-q", at=other)
     (other / "inner.txt").write_text("inner")
     project.git("add", "-A", at=other)
@@ -508,8 +503,7 @@ def test_the_files_of_a_submodule_are_in(project: Project) -> None:
 
 
 def test_links_stay_links_and_bring_in_nothing_from_outside(project: Project) -> None:
-    outside = project.folder / "outside"
-    outside.mkdir()
+    (outside := project.folder / "outside").mkdir()
     (outside / "secret.txt").write_bytes(MARKER)
     (project.top / "to-folder").symlink_to(outside)
     (project.top / "to-file").symlink_to(outside / "secret.txt")
@@ -520,8 +514,7 @@ def test_links_stay_links_and_bring_in_nothing_from_outside(project: Project) ->
 
 
 def test_a_folder_that_becomes_a_link_brings_in_nothing(project: Project) -> None:
-    outside = project.folder / "outside"
-    outside.mkdir()
+    (outside := project.folder / "outside").mkdir()
     (outside / "b.txt").write_bytes(MARKER)
     project.take()
     shutil.rmtree(project.top / "folder")
@@ -608,8 +601,7 @@ def test_a_failed_call_of_git_gives_no_tree(
 ) -> None:
     good = project.take()
     real = shutil.which("git")
-    fake = project.folder / "bin"
-    fake.mkdir()
+    (fake := project.folder / "bin").mkdir()
     for failing in ("ls-files", "update-index", "write-tree"):
         (fake / "git").write_text(
             f'#!/bin/sh\ncase " $* " in *" {failing} "*) echo fatal: broken >&2; exit 128;; esac\n'
@@ -762,8 +754,7 @@ def test_a_git_that_does_not_know_of_lazy_fetches_fetches_nothing_either(
         project.git("config", name, value)
     missing = project.git("rev-parse", "HEAD:folder").strip()
     (project.top / ".git/objects" / missing[:2] / missing[2:]).unlink()
-    old = project.folder / "bin"
-    old.mkdir()
+    (old := project.folder / "bin").mkdir()
     (old / "git").write_text(
         f'#!/bin/sh\nunset GIT_NO_LAZY_FETCH\nexec {shutil.which("git")} "$@"\n'
     )

@@ -18,8 +18,7 @@ TREE = "7" * 40
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "root"
-    folder.mkdir()
+    (folder := tmp_path / "root").mkdir()
     return folder
 
 

@@ -33,8 +33,7 @@ def project(tmp_path: Path, committed: Path) -> Path:
         (folder / name).mkdir(parents=True)
     for name in ("nest/HEAD", "args"):
         (folder / name).write_text("x\n")
-    outside = folder.parent / "outside"
-    outside.mkdir()
+    (outside := folder.parent / "outside").mkdir()
     (outside / "secret").write_text("s")
     (folder / "out").symlink_to(outside)
     return folder

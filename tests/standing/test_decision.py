@@ -77,8 +77,7 @@ def test_a_rule_that_asks_does_so_while_it_is_off(project: Path) -> None:
 
 
 def test_a_folder_whose_name_begins_alike_is_another_folder(project: Path) -> None:
-    other = project.parent / "project2"
-    other.mkdir()
+    (other := project.parent / "project2").mkdir()
     assert not of_pytest(
         project, rule("run pytest …", project, person="ada"), folder=str(other)
     ).allows

@@ -173,8 +173,7 @@ def test_in_a_submodule_it_is_asked(project: Path, committed: Path) -> None:
 @pytest.mark.parametrize("kind", ["folder", "file", "bare"])
 def test_below_another_repository_it_is_asked(kind: str, project: Path, committed: Path) -> None:
     """Whoever may write files there says what is committed."""
-    inner = project / "src/inner"
-    inner.mkdir()
+    (inner := project / "src/inner").mkdir()
     if kind == "folder":
         shutil.copytree(committed / ".git", inner / ".git")
     elif kind == "file":

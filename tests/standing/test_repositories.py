@@ -20,8 +20,7 @@ WORKS = ("status", "log -p", "diff", "show", "blame a.txt", "grep -n one", "desc
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    folder = tmp_path.resolve() / "home" / "project"
-    folder.mkdir(parents=True)
+    (folder := tmp_path.resolve() / "home" / "project").mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
     (folder / "a.txt").write_text("one\n")
     git(folder, "add", "a.txt")
@@ -206,8 +205,7 @@ def test_a_value_that_goes_on_in_the_next_line_hides_no_program(repository: Path
 def test_the_settings_of_a_work_tree_and_of_a_subfolder_count_as_well(repository: Path) -> None:
     linked = repository.parent / "linked"
     git(repository, "worktree", "add", "-q", str(linked))
-    below = linked / "below"
-    below.mkdir()
+    (below := linked / "below").mkdir()
     assert not why_runs(str(linked))
     assert not why_runs(str(below))
     git(repository, "config", "extensions.worktreeConfig", "true")
@@ -218,8 +216,7 @@ def test_the_settings_of_a_work_tree_and_of_a_subfolder_count_as_well(repository
 
 
 def test_a_repository_with_another_one_in_its_index_is_asked_about(repository: Path) -> None:
-    inner = repository / "inner"
-    inner.mkdir()
+    (inner := repository / "inner").mkdir()
     git(inner, "init", "-q")
     git(inner, "commit", "-q", "--allow-empty", "-m", "x")
     assert not why_runs(str(repository))

@@ -121,8 +121,7 @@ def plain_lines(count: int, seed: int) -> list[tuple[str, Counter[tuple[str, ...
 def passed(shell: str, lines: list[str], folder: Path) -> list[Counter[tuple[str, ...]]]:
     """The commands that a shell makes of each line; the order within a line is not looked at."""
     found, script = folder / "found", folder / "script"
-    empty = folder / "empty"
-    empty.mkdir(exist_ok=True)
+    (empty := folder / "empty").mkdir(exist_ok=True)
     found.unlink(missing_ok=True)
     is_fish = shell == "fish"
     parts = []

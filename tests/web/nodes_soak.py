@@ -173,8 +173,7 @@ async def apart(database: Database, folder: Path) -> AsyncIterator[list[Machine]
 
 def begins(folder: Path, number: int) -> dict[str, str]:
     """The variable by which the Pythons of a machine begin as they are to."""
-    with_path = folder / f"begins{number}"
-    with_path.mkdir()
+    (with_path := folder / f"begins{number}").mkdir()
     is_last = number == MACHINES - 1
     (with_path / "sitecustomize.py").write_text(OFTEN + (WRONG_CLOCK if is_last else ""))
     return {"PYTHONPATH": str(with_path)}

@@ -425,8 +425,7 @@ async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
         for _ in range(16):
             await session.prompt("quick: " + "x" * (1 << 20))
         # A short list takes long to make, and thousands of it fit into what a kernel keeps.
-        long = fortress.folder.joinpath(*["long" * 60] * 12)
-        long.mkdir(parents=True)
+        (long := fortress.folder.joinpath(*["long" * 60] * 12)).mkdir(parents=True)
         for _ in range(40):
             await (await agent.new_session(cwd=long)).prompt("quick: listed")
     opened = {"sessionId": session.id, "cwd": str(fortress.folder), "mcpServers": []}

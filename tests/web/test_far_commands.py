@@ -239,12 +239,10 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         one.type("\r", "ready")
         one.type("/resume pears\r", "1 of 2")
         one.type("\r", "You said: quick: pears", "ready")
-        one.type("\x04")
-        assert one.ended() == 0
+        assert one.ended("\x04") == 0
     with terminal([*ACPHOLD], laptop(served) | {"ACPHOLD_SERVER": "localhost"}) as one:
         one.until("2 of 2")
-        one.type("\x1b")
-        assert one.ended() == 0
+        assert one.ended("\x1b") == 0
     with terminal([*ACPHOLD, "show", *server], laptop(served)) as one:
         one.until("2 of 2", "Enter shows it")
         one.type("apples\r", "You said: quick: apples")
@@ -339,8 +337,7 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
             one.type("quick: two\r", "you  quick: two", "is lost")
             served.start_again()
             one.until("You said: quick: two", "is back", "ready", but="offline since")
-            one.type("\x04")
-            assert one.ended() == 0
+            assert one.ended("\x04") == 0
             assert "acphold continue --server http://localhost" in one.text
         session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
         assert served.run("show", session_id, "--json").count('"quick: two"') == 1
@@ -365,13 +362,11 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_
             one.until(
                 "agent is elsewhere", "An agent that continues it", "with two", "3 or n, then Enter"
             )
-            one.type("n\r")
-            assert one.ended() == 0
+            assert one.ended("n\r") == 0
         with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
             one.until("continue with two", "3 or n, then Enter")
             one.type("2\r", "ready · raw")
-            one.type("\x04")
-            assert one.ended() == 0
+            assert one.ended("\x04") == 0
         again = ("chat", "two", *server, "--resume", session_id)
         on = far(served, *again, typed=json.dumps([{"say": "from two"}]) + "\n")
         assert "from two" in on.stdout, on.stderr

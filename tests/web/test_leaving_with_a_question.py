@@ -217,8 +217,7 @@ async def test_a_client_of_one_machine_leaves_the_question_of_another_open(
 
 
 def is_left(one: Terminal) -> None:
-    one.type("\x04")
-    assert one.ended() == 0
+    assert one.ended("\x04") == 0
 
 
 def sleeps(one: Terminal) -> None:

@@ -213,8 +213,7 @@ async def test_machines_reach_each_other_by_the_certificates_that_their_servers_
 async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_there(
     tmp_path: Path, nodes: Nodes
 ) -> None:
-    folder = tmp_path / "there"
-    folder.mkdir()
+    (folder := tmp_path / "there").mkdir()
     async with nodes(tmp_path) as (one, two), two.client() as reads:
         async with one.client() as here:
             session = await here.new_session(cwd=folder)

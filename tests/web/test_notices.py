@@ -552,8 +552,7 @@ def test_all_servers_of_a_journal_have_one_key_whatever_their_folders_are(
 ) -> None:
     journal = str(tmp_path / "journal.db")
     earlier = KeptSubscriptions(str(tmp_path / "earlier.db"))
-    folder = tmp_path / "state" / "acphold" / "push"
-    folder.mkdir(parents=True)
+    (folder := tmp_path / "state" / "acphold" / "push").mkdir(parents=True)
     name = blake2b(journal.encode(), digest_size=8).hexdigest()
     key = earlier.key
     (tmp_path / "earlier.db-state" / "push.json").rename(folder / f"{name}.json")

@@ -48,8 +48,7 @@ async def token_of(web: Site, user: str | None, *scopes: Scope, session: str | N
 
 async def test_a_rule_is_made_of_an_offer_and_of_nothing_else(tmp_path: Path) -> None:
     async with site(tmp_path) as web:
-        folder = tmp_path / "project"
-        folder.mkdir()
+        (folder := tmp_path / "project").mkdir()
         await web.remember("s1", asked("pytest -q"), agent=CLAUDE, cwd=str(folder))
         token = await web.new_token(*ALL)
         offers = (await web.get("/rules/offers?session=s1&question=q1", token)).json["offers"]
@@ -117,8 +116,7 @@ async def test_what_asks_is_only_revoked_with_the_scope_rules(tmp_path: Path) ->
 
 async def test_everybody_has_their_own_rules_and_guests_have_none_of_them(tmp_path: Path) -> None:
     async with site(tmp_path) as web:
-        folder = tmp_path / "project"
-        folder.mkdir()
+        (folder := tmp_path / "project").mkdir()
         await web.remember("s1", asked("pytest -q"), agent=CLAUDE, cwd=str(folder))
         await web.journal.access.add_rule(replace(read_rule("run make"), folder=str(folder)))
         await web.journal.access.keep_share(Share("s1", "bob"))
@@ -144,8 +142,7 @@ async def test_a_rule_is_new_until_another_device_than_that_which_made_it_has_sh
     tmp_path: Path,
 ) -> None:
     async with site(tmp_path) as web:
-        folder = tmp_path / "project"
-        folder.mkdir()
+        (folder := tmp_path / "project").mkdir()
         await web.remember("s1", asked("pytest -q"), agent=CLAUDE, cwd=str(folder))
         maker, other = await web.new_token(*ALL), await web.new_token(*ALL)
         said = {"sessionId": "s1", "questionId": "q1", "text": "run pytest -q"}

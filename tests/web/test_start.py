@@ -52,8 +52,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_printed(
     tmp_path: Path, authority: Authority
 ) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     strange = new_authority(other, "localhost").key
     missing = tmp_path / "missing.pem"
     for certificate, key, told in (

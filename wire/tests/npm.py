@@ -49,8 +49,7 @@ def installed(package: str) -> Path:
 def _install(package: str, folder: Path) -> None:
     # Beside its place, then moved there: a half-finished install is never used.
     with TemporaryDirectory(dir=folder.parent, prefix=".installing-") as place:
-        target = Path(place) / "package"
-        target.mkdir()
+        (target := Path(place) / "package").mkdir()
         command = [NODE, NPM, "install", "--prefix", str(target)]
         command += ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", package]
         try:

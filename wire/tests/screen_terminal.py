@@ -79,8 +79,9 @@ class Terminal:
                 except OSError:  # the end
                     return
 
-    def ended(self) -> int:
-        """Wait for the program's end; its exit code."""
+    def ended(self, keys: str = "") -> int:
+        """Press these keys, if any, and wait for the program's end; its exit code."""
+        self.type(keys)
         deadline = time.monotonic() + DEADLINE
         while self._read(0.1):
             assert time.monotonic() < deadline, f"does not end:\n{self.text}"

@@ -95,8 +95,7 @@ def test_the_program_is_searched_on_the_path_that_it_is_given(start: Start, tmp_
 
 
 def test_a_program_starts_in_the_folder_that_is_given(start: Start, tmp_path: Path) -> None:
-    folder = tmp_path / "with space"
-    folder.mkdir()
+    (folder := tmp_path / "with space").mkdir()
     (folder / "here.sh").write_text("#!/bin/sh\npwd\necho $1\n")
     (folder / "here.sh").chmod(0o755)
     program = start(["./here.sh", "a  b"], cwd=str(folder))

@@ -15,15 +15,13 @@ from acp_wire.workspace.workspace import Workspace
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The session's cwd, an empty folder; `outside` beside it holds a secret."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+    (folder := tmp_path / "project").mkdir()
     return folder
 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    folder = tmp_path / "outside"
-    folder.mkdir()
+    (folder := tmp_path / "outside").mkdir()
     (folder / "secret").write_text("secret")
     return folder
 

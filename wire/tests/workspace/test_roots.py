@@ -104,8 +104,7 @@ def test_names_that_unicode_can_spell_in_several_ways_are_taken_as_they_are(
     roots = Roots(str(project))
     twins = {name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD", "NFKC"))} - {".."}
     assert {roots.resolve(twin) for twin in twins} == {f"{project}/{twin}" for twin in twins}
-    folder = project / "Caf\u00e9"
-    folder.mkdir()
+    (folder := project / "Caf\u00e9").mkdir()
     (folder / "way").symlink_to(outside)
     for spelling in ("Caf\u00e9", "Cafe\u0301", "CAF\u00c9"):
         real = os.path.realpath(project / spelling / "way")
@@ -145,8 +144,7 @@ def test_a_loop_of_links_is_refused(project: Path) -> None:
 def test_an_additional_root_that_becomes_a_link_stops_being_a_root(
     project: Path, outside: Path
 ) -> None:
-    inner = project / "inner"
-    inner.mkdir()
+    (inner := project / "inner").mkdir()
     roots = Roots(str(project), [str(inner)])
     inner.rmdir()
     inner.symlink_to(outside)
