@@ -67,8 +67,9 @@ def test_the_session_has_its_state(tmp_path: Path) -> None:
             None,
             None,
             (),
-            None,
+            (),
         )
+        assert session.mode is None
         assert session.state.turns == 1
         assert session.cwd == str(tmp_path)
         assert session.options == ()

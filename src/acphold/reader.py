@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, ElicitationSchema, decode
 from acp_wire.tasks import require_loop, timeout
 from acp_wire.transports.known_servers import is_url, names_no_agent, token_for
-from acphold.client.advertised import absolute
+from acphold.client.advertised import absolute, in_ms
 from acphold.client.answers import (
     Answers,
     FormQuestion,
@@ -35,7 +35,7 @@ from acphold.client.answers import (
 from acphold.client.connectors import connected_to
 from acphold.conversation.history.fold import Fold
 from acphold.conversation.history.timeline import ToolCall
-from acphold.errors import AgentTimeoutError, DeclarationError
+from acphold.errors import AgentTimeoutError
 from acphold.journal.journal import state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
@@ -262,9 +262,7 @@ class History:
         since: datetime | None = None,
     ) -> Usage:
         """Return the sum of all usage, and those of each day, agent, folder, model or session."""
-        if since is not None and since.tzinfo is None:
-            raise DeclarationError("since: a time needs a zone, as in datetime.now(UTC)")
-        sums = await self._reader.usage(by, since=int(since.timestamp() * 1000) if since else 0)
+        sums = await self._reader.usage(by, since=in_ms(since) or 0)
         return _usage(sums.total, tuple(map(_usage, sums.groups)))
 
     # -- questions ------------------------------------------------------------------------------

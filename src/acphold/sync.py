@@ -32,6 +32,7 @@ from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     import os
+    from datetime import datetime
 
     from acp_wire import schema
     from acp_wire.schema import AvailableCommand, Method, PlanEntry, UsageUpdate
@@ -422,8 +423,13 @@ class SyncSession:
         return _read(lambda: self._session.state)
 
     @property
-    def modes(self) -> schema.SessionModeState | None:
-        """The available modes and the current one; None if the agent has none."""
+    def mode(self) -> str | None:
+        """The id of the current mode; None if the agent has no modes."""
+        return _read(lambda: self._session.mode)
+
+    @property
+    def modes(self) -> tuple[schema.SessionMode, ...]:
+        """The modes that it can be set to."""
         return _read(lambda: self._session.modes)
 
     @property
@@ -471,7 +477,7 @@ class SyncQueue:
         """The queue now; empty if nobody keeps one."""
         return _read(lambda: self._queue.state)
 
-    def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
+    def add(self, *content: Content, at: datetime | None = None, before: str = "") -> str:
         """Add a prompt; returns its id."""
         return _background.run(self._queue.add(*content, at=at, before=before))
 
@@ -479,8 +485,8 @@ class SyncQueue:
         """Replace the content of a prompt; its place stays."""
         _background.run(self._queue.edit(prompt_id, *content))
 
-    def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Do not begin a prompt before this time, in ms since the epoch; None removes the time."""
+    def reschedule(self, prompt_id: str, at: datetime | None) -> None:
+        """Do not begin a prompt before this time, which has a zone; None removes the time."""
         _background.run(self._queue.reschedule(prompt_id, at))
 
     def move(self, prompt_id: str, before: str = "") -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tests.editor import scripted_agent, wrap_command
 DEADLINE = 30.0
 
 IMAGES = {"promptCapabilities": {"image": True}}
+
+LATER = datetime.fromtimestamp(4_000_000_000, UTC)
 
 
 @asynccontextmanager
@@ -107,7 +110,9 @@ async def test_a_prompt_that_waits_is_read_edited_moved_rescheduled_and_dropped(
         await queue.move(one)
         assert words(queue.state) == ["two [image]", "one, but better"]
         await queue.move(one, before=two)
-        await queue.reschedule(two, 4_000_000_000_000)
+        await queue.reschedule(two, LATER)
+        with pytest.raises(acphold.DeclarationError, match="zone"):
+            await queue.reschedule(two, LATER.replace(tzinfo=None))
         assert [prompt.at for prompt in queue.state.waiting] == [None, 4_000_000_000_000]
         await queue.reschedule(two, None)
         assert queue.state.waiting[1].at is None
@@ -201,7 +206,7 @@ def test_the_queue_in_plain_calls(journal: Path, tmp_path: Path) -> None:
         queue = agent.new_session().queue
         assert queue.is_kept
         queue.hold()
-        one, two = queue.add("one"), queue.add("two", at=4_000_000_000_000)
+        one, two = queue.add("one"), queue.add("two", at=LATER)
         queue.edit(one, "uno")
         queue.move(one)
         queue.reschedule(two, None)

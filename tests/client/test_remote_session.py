@@ -116,17 +116,16 @@ async def test_a_mode_is_set_and_stands_without_another_word_of_the_agent() -> N
         return {}
 
     async with in_session(far) as session:
-        assert session.modes is not None
-        assert session.modes.current_mode_id == "ask"
-        assert [mode.id for mode in session.modes.available_modes] == ["ask", "code"]
+        assert session.mode == "ask"
+        assert [mode.id for mode in session.modes] == ["ask", "code"]
         await session.set_mode("code")
-        assert session.modes.current_mode_id == "code"
+        assert session.mode == "code"
         with pytest.raises(RemoteError, match="no such mode"):
             await session.set_mode("root")
-        assert session.modes.current_mode_id == "code"
+        assert session.mode == "code"
         far.update("s1", "current_mode_update", currentModeId="ask")
         await session.prompt("hello")
-        assert session.modes.current_mode_id == "ask"
+        assert session.mode == "ask"
 
 
 async def test_where_the_mode_is_an_option_too_the_option_is_set() -> None:

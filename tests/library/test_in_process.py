@@ -64,9 +64,8 @@ def known(option: SessionConfigOption) -> SessionConfigSelect | SessionConfigBoo
 async def test_modes_and_options_are_in_the_answer_to_new() -> None:
     async with connect(choosing()) as client:
         session = await client.new_session()
-        assert session.modes is not None
-        assert session.modes.current_mode_id == "ask"
-        assert [(mode.id, mode.name) for mode in session.modes.available_modes] == [
+        assert session.mode == "ask"
+        assert [(mode.id, mode.name) for mode in session.modes] == [
             ("ask", "Ask"),
             ("code", "Code"),
         ]
@@ -108,8 +107,7 @@ async def test_what_was_chosen_is_remembered_over_restarts() -> None:
         for kill in (False, True):
             await client.restart(kill=kill)
             session = await client.load_session(session.id)
-            assert session.modes is not None
-            assert session.modes.current_mode_id == "code"
+            assert session.mode == "code"
             assert values(session) == {"mode": "code", "model": "large", "verbose": True}
             result = await session.prompt("")
             assert result.text == "code {'mode': 'code', 'model': 'large', 'verbose': True}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ from acphold.live.hub.desk import Desk
 from acphold.machine.runtime_folder import sockets
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
+
+
+def _soon(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 def desk() -> acphold.Agent:
@@ -248,7 +252,7 @@ async def test_who_has_signed_in_is_disconnected_by_their_tenant(journal: Path) 
 
 async def test_a_connection_ends_when_the_access_of_its_client_expires(journal: Path) -> None:
     async with desk().server(journal=journal) as server:
-        ends = replace(ANN, expires_at=time.time() + 1.5)
+        ends = replace(ANN, expires_at=_soon(1.5))
         ann, hers = await come(server, ends)
         turn = ann.begin_prompt(await ann.new(), "wait")
         with pytest.raises(Refused, match="expired"):
@@ -343,7 +347,7 @@ async def test_a_server_is_mounted_in_an_application_of_starlette(journal: Path)
 
 
 async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal: Path) -> None:
-    ends = time.time() + 2
+    ends = _soon(2)
 
     async def until_then(scope: Mapping[str, Any]) -> acphold.Principal:
         return replace(ANN, expires_at=ends)
@@ -355,7 +359,7 @@ async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal:
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008
         assert "expired" in closed.value.rcvd.reason
-        assert time.time() >= ends
+        assert datetime.now(UTC) >= ends
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://{place}/agents/acp")
         assert refused.value.response.status_code == 401
@@ -393,15 +397,15 @@ async def test_an_access_that_is_renewed_with_each_request_keeps_the_connection(
 
     async def for_a_second(scope: Mapping[str, Any]) -> acphold.Principal:
         came.append(dict(scope["headers"])[b"authorization"].decode())
-        return replace(ANN, expires_at=time.time() + 1)
+        return replace(ANN, expires_at=_soon(1))
 
     async with mounted(desk().server(journal=journal), admit=for_a_second) as place:
-        first_ends = time.time() + 1.5
+        first_ends = _soon(1.5)
         url = f"http://{place}/agents/acp?transport=http"
         async with acphold.connect(url, token=token) as agent:
             session = await agent.new_session("/")
             turn = session.prompt("wait")
-            while time.time() < first_ends:
+            while datetime.now(UTC) < first_ends:
                 await agent.new_session("/")
                 assert not turn.is_over
                 await asyncio.sleep(0.1)
@@ -413,7 +417,7 @@ async def test_an_access_that_is_renewed_with_each_request_keeps_the_connection(
 
 async def test_an_access_over_http_that_is_not_renewed_ends(journal: Path) -> None:
     async def for_a_moment(scope: Mapping[str, Any]) -> acphold.Principal:
-        return replace(ANN, expires_at=time.time() + 0.5)
+        return replace(ANN, expires_at=_soon(0.5))
 
     async with (
         asyncio.timeout(DEADLINE),
@@ -649,3 +653,20 @@ async def test_the_coroutines_of_a_sign_in_get_the_headers(journal: Path) -> Non
         assert (await stranger.refused("session/list")).code == -32000
         for each in (caller, stranger):
             await each.leave()
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+async def test_a_websocket_that_is_refused_is_no_error_of_the_server(
+    journal: Path, caplog: pytest.LogCaptureFixture, *, is_mounted: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        server = desk().server(journal=journal)
+        if is_mounted:
+            place = await stack.enter_async_context(mounted(server, admit=by_name)) + "/agents"
+        else:
+            await stack.enter_async_context(server)
+            place = await stack.enter_async_context(running(server.asgi(admit=by_name)))
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/acp")
+        assert refused.value.response.status_code == 401
+    assert [it.message for it in caplog.records if it.levelname == "ERROR"] == []

@@ -15,8 +15,8 @@ from tests.screen.test_chat import Keys
 
 def mode(session: WatchedSession) -> str:
     """The present mode."""
-    assert session.modes is not None
-    return session.modes.current_mode_id
+    assert session.mode is not None
+    return session.mode
 
 
 async def test_the_key_for_the_next_mode_goes_round() -> None:

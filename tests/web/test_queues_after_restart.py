@@ -7,6 +7,7 @@ import json
 import shlex
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_onl
             async with acphold.connect(served.url, token=served.token()) as there:
                 session = await there.new_session(cwd=tmp_path)
                 await session.prompt(step(f"{name} 0"))
-                await session.queue.add(step(f"{name} 1"), at=moment)
+                await session.queue.add(
+                    step(f"{name} 1"), at=datetime.fromtimestamp(moment / 1000, UTC)
+                )
                 await session.queue.set(restarts=name == "told")
                 made[name] = session.id
         served.kill()

@@ -11,6 +11,7 @@ import os
 import stat
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from uuid import uuid4
@@ -62,6 +63,16 @@ class OpenOptions(TypedDict, total=False):
 
 Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
 """Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
+
+
+def in_ms(moment: datetime | None) -> int | None:
+    """Return a time as the journal has it, in ms since the epoch; DeclarationError if it has no
+    zone."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise DeclarationError(f"{moment!r} has no zone, as datetime.now(UTC) has")
+    return int(moment.timestamp() * 1000)
 
 
 def absolute(path: Folder) -> str:

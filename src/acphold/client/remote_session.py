@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +23,7 @@ from acp_wire.schema import (
     PlanEntry,
     SessionConfigBoolean,
     SessionConfigSelect,
+    SessionMode,
     SessionModeState,
     SetSessionConfigOptionRequest,
     SetSessionModeRequest,
@@ -33,6 +35,7 @@ from acp_wire.schema import (
     splice,
 )
 from acp_wire.tasks import finish
+from acphold.client.advertised import in_ms
 from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
 from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.conversation.history.prompt_queue import PromptQueue, QueueChange
@@ -74,23 +77,23 @@ class RemoteQueue:
         """The queue now; empty if nobody keeps one."""
         return self._feed.queue
 
-    async def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
+    async def add(self, *content: Content, at: datetime | None = None, before: str = "") -> str:
         """Add a prompt, with content as for `RemoteSession.prompt`; return its id.
 
-        It begins no earlier than `at`, in ms since the epoch. It comes last, or in front of the
-        prompt with the id `before`.
+        It begins no earlier than `at`, which has a zone. It comes last, or in front of the prompt
+        with the id `before`.
         """
         return await self._change(
-            QueueChange("add", prompt=self._prompt(content), at=at, before=before)
+            QueueChange("add", prompt=self._prompt(content), at=in_ms(at), before=before)
         )
 
     async def edit(self, prompt_id: str, *content: Content) -> None:
         """Replace the content of a prompt; its place stays."""
         await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
 
-    async def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Do not begin a prompt before this time, in ms since the epoch; None removes the time."""
-        await self._change(QueueChange("edit", prompt_id, at=at))
+    async def reschedule(self, prompt_id: str, at: datetime | None) -> None:
+        """Do not begin a prompt before this time, which has a zone; None removes the time."""
+        await self._change(QueueChange("edit", prompt_id, at=in_ms(at)))
 
     async def move(self, prompt_id: str, before: str = "") -> None:
         """Put a prompt in front of the one with the id `before`; by default, last."""
@@ -311,14 +314,19 @@ class RemoteSession:
         return self._feed.live.value
 
     @property
-    def modes(self) -> SessionModeState | None:
-        """Its modes, and the present one; None if it has none."""
+    def mode(self) -> str | None:
+        """The id of the current mode; None if the agent has no modes."""
+        return self.state.attributes.current_mode_id
+
+    @property
+    def modes(self) -> tuple[SessionMode, ...]:
+        """The modes that it can be set to."""
         attributes = self.state.attributes
         if attributes.available_modes is None or attributes.current_mode_id is None:
-            return None
+            return ()
         current = msgspec.json.encode(attributes.current_mode_id)
         raw = {"currentModeId": current, "availableModes": attributes.available_modes}
-        return decode(SessionModeState, encode_object(raw)).value
+        return decode(SessionModeState, encode_object(raw)).value.available_modes
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:

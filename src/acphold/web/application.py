@@ -421,7 +421,7 @@ class Mounted:
                 principal.name,
             )
             raise RefusedError(500, "this server does not know which sessions you may use")
-        if principal.expires_at is not None and principal.expires_at <= time.time():
+        if principal.ends_at is not None and principal.ends_at <= time.time():
             raise RefusedError(401, EXPIRED, attempt="an access that is over")
         # Only the sender of its first request, with the same scopes, may use an HTTP connection.
         who = (

@@ -451,7 +451,7 @@ class HttpClients:
             of_token = [it for it in self._transports.values() if it.token == admitted.token]
             if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
                 raise RefusedError(429, "too many connections with this token")
-            headers, until = exchange.headers, admitted.principal.expires_at
+            headers, until = exchange.headers, admitted.principal.ends_at
             one_stream = ONE_STREAM in headers
             transport = HttpTransport(admitted.token, has_one_stream=one_stream, expires_at=until)
             self._transports[transport.id] = transport
@@ -485,7 +485,7 @@ class HttpClients:
         if transport is None or transport.is_over or transport.token != admitted.token:
             raise RefusedError(404, "unknown connection; initialize again")
         # Requests overtake each other: the access that ends last counts.
-        until = admitted.principal.expires_at
+        until = admitted.principal.ends_at
         if until is None or (transport.expires_at is not None and until > transport.expires_at):
             transport.expires_at = until
         return transport

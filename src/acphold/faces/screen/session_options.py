@@ -134,9 +134,9 @@ def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None
     if (option := _option_of(session, "mode")) is not None:
         values = values_of(option)
         return (option.current_value, values) if values else None
-    if (modes := session.modes) is None or not modes.available_modes:
+    if session.mode is None or not session.modes:
         return None
-    return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
+    return session.mode, [(mode.id, mode.name) for mode in session.modes]
 
 
 def _option_of(session: RemoteSession, category: str) -> SessionConfigSelect | None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Coroutine
 from contextlib import suppress
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -255,7 +256,8 @@ class ShownTurns:
             if at is None:
                 await self.queue.add(*self.content_of(text))
             else:  # in the session only: our own queue goes with this process
-                await self.session.queue.add(*self.content_of(text), at=at)
+                when = datetime.fromtimestamp(at / 1000, UTC)
+                await self.session.queue.add(*self.content_of(text), at=when)
         except AcpError:
             self._screen.face.put_back(typed or text)
             raise

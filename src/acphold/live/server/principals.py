@@ -35,6 +35,7 @@ The scopes of each method are in `server.methods`. A right belongs to a field, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
@@ -75,8 +76,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     `session_id` is for this session alone, `sees_all=True` for the sessions of all tenants. With
     none of the three they have to sign in (`Agent.auth`) before they see any.
 
-    `scopes` are their permissions there. Their connections end at `expires_at`, in seconds since
-    1970. `is_here` is False for somebody on another machine, whose files and terminals are not the
+    `scopes` are their permissions there. Their connections end at `expires_at`, which has a
+    zone. `is_here` is False for somebody on another machine, whose files and terminals are not the
     session's. `note` is called with each action, `refused` with each refused request: the method,
     and the session's id or None.
     """
@@ -86,7 +87,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     session_id: str | None = None
     sees_all: bool = False
-    expires_at: float | None = None
+    expires_at: datetime | None = None
     is_here: bool = True
     note: Callable[[str, str | None], None] = note_nothing
     refused: Callable[[str, str | None], None] = note_nothing
@@ -94,8 +95,15 @@ class Principal(Struct, frozen=True, kw_only=True):
     place: str = ""  # the name of the other place that such a process runs in
 
     def __post_init__(self) -> None:
+        if self.expires_at is not None and self.expires_at.tzinfo is None:
+            raise ValueError("expires_at needs a zone, as datetime.now(UTC) has")
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
             raise ValueError("sees_all cannot be combined with tenant or session_id")
+
+    @property
+    def ends_at(self) -> float | None:
+        """When their connections end, in seconds since 1970."""
+        return None if self.expires_at is None else self.expires_at.timestamp()
 
     @property
     def person(self) -> str | None:

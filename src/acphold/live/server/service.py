@@ -168,7 +168,7 @@ class ConnectedClient:
 
     def expire(self) -> None:
         """Disconnect it once its access has expired, if it ever does."""
-        expires_at = self.principal.expires_at
+        expires_at = self.principal.ends_at
         if expires_at is not None and isinstance(self._transport, RenewedTransport):
             expires_at = self._transport.expires_at
         if expires_at is None:
