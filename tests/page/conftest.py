@@ -317,6 +317,19 @@ async def opened(page: Page, session_id: str) -> None:
     await page.locator(".composer textarea").wait_for(state="attached")
 
 
+async def options_of(page: Page) -> Locator:
+    """The sheet with the modes and options of the session, which is opened."""
+    await page.locator(".choices button").click()
+    return page.get_by_role("dialog", name="Options")
+
+
+async def choose_mode(page: Page, mode: str) -> None:
+    sheet = await options_of(page)
+    await sheet.get_by_label("Mode").select_option(mode)
+    await expect(sheet.get_by_label("Mode")).to_be_enabled()
+    await sheet.get_by_role("button", name="Done").click()
+
+
 async def put_off(card: Locator) -> None:
     """Answer the question later."""
     await card.get_by_role("button", name="More answers").click()

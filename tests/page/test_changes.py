@@ -125,6 +125,36 @@ async def test_a_file_is_reached_and_the_rest_is_shown_with_keys_alone(
     await expect(page.locator("#change-1")).to_be_in_viewport()
 
 
+async def test_a_turn_is_reviewed_file_by_file_with_keys_and_left_with_one(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await changed(agent, tmp_path)
+    await page.goto(f"{page.url.partition('#')[0]}#/changes/{session.id}")
+    files, turn = page.locator(".files button"), page.get_by_label("Turn")
+    await expect(files).to_have_count(3)
+    await turn.select_option("2")
+    await expect(files).to_have_text(["cart.py +3"])
+    assert page.url.endswith("@2")
+    await page.reload()
+    await expect(files).to_have_text(["cart.py +3"])
+    await expect(turn).to_have_value("2")
+    await turn.select_option("3")
+    await expect(files).to_have_count(3)
+    assert await violations(page) == []
+    await page.locator("main.changes").focus()
+    for key, at in (("j", 0), ("j", 1), ("j", 2), ("j", 2), ("k", 1)):
+        await page.keyboard.press(key)
+        await expect(page.locator(f"#change-{at}")).to_be_focused()
+        await expect(page.locator(f"#change-{at}")).to_be_in_viewport()
+    await turn.select_option("")
+    await expect(page.get_by_role("link", name="Whole session")).to_have_attribute(
+        "aria-current", "page"
+    )
+    await page.locator("main.changes").focus()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
+
+
 async def test_a_session_that_changed_nothing_says_so(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -24,7 +24,17 @@ from tests.imports.claude_home import CWD, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import Story
 from tests.owners import lone_command
-from tests.page.conftest import ask, choose, opened, seen, steps, typed, violations
+from tests.page.conftest import (
+    ask,
+    choose,
+    choose_mode,
+    opened,
+    options_of,
+    seen,
+    steps,
+    typed,
+    violations,
+)
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -431,8 +441,8 @@ async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
         await each.goto(f"{served.url}/#/session/{session.id}")
         await each.locator(".asking section.question").wait_for()
     await other.set_viewport_size({"width": 1000, "height": 800})  # there is room for both
-    await other.get_by_label("Mode").select_option("code")
-    await expect(page.get_by_label("Mode")).to_have_value("code")
+    await choose_mode(other, "code")
+    await expect(page.locator(".choices button")).to_have_text("Write")
     await page.get_by_role("button", name="Go on").click()
     for each in (page, other):
         await expect(each.locator("section.question")).to_have_count(0)
@@ -537,17 +547,24 @@ async def test_two_devices_agree_on_the_options_of_an_agent(
     await expect(page.locator(".said")).to_have_text("At your service.")
     other = await device.new_page()
     await other.goto(page.url)
-    model, thorough = "Model", "Thorough"
-    for each in (page, other):
-        await expect(each.get_by_label(model)).to_have_value("small")
-        await expect(each.get_by_label(thorough)).not_to_be_checked()
-    await page.get_by_label(model).select_option(label="Large one")
-    await expect(other.get_by_label(model)).to_have_value("large")
-    await other.get_by_label(thorough).click()
-    await expect(page.get_by_label(thorough)).to_be_checked()
+    button = page.locator(".choices button")
+    await expect(button).to_have_text("Small one")
+    ours, theirs = [await options_of(each) for each in (page, other)]
+    for each in (ours, theirs):
+        await expect(each.get_by_label("Model")).to_have_value("small")
+        await expect(each.get_by_label("Thorough")).not_to_be_checked()
+    await ours.get_by_label("Model").select_option(label="Large one")
+    await expect(theirs.get_by_label("Model")).to_have_value("large")
+    await theirs.get_by_label("Thorough").click()
+    await expect(ours.get_by_label("Thorough")).to_be_checked()
+    await page.keyboard.press("Escape")
+    await expect(button).to_be_focused()
     await page.reload()
-    await expect(page.get_by_label(model)).to_have_value("large")
-    await expect(page.get_by_label(thorough)).to_be_checked()
+    await expect(button).to_have_text("Large one")
+    assert await violations(page) == []
+    ours = await options_of(page)
+    await expect(ours.get_by_label("Thorough")).to_be_checked()
+    assert await violations(page) == []
     await other.close()
 
 

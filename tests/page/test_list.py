@@ -149,7 +149,7 @@ async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_ph
     )
     await opened(page, session.id)
     await expect(page.get_by_role("heading", name=title)).to_be_visible()
-    await expect(page.locator(".asking .choices select")).to_be_visible()
+    await expect(page.locator(".asking .choices button")).to_be_visible()
     around = [
         await page.locator(part).evaluate("(it) => it.getBoundingClientRect().height")
         for part in (".conversation > .bar", ".asking")

@@ -540,3 +540,45 @@ async def test_on_a_desktop_a_question_stands_in_the_main_pane_and_beside_what_i
     card = page.locator(".asking section.question")
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 740})
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Run it"), {"say": "Then not."}))
+    await opened(page, session.id)
+    area = page.get_by_placeholder("Or tell it what to do instead")
+    await expect(area).to_be_in_viewport(ratio=1)
+    await expect(page.locator(".asking").get_by_role("button", name="Go on")).to_be_in_viewport(
+        ratio=1
+    )
+    await area.fill("Use make")
+    send = page.get_by_title("Reject, and send")
+    await expect(send).to_be_in_viewport(ratio=1)
+    assert await violations(page) == []
+    await send.click()
+    await expect(page.locator("section.question")).to_have_count(0)
+    await expect(page.locator(".decision")).to_contain_text("Rejected")
+    await asyncio.wait_for(turn, 60)
+    await expect(page.locator(".said", has_text="heard: ")).to_contain_text("Use make")
+
+
+async def test_words_that_were_begun_before_a_question_answer_nothing(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps({"until": str(tmp_path / "go")}, ask(title="Run it")))
+    await opened(page, session.id)
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
+    await area.fill("And then")
+    (tmp_path / "go").touch()
+    await expect(page.locator(".asking section.question")).to_be_visible()
+    await page.get_by_title("Send", exact=True).click()
+    await expect(page.get_by_role("list", name="Prompts being sent")).to_contain_text("And then")
+    await expect(page.locator(".asking section.question")).to_be_visible()
+    await page.locator(".asking").get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await expect(page.locator(".said", has_text="heard: ")).to_contain_text("And then")

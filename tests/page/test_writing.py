@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import FilePayload, Page, expect
 
 import acphold
-from tests.page.conftest import note, noted, opened, steps, typed
+from tests.page.conftest import choose_mode, note, noted, opened, steps, typed
 from tests.page.test_conversations import call, picture
 from tests.web.conftest import Served
 
@@ -91,16 +91,16 @@ async def test_a_draft_and_a_choice_stay_where_they_were_made(
     await area.fill("half a thought")
     await area.press("Shift+Enter")
     await area.press_sequentially("and more")
-    await page.get_by_label("Mode").select_option("code")
+    await choose_mode(page, "code")
     for is_anew in (False, True):  # it is kept once it can be read again
         await opened(page, other.id)
         await expect(area).to_have_value("")
-        await expect(page.get_by_label("Mode")).to_have_value("ask")
+        await expect(page.locator(".choices button")).to_have_text("Ask first")
         if is_anew:
             await page.reload()
         await opened(page, one.id)
         await expect(area).to_have_value("half a thought\nand more")
-        await expect(page.get_by_label("Mode")).to_have_value("code")
+        await expect(page.locator(".choices button")).to_have_text("Write")
     assert heard(served, "session/set_mode", one.id)[-1]["modeId"] == "code"
     await area.press("Enter")
     await expect(page.locator("article.prompt")).to_contain_text("half a thought")

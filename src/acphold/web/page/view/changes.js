@@ -1,4 +1,4 @@
-// What a session changed in files, over all of it or since its last prompt.
+// What a session changed in files, over all of it or in a turn: for a review, with keys.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { patchLines } from "../model/patches.js";
 import { CUT, SHOWN } from "../model/tables.js";
@@ -7,7 +7,7 @@ import { read } from "../wire/pages.js";
 import { OneColumn, useWide } from "./columns.js";
 import { html } from "./html.js";
 import { useSome } from "./pieces.js";
-import { sessionPlace } from "./places.js";
+import { go, sessionPlace } from "./places.js";
 import { TwoColumns } from "./two_columns.js";
 
 /** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[], how: string | null}} File */
@@ -27,13 +27,23 @@ const PAUSE_MS = 3000;
 /** Prompts that stand above a file. */
 const PROMPTS = 3;
 
-/** `seq` is 1 for the last prompt alone. @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
+/** The `seq` of a turn in the address; 1 is for the last one. @param {number} turn */
+const seqOf = (turn) => turn + 1;
+
+/** `seq` is 1 for the last prompt alone, and one more than its number for a turn. @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
 export function Changes({ desk, id, seq }) {
   const [changes, setChanges] = useState(/** @type {FileChanges | null} */ (null));
   const [problem, setProblem] = useState("");
   const row = desk.rows.value.get(id);
   const address = `/sessions/${encodeURIComponent(id)}/changes`;
-  const turn = seq ? "last" : "";
+  const turn = seq > 1 ? seq - 1 : seq ? "last" : "";
+  // The turns that changed something are known by what all of them changed.
+  const [turns, setTurns] = useState(/** @type {Prompt[]} */ ([]));
+  useEffect(() => setChanges(null), [address, turn]);
+  useEffect(() => {
+    if (changes && changes.turn === null) setTurns(changes.prompts);
+    else if (turns.length === 0) read(address).then((found) => setTurns(found.prompts), () => {});
+  }, [address, changes]);
   useEffect(() => {
     const over = new AbortController();
     // While a turn runs they change all the time: they are read again once it rests.
@@ -59,10 +69,12 @@ export function Changes({ desk, id, seq }) {
       <div class="name"><h1>Changes</h1><p>${called(row?.title)}</p></div></header>
     <nav class="filters" aria-label="Filter">
       <a class="button" href=${place} aria-current=${seq ? undefined : "page"}>Whole session</a>
-      <a class="button" href=${`${place}@1`} aria-current=${seq ? "page" : undefined}>Since the last prompt</a></nav>
+      <a class="button" href=${`${place}@1`} aria-current=${seq === 1 ? "page" : undefined}>Since the last prompt</a>
+      ${turns.length > 1 && html`<select aria-label="Turn" value=${seq > 1 ? seq : ""} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => go(event.target.value ? `${place}@${event.target.value}` : place)}>
+        <option value="">By turn</option>${turns.map((each) => html`<option value=${seqOf(each.turn)} selected=${seq === seqOf(each.turn)}>${each.turn}. ${line(each.text || "a prompt", CUT.short)}</option>`)}</select>`}</nav>
     ${problem && html`<p class="empty" role="alert">${line(problem)}</p>`}
     ${!changes && !problem && html`<p class="empty aside">Loading changes…</p>`}
-    ${changes?.files.length === 0 && html`<p class="empty">${changes.kept ? `No ${changes.notes.length ? "kept " : ""}files changed` : "The agent reported no changed files"}${seq ? " since the last prompt" : ""}.</p>`}
+    ${changes?.files.length === 0 && html`<p class="empty">${changes.kept ? `No ${changes.notes.length ? "kept " : ""}files changed` : "The agent reported no changed files"}${seq > 1 ? " in this turn" : seq ? " since the last prompt" : ""}.</p>`}
     ${changes && changes.files.length > 0 && html`
       <p class="total">${counted(changes.files.length + changes.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
       <ul class="files">${changes.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>

@@ -1,40 +1,76 @@
-// Modes and options of an agent, in the box where one writes.
-import { useState } from "preact/hooks";
+// Modes and options of an agent: what is chosen, on one button in the box where one writes, and all of
+// them with their names in a sheet in front of the page.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { CUT } from "../model/tables.js";
 import { asText, line } from "../model/text.js";
+import { inFront } from "./dialog.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
+
+/** @typedef {{name: string, kind: string, about?: string, value: string | boolean, choices?: [string, string][], choose: (value: any) => Promise<void>}} Choice  `kind` is its category; a switch has no `choices` */
+
+/** Shown on the button: those of them that there are, else the first ones. */
+const FIRST = ["mode", "model"];
+const SHOWN = 2;
+
+/** @param {import("../model/session.js").Session} session @returns {Choice[]} */
+function choicesOf(session) {
+  const { availableModes: modes, modeId, options = [] } = session.timeline.state;
+  // Modes are an older way to say what the options say: where both are there, they are one choice.
+  const isOption = (/** @type {Received} */ each) => each?.category === "mode" || each?.id === "mode";
+  /** @type {Choice[]} */
+  const older = modes && !options.some(isOption)
+    ? [{ name: "Mode", kind: "mode", value: asText(modeId), choices: modes.map((each) => [asText(each.id), asText(each.name)]), choose: (value) => session.setMode(value) }] : [];
+  return [...older, ...options.filter(Boolean).map((each) => ({
+    name: asText(each.name),
+    kind: asText(each.category ?? each.id),
+    about: asText(each.description),
+    value: each.type === "boolean" ? each.currentValue === true : asText(each.currentValue),
+    choices: each.type === "boolean" ? undefined
+      : (each.options ?? []).flatMap((/** @type {Received} */ one) => one?.options ?? [one]).map((/** @type {Received} */ one) => [asText(one?.value), asText(one?.name)]),
+    choose: (/** @type {any} */ value) => session.setOption(each.id, value),
+  }))];
+}
+
+/** Its value in a person's words; of a switch its name. @param {Choice} choice */
+const wordsOf = ({ name, value, choices }) =>
+  choices ? choices.find(([id]) => id === value)?.[1] ?? asText(value) : `${name}: ${value ? "on" : "off"}`;
 
 /** @param {{session: import("../model/session.js").Session}} props */
 export function Choices({ session }) {
   void session.changes.value;  // another device, or the agent, may have chosen
+  const all = choicesOf(session);
+  if (all.length === 0) return null;
+  const known = FIRST.flatMap((kind) => all.find((each) => each.kind === kind) ?? []);
+  const words = (known.length ? known : all.slice(0, SHOWN)).map((each) => line(wordsOf(each), CUT.short)).join(" · ");
+  return html`<div class="choices"><button type="button" class="quiet" aria-haspopup="dialog" aria-label=${`Options: ${words}`} onClick=${() => void inFront(Sheet, { session })}>${words}</button></div>`;
+}
+
+/** @param {{session: import("../model/session.js").Session, done: (answer?: unknown) => void}} props */
+function Sheet({ session, done }) {
+  void session.changes.value;
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [problem, setProblem] = useState("");
-  const { availableModes: modes, modeId, options = [] } = session.timeline.state;
-  /** @param {Promise<void>} choosing */
-  const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
+  useEffect(() => dialog.current?.showModal(), []);
   const isOff = session.server.link.value.state !== "online";
-  // Modes are an older way to say what the options say: where both are there, they are one choice.
-  const hasMode = options.some((each) => each?.category === "mode" || each?.id === "mode");
-  if (!(modes && !hasMode) && options.length === 0) return null;
-  return html`<div class="choices">
-    ${modes && !hasMode && html`<${Choice} name="Mode" value=${modeId} isOff=${isOff}
-      choices=${modes.map((each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
-    ${options.map((each) => html`<${Guard}><${Option} each=${each} isOff=${isOff} session=${session} tell=${tell} /><//>`)}
-    ${problem && html`<span class="bad" role="alert">${line(problem)}</span>`}
+  /** @param {Choice} choice @param {string | boolean} value */
+  const choose = ({ choose }, value) => choose(value).then(() => setProblem(""), (error) => setProblem(error.message));
+  return html`<dialog ref=${dialog} class="sheet-below" aria-labelledby="options-title" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), done())} onClick=${(/** @type {Event} */ event) => event.target === dialog.current && done()}>
+    <h2 id="options-title">Options</h2>
+    ${choicesOf(session).map((each) => html`<${Guard}><${ChoiceView} choice=${each} isOff=${isOff} choose=${(/** @type {string | boolean} */ value) => void choose(each, value)} /><//>`)}
+    ${problem && html`<p class="bad" role="alert">${line(problem)}</p>`}
+    ${isOff && html`<p class="aside" role="status">You are offline.</p>`}
+    <div class="choice"><button type="button" class="main" onClick=${() => done()}>Done</button></div>
+  </dialog>`;
+}
+
+/** @param {{choice: Choice, isOff: boolean, choose: (value: string | boolean) => void}} props */
+function ChoiceView({ choice: { name, about, value, choices }, isOff, choose }) {
+  const title = line(name, CUT.name);
+  return html`<div class="option">
+    ${choices ? html`<label>${title}<select value=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => choose(event.target.value)}>
+      ${choices.map(([id, words]) => html`<option value=${id} selected=${id === value}>${line(words, CUT.name)}</option>`)}
+    </select></label>` : html`<label class="check"><input type="checkbox" checked=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => choose(event.target.checked)} />${title}</label>`}
+    ${about && html`<p class="aside">${line(about, CUT.part)}</p>`}
   </div>`;
-}
-
-/** @param {{each: Received, isOff: boolean, session: import("../model/session.js").Session, tell: (choosing: Promise<void>) => void}} props */
-function Option({ each, isOff, session, tell }) {
-  if (each.type === "boolean") return html`<label class="check"><input type="checkbox" checked=${each.currentValue === true} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, CUT.short)}</label>`;
-  return html`<${Choice} name=${line(each.name, CUT.short)} value=${asText(each.currentValue)} isOff=${isOff}
-    choices=${(each.options ?? []).flatMap((/** @type {Received} */ one) => one.options ?? [one]).map((/** @type {Received} */ one) => [asText(one.value), one.name])}
-    choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`;
-}
-
-/** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */
-function Choice({ name, value, isOff, choices, choose }) {
-  return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => choose(event.target.value)}>
-    ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, CUT.name)}</option>`)}
-  </select></label>`;
 }

@@ -11,14 +11,15 @@ import { Later } from "./later.js";
 
 const coarse = matchMedia("(pointer: coarse)");
 
-/** @param {{session: import("../model/session.js").Session, isRunning: boolean, paths: () => string[]}} props */
-export function Composer({ session, isRunning, paths }) {
+/** `instead` rejects what the agent asks. @param {{session: import("../model/session.js").Session, isRunning: boolean, instead?: {id: string, reject: () => void}, paths: () => string[]}} props */
+export function Composer({ session, isRunning, instead, paths }) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState(/** @type {{name: string, content: Received}[]} */ ([]));
   const [problem, setProblem] = useState("");
   const [isStopping, setStopping] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const begunFor = useRef("");  // the question that was there when somebody began to write
   const loading = useRef(/** @type {Promise<void>} */ (Promise.resolve()));
   const state = session.timeline.state;
   useEffect(() => {
@@ -57,6 +58,7 @@ export function Composer({ session, isRunning, paths }) {
     setText(next);
     void keepDraft(session.id, next).catch(() => {});
   };
+  const isInstead = instead?.id === begunFor.current;
   const isEmpty = !text.trim() && files.length === 0;
   const content = () => [...files.map((each) => each.content), ...promptBlocks(text.trim(), session.cwd)];
   const clear = () => {
@@ -67,6 +69,7 @@ export function Composer({ session, isRunning, paths }) {
   /** @param {{at?: number}} [later]  into the queue of the session */
   const send = (later) => {
     if (isEmpty) return;
+    if (isInstead && !later) instead?.reject();
     void session.prompt(content(), later);
     clear();
   };
@@ -113,13 +116,13 @@ export function Composer({ session, isRunning, paths }) {
     <div class="row">
       <label class="attach" title="Attach a picture or a file"><span class="away">Attach a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
-      <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
-        onInput=${(/** @type {On<HTMLInputElement>} */ event) => (text || void session.attach(), write(event.target.value))} onKeyDown=${onKey}
+      <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder=${instead ? "Or tell it what to do instead" : "Write to the agent"} enterkeyhint="enter"
+        onInput=${(/** @type {On<HTMLInputElement>} */ event) => (text || (void session.attach(), (begunFor.current = instead?.id ?? "")), write(event.target.value))} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
       <${Guard}><${Later} name="Choices" session=${session} /><//>
       ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
-      ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}
+      ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title=${isInstead ? "Reject, and send" : "Send"}><span class="away">Send</span></button>`}
     </div>
   </form>`;
 }

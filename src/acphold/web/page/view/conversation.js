@@ -62,9 +62,18 @@ export function Conversation({ desk, id, seq }) {
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
       ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`
-        : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
+        : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} instead=${instead(session, desk.inbox.value)} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
     </footer>`}
   </main>`;
+}
+
+/** What is written while an agent asks for permission is said in place of a yes. @param {import("../model/session.js").Session} session @param {import("../model/desk.js").Waiting[]} waiting */
+function instead(session, waiting) {
+  const asked = session.questions.value.find((each) => each.state !== "answering");
+  const options = waiting.find((each) => each.id === asked?.id)?.shows?.options ?? [];
+  const no = options.find((each) => each.kind === "reject_once") ?? options.find((each) => each.kind.startsWith("reject"));
+  if (!asked || !no || !session.isAttached.value) return undefined;
+  return { id: asked.id, reject: () => session.answer(asked, { outcome: { outcome: "selected", optionId: no.optionId } }) };
 }
 
 /** @param {{session: import("../model/session.js").Session, seq: number, isKnown: boolean, isRunning: boolean}} props */

@@ -7,8 +7,9 @@ import { go } from "./places.js";
 const KEYS = [
   [["Ctrl", "K"], "Search all conversations"],
   [["/"], "The same"],
-  [["j"], "Next session in the list"],
-  [["k"], "Previous session"],
+  [["j"], "Next session in the list; in Changes, next file"],
+  [["k"], "Previous session, or file"],
+  [["Esc"], "From Changes back to the conversation"],
   [["Enter"], "Open it"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
@@ -33,6 +34,7 @@ function onKey(event) {
   /** @type {(() => void) | undefined} */
   let what;
   if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
+  else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
   else if (target.matches(".home search input")) what = key === "ArrowDown" || key === "Enter" ? () => step(1, key === "Enter") : undefined;
   else if (!altKey && !target.closest("input, textarea, select, [contenteditable]") && !localStorage.getItem(OFF)) what = SINGLE[key];
   if (!what) return;
@@ -43,8 +45,8 @@ function onKey(event) {
 /** @type {Record<string, () => void>} */
 const SINGLE = Object.assign(Object.create(null), {
   "/": search,
-  j: () => step(1),
-  k: () => step(-1),
+  j: () => file(1) || step(1),
+  k: () => file(-1) || step(-1),
   n: () => go("#/new"),
   "?": () => void inFront(Shown, {}),
 });
@@ -56,6 +58,16 @@ function search() {
   if (field()?.checkVisibility()) return focus();
   addEventListener("hashchange", () => setTimeout(focus), { once: true });
   go("#/");
+}
+
+/** To the next file of the changes that are shown, or the one before. @param {1 | -1} by @returns {boolean} whether changes are shown */
+function file(by) {
+  const files = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".changes .change h2")]);
+  const at = files.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  const next = files[Math.max(0, Math.min(files.length - 1, at + by))];
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "start" });
+  return files.length > 0;
 }
 
 /** To the next row of the list, or to the one before; the first one is next to what is no row. @param {1 | -1} by @param {boolean} [opens] */

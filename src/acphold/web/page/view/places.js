@@ -3,7 +3,7 @@
 //
 //   #/                      what waits, and the sessions
 //   #/session/ID[@SEQ]      a session, at its end or at an entry
-//   #/changes/ID[@1]        its changes in files, of all of it or since its last prompt
+//   #/changes/ID[@N]        its changes in files: of all of it, since its last prompt (1), in turn N - 1
 //   #/new  #/usage          …
 //   #pair=CODE              what `acphold serve` prints
 import { signal } from "@preact/signals";

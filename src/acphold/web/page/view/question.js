@@ -127,15 +127,10 @@ function Answers({ options, isWhole, answer, later, stop, isBusy }) {
   // Our words first: what an agent calls its answer may say the opposite.
   /** @param {Offer | undefined} each */
   const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : isNo(each) ? "no" : ""} disabled=${isOff || !(isWhole || isNo(each))} onClick=${() => give(each)}><span><b>${each.words}${each.name && ":"}</b> ${each.name}</span></button>`;
-  const reply = () => {
-    if (no) give(no);
-    setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(), 50);
-  };
   return html`<div class="options">
     <div class=${`row ${no?.isLong ? "long" : ""}`}>${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
     ${isOpen && html`<div class="rest">${others.map(button)}
       ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
-      ${no && document.querySelector(".composer") && html`<button type="button" disabled=${isOff} onClick=${reply}>Reject, and write instead</button>`}
       ${stop && html`<button type="button" disabled=${isOff} onClick=${stop}>Stop the turn</button>`}
       <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button></div>`}
   </div>`;
