@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import bounds
 from acphold.journal.rows import NewSession
 from acphold.journal.sqlite import in_file
 from tests.cli.command_line import ACPHOLD, CommandLine
@@ -91,24 +90,6 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
     assert (await shrinking.file.sizes(0)).free == 0
     await writing.aclose()
     await shrinking.aclose()
-
-
-async def test_what_is_more_than_some_is_given_back_turn_by_turn(
-    half_empty: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "SPARE_BYTES", 1 << 19)
-    monkeypatch.setattr(bounds, "AFTER_A_TURN_BYTES", 1 << 20)
-    journal = open_file(half_empty)
-    lease = await journal.create(NewSession("live", "a", "/w"))
-    free = [(await journal.file.sizes(0)).free]
-    while free[-1] > 1 << 19:
-        await journal.append(lease, [("prompt", [b"[]"])])
-        await journal.settle(lease, lease.next_seq - 1)
-        free.append((await journal.file.sizes(0)).free)
-        assert free[-1] < free[-2]
-    assert len(free) > 2
-    assert free[-1] > 0
-    await journal.aclose()
 
 
 def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine) -> None:

@@ -147,6 +147,7 @@ def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
         remember(journal, f"s-{number}", *CONVERSATION)
         _age(journal, f"s-{number}", 100)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "DELETED_TOGETHER", 1)
     with file_size_limit(64 * 4096):
         done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     gone = 30 - len(ids(acphold))

@@ -113,6 +113,10 @@ PIECE_BYTES: Final = 512 << 10
 PART_BYTES: Final = 64 << 10
 """Bytes of one session's history that SQLite indexes or removes at once (beyond one segment)."""
 
+DELETED_TOGETHER: Final = 1024
+"""Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
+often."""
+
 OLD_MS: Final = 24 * 60 * 60 * 1000
 """Age at which a turn is old, and packed: it is rarely replayed any more."""
 
@@ -221,13 +225,10 @@ LOG_BYTES_KEPT: Final = 16 << 20
 EMPTYING_TRIES: Final = 10
 EMPTYING_WAIT_SECONDS: Final = 0.05
 """Attempts of a sweep to empty the log, and the pause between them: our own readers finish within
-milliseconds. If all fail, the log is emptied when the next turn settles."""
+milliseconds. If all fail, the next sweep empties it."""
 
-SPARE_BYTES: Final = 16 << 20
-"""Free bytes kept for later use, unless everything is to be returned."""
-
-AFTER_A_TURN_BYTES: Final = 4 << 20
-"""Bytes returned after a turn, when nobody waits."""
+GATHERED_SECONDS: Final = 60.0
+"""A deleted session may wait this long until its remains are removed, together with others."""
 
 MOVED_PAGES: Final = 64
 """Pages moved in one transaction when the file gets smaller: some milliseconds."""
@@ -244,7 +245,7 @@ INDEXED_CHARACTERS: Final = 128 << 10
 INDEXED_SESSIONS: Final = 100
 """Sessions indexed in one round, at most."""
 
-VOLUME_CHARACTERS: Final = 4 << 20
+VOLUME_CHARACTERS: Final = 2 << 20
 """Characters in a volume: larger volumes slow deletions down, smaller ones slow searches down."""
 
 VOLUME_PARTS: Final = 16
@@ -255,7 +256,8 @@ MERGED_PAGES: Final = 16
 """Pages of the index merged in one step; a transaction has several steps."""
 
 MERGE_STEPS: Final = 8
-"""Merge steps in one transaction, at most."""
+"""Merge steps in one transaction, which takes some milliseconds. Each transaction writes the page
+again at which it stopped in each part."""
 
 SHARED_NAMED: Final = 1_000
 """Most sessions shared with one tenant that a query names, with a word each; with more, it names

@@ -298,7 +298,8 @@ class Sessions(Protocol):
         A person deletes by id: links stay as tombstones, so that the agent's own list does not
         bring the session back. An owner that failed to make a session deletes it by its lease: no
         trace is left. With `idle_since` (ms since the epoch), only sessions that nobody owns and
-        that were last active by then are deleted.
+        that were last active by then are deleted. Nothing shows them any more; a file is rid of
+        their words within a minute, or at once by `InFile.sweep`.
         """
 
 

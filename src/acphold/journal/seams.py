@@ -298,8 +298,11 @@ class InFile(Protocol):
         """The sessions whose summary is not what was written."""
 
     async def unswept(self) -> int:
-        """The number of deleted sessions with remains in the file, because a deletion was cut
-        short."""
+        """The number of deleted sessions with remains in the file: they go within a minute, or
+        their removal was cut short."""
+
+    async def sweep(self) -> None:
+        """Remove the remains of deleted sessions now."""
 
     async def sizes(self, largest: int) -> Sizes:
         """Return what takes the room, with this many of the largest sessions; unless that is 0, the

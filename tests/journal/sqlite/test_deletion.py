@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.journal import is_forgotten
 from acphold.journal.rows import ListFilter, NewSession, RowChange
@@ -36,6 +38,7 @@ async def test_a_deleted_session_is_gone_with_all_its_words(
     assert await journal.delete("s1") == ["s1"]
     assert await journal.delete("s1") == []
     assert [hit.session_id for hit in await journal.index.search("Hi")] == ["s2"]
+    await journal.file.sweep()
     tables = ("segments", "documents", "sessions", "leases", "deleted")
     database = sqlite3.connect(path)
     rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
@@ -60,6 +63,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
     assert await journal.read("s1", 0) == []
     assert await journal.index.search("Hi") == []
     await journal.settle(again, 0)
+    await journal.file.sweep()
     assert database.execute("SELECT * FROM segments").fetchall() == []
     database.close()
 
@@ -73,6 +77,7 @@ async def test_a_session_with_a_row_that_cannot_be_read_is_deleted_like_any_othe
         least = "(SELECT min(key) FROM segments)"
         database.execute(f"UPDATE segments SET raw = x'28b52ffd00' WHERE key = {least}")
         assert await journal.delete("s1", "s2") == ["s1", "s2"]
+        await journal.file.sweep()
         for table in ("segments", "documents"):
             assert database.execute(f"SELECT * FROM {table}").fetchall() == []
         database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words_1, row)")
@@ -111,6 +116,7 @@ async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
     other = open_file(path) if by_another else journal
     assert b"fishgone" in left(path)
     assert await other.delete("gone")
+    await other.file.sweep()
     if ended:
         await other.aclose()
         await journal.aclose()
@@ -118,6 +124,123 @@ async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
     assert b"zebrafishkept" in left(path)
     assert b"fishgone" not in left(path)
     await other.aclose()
+
+
+async def swept(journal: SqliteJournal) -> None:
+    """Wait until nothing is left of deleted sessions."""
+    async with asyncio.timeout(30):
+        while await journal.file.unswept():  # noqa: ASYNC110  another task does it
+            await asyncio.sleep(0.01)
+
+
+async def killed(journal: SqliteJournal) -> None:
+    """Close a journal as far as the system does it for a process that is killed."""
+    await journal._background.aclose()
+    assert journal._owner is not None
+    journal._owner.close()
+
+
+async def test_deletions_of_a_minute_are_hidden_at_once_and_swept_together(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = open_file(path)
+    for name in ("gone1", "gone2", "kept"):
+        await talked(journal, name)
+    await journal.renew()
+    assert await journal.delete("gone1")
+    await journal.renew()
+    assert await other.delete("gone2")
+    for _ in range(3):
+        await journal.renew()
+    shown = await journal.page(ListFilter(include_unprompted=True))
+    assert [row.session_id for row in shown] == ["kept"]
+    assert await journal.index.search("zebrafishgone*") == []
+    with pytest.raises(UnknownSessionError):
+        await journal.session("gone2")
+    assert await journal.file.unswept() == 2
+    monkeypatch.setattr(bounds, "GATHERED_SECONDS", bounds.RENEW_SECONDS)
+    await journal.renew()
+    await other.aclose()  # leaves to us what it has deleted
+    await swept(journal)
+    assert b"fishgone" not in left(path)
+
+
+async def test_what_a_killed_process_has_deleted_is_swept_by_the_next_at_once(
+    journal: SqliteJournal, path: Path
+) -> None:
+    first = open_file(path)
+    await talked(first, "gone")
+    assert await first.delete("gone")
+    await killed(first)
+    assert b"fishgone" in left(path)
+    assert await journal.page(ListFilter()) == []
+    await journal.renew()
+    await swept(journal)
+    assert b"fishgone" not in left(path)
+
+
+async def test_whoever_closes_the_journal_as_the_last_sweeps(path: Path) -> None:
+    first, last = open_file(path), open_file(path)
+    await talked(first, "gone")
+    await talked(last, "kept")
+    assert await first.delete("gone")
+    await first.aclose()
+    assert b"fishgone" in left(path)
+    await last.aclose()
+    assert b"fishgone" not in left(path)
+
+
+async def test_what_was_deleted_does_not_come_back_with_pages_that_are_used_again(
+    journal: SqliteJournal, path: Path
+) -> None:
+    other = open_file(path)
+    for number in range(12):
+        await talked(journal, f"gone{number}")
+    await talked(other, "kept")  # it has read the list of free pages
+    assert await journal.delete(*(f"gone{number}" for number in range(12)))
+    await journal.file.sweep()
+    for number in range(12):
+        await talked(other if number % 2 else journal, f"new{number}")
+        assert b"fishgone" not in left(path)
+    await other.aclose()
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def written() -> int:
+    """Bytes that this process has written until now."""
+    counts = Path("/proc/self/io").read_text(encoding="ascii").split()
+    return int(counts[counts.index("wchar:") + 1])
+
+
+async def test_a_sweep_rewrites_the_volumes_that_stay_and_writes_nothing_of_those_that_go(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 200_000)
+    random = Random(1)
+    for number in range(50):
+        lease = await journal.create(NewSession(f"s{number:02}", "a", "/w"))
+        text = " ".join(f"{random.randrange(100_000):x}" for _ in range(4000))
+        await journal.append(lease, [("update", [encode(chunk("agent_message", text))])])
+        await journal.settle(lease, lease.next_seq - 1)
+    await journal.file.give_back()  # and all of the log is in the file
+    with closing(sqlite3.connect(path)) as file:
+        sizes = "SELECT sum(pgsize) FROM dbstat WHERE aggregate = TRUE AND name GLOB ?"
+        (volume,) = file.execute(sizes, ("words_2_*",)).fetchone()
+        (volumes,) = file.execute("SELECT count(*) FROM volumes").fetchone()
+        which = "SELECT session_id FROM sessions JOIN documents ON entry >> 32 = sessions.number"
+        second = [name for (name,) in file.execute(f"{which} WHERE volume = 2")]
+    assert volumes > 4
+    before = written()
+    await journal.delete(second[3])
+    await journal.file.sweep()
+    one = written() - before
+    before = written()
+    await journal.delete(*second)
+    await journal.file.sweep()
+    whole = written() - before
+    assert one < 6 * volume
+    assert whole < volume
 
 
 async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_as_it_can_be(
@@ -130,15 +253,15 @@ async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM segments").fetchone()
     assert await journal.delete("gone")
+    await journal.file.sweep()
     assert b"fishgone" in left(path)
     reader.execute("COMMIT")
     reader.close()
-    lease = await journal.acquire("kept")
-    await journal.settle(lease, lease.next_seq - 1)
+    await journal.file.sweep()
     assert b"fishgone" not in left(path)
 
 
-async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
+async def test_who_reads_on_keeps_a_sweep_from_ending_for_a_second_at_most(
     journal: SqliteJournal, path: Path
 ) -> None:
     await talked(journal, "gone")
@@ -147,14 +270,15 @@ async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM segments").fetchone()
     began = time.process_time()
-    deleting = asyncio.create_task(journal.delete("gone"))
+    assert await journal.delete("gone")
+    sweeping = asyncio.create_task(journal.file.sweep())
     longest = 0.0
-    while not deleting.done():
+    while not sweeping.done():
         before = time.process_time()
         await journal.append(lease, [("update", [b"{}"])])
         longest = max(longest, time.process_time() - before)
         await asyncio.sleep(0)
-    assert await deleting
+    await sweeping
     assert time.process_time() - began < 10
     assert longest < 3
     reader.close()
@@ -213,7 +337,7 @@ async def test_a_session_is_swept_in_pieces_between_which_others_write(
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "PART_BYTES", 1)
     database = connect(str(path), 60.0, gives_way=True)
-    for _ in deletion.delete(database, ["gone"], None, []):
+    for _ in deletion.delete(database, ["gone"], None, set()):
         pass
     pieces = 0
     for _ in deletion.sweep(database):
@@ -238,7 +362,7 @@ async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_a
     database = connect(str(path), 60.0, gives_way=True)
     volumes = {*database.execute("SELECT number FROM volumes")}
     assert len(volumes) == 2
-    for _ in deletion.delete(database, names[:-1], 5000, []):
+    for _ in deletion.delete(database, names[:-1], 5000, set()):
         pass
     one_by_one: set[int] = set()
 
@@ -266,12 +390,13 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
     for name in names:
         await remember(journal, name, 1000)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "DELETED_TOGETHER", 2)
     database = connect(str(path), 60.0, gives_way=True)
-    gone: list[str] = []
+    gone: set[str] = set()
     for number, _ in enumerate(deletion.delete(database, names, 2000, gone), 1):
-        assert gone == names[:number]
-        assert sorted(await ids(journal)) == names[number:]
-    assert gone == names
+        assert gone == {*names[: 2 * number]}
+        assert sorted(await ids(journal)) == names[2 * number :]
+    assert gone == {*names}
     database.close()
 
 
@@ -283,7 +408,7 @@ async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted
         await remember(journal, name, 1000)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
-    for _ in deletion.delete(database, names[:-1], None, []):
+    for _ in deletion.delete(database, names[:-1], None, set()):
         pass
     parts = [
         len(database.execute("SELECT DISTINCT segid FROM words_1_idx").fetchall())

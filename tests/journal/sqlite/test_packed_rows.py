@@ -157,6 +157,7 @@ async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
     frame = next(raw for raw in rows(path) if raw.startswith(FRAME))
     assert frame[:64] in contents(path)
     await journal.delete("s1")
+    await journal.file.sweep()
     found = contents(path)
     assert frame[:64] not in found
     assert frame[-64:] not in found

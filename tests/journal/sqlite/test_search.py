@@ -263,6 +263,7 @@ async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
     before = parts()
     assert len(before) > 3
     await journal.delete("s5")
+    await journal.file.sweep()
     after = parts()
     assert len([number for number in before if after[number] != before[number]]) == 1
     database.close()
@@ -276,6 +277,7 @@ async def test_a_volume_of_which_nothing_is_left_is_dropped(
         await told(journal, f"s{number}", number * 1000)
         await journal.index.catch_up(9)
     await journal.delete("s1")
+    await journal.file.sweep()
     tables = await journal._background.run(
         lambda db: db.execute(
             "SELECT name FROM sqlite_schema WHERE name GLOB 'words_[0-9]'"

@@ -356,7 +356,7 @@ class _Acting:
         if self.deleted:
             from acphold.faces.cli import session_commands as commands
 
-            commands.delete(session_ids=self.deleted, sure=True)
+            commands.delete(session_ids=self.deleted, sure=True, now=False)
 
     def _note(self, did: str, ids: Sequence[str], undo: Callable[[], object]) -> None:
         self.done, self._undo = f"{did} {quantity(len(ids), 'session')}", undo

@@ -151,10 +151,10 @@ async def _look_inside(*, deep: bool) -> tuple[list[Diagnosis], Path | None]:
             whose = f"the summary of {quantity(len(spoiled), 'session')}"
             what = f"{whose} is corrupted: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
-        # A deletion that was interrupted, by a full disk for example.
+        # Just deleted, or the sweep was interrupted, by a full disk for example.
         if unswept := await file.unswept():
             what = f"traces of {quantity(unswept, 'deleted session')} are still in the file"
-            how = "the next turn overwrites them, or `acphold journal compact` does now"
+            how = "acphold overwrites them within a minute, or `acphold journal compact` now"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         if (at := await file.log_cut_at()) is not None:
             what = f"on {local(at)} the end of its write-ahead log was missing"
@@ -294,8 +294,11 @@ def _is_off() -> bool:
         return False
 
 
-async def remove_from_disk(journal: Journal) -> None:
-    """Remove the files of deleted sessions, and say so if that takes too long."""
+async def remove_from_disk(journal: Journal, *, now: bool = False) -> None:
+    """Remove the files of deleted sessions, and say so if that takes too long; their words, too, if
+    it is to be `now`."""
+    if now and journal.file is not None:
+        await journal.file.sweep()
     try:
         async with timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)

@@ -166,10 +166,9 @@ async def copy(
 async def compact() -> None:
     """Reclaim disk space from deleted sessions.
 
-    Deleted sessions leave free space in the file. acphold keeps part of it for new sessions and
-    returns the rest gradually. This command returns all of it now, while sessions run. It also
-    finishes other work that is otherwise done gradually: it packs old turns, and overwrites the
-    remains of interrupted deletions.
+    Deleted sessions leave free space in the file, for new ones. This command makes the file shorter
+    by it, while sessions run. It also finishes what is otherwise done gradually: it packs old
+    turns, and overwrites the remains of deleted sessions.
     """
     async with existing_journal() as found:
         file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")

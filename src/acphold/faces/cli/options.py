@@ -228,6 +228,10 @@ CWD: Final[Any] = value("DIR", "only sessions of this working directory")
 
 SURE: Final[Any] = flag("do not ask for confirmation", "--yes", "-y")
 
+OVERWRITTEN_NOW: Final[Any] = flag(
+    "overwrite the deleted text at once, not within a minute", "--now"
+)
+
 PERMISSION: Final[Any] = value(
     None,
     "how to answer permission requests [default: ask on a terminal, else reject]",

@@ -167,6 +167,7 @@ def delete(
     *,
     session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
     sure: bool = options.SURE,
+    now: bool = options.OVERWRITTEN_NOW,
 ) -> int:
     """Delete sessions permanently.
 
@@ -206,7 +207,7 @@ def delete(
             for session_id in found:
                 async with deleting(kept, session_id):
                     await kept.delete(session_id, *await tails_of(kept, session_id))
-            await remove_from_disk(kept)
+            await remove_from_disk(kept, now=now)
 
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
@@ -280,6 +281,7 @@ def prune(
     archived: bool = options.flag("include archived sessions"),
     dry_run: bool = options.flag("only print what would be deleted"),
     sure: bool = options.SURE,
+    now: bool = options.OVERWRITTEN_NOW,
 ) -> int:
     """Delete old sessions permanently.
 
@@ -316,7 +318,7 @@ def prune(
         return Exit.OK
     if is_asked and not _is_confirmed(len(found)):
         return Exit.ERROR
-    gone = asyncio.run(_prune(found, before))
+    gone = asyncio.run(_prune(found, before, now))
     print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")
@@ -339,7 +341,7 @@ async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[Session
         return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
 
 
-async def _prune(found: list[SessionRow], before: int) -> int:
+async def _prune(found: list[SessionRow], before: int, now: bool) -> int:
     async with existing_journal() as journal:
         try:
             ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
@@ -350,7 +352,7 @@ async def _prune(found: list[SessionRow], before: int) -> int:
             gone = sum(row.session_id not in left for row in found)
             raise JournalUnavailableError(
                 f"{error}; {gone} of {quantity(len(found), 'session')} were deleted before that; "
-                "the next turn, or `acphold journal compact`, overwrites their remaining data"
+                "`acphold journal compact` overwrites their remaining data"
             ) from error
-        await remove_from_disk(journal)
+        await remove_from_disk(journal, now=now)
         return len(ids)

@@ -1,4 +1,4 @@
-"""The thread for slow work on a journal: checkpoints, settling, searching.
+"""The thread for slow work on a journal: checkpoints, settling, searching; and when to sweep.
 
 The thread of the event loop appends and reads pages, so clients do not wait for the rest.
 """
@@ -6,13 +6,15 @@ The thread of the event loop appends and reads pages, so clients do not wait for
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from acphold.errors import JournalError
 from acphold.journal import bounds
 from acphold.journal.sql.store import report_failure
 from acphold.journal.sqlite.connection import Connection, OlderFile, connect
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Background:
@@ -82,7 +86,7 @@ class Background:
                 raise
 
         while await self.run(step) and time.monotonic() < deadline:
-            self.has_grown(bounds.PIECE_BYTES)
+            self.has_grown(bounds.PIECE_BYTES // 2)
 
     async def wait_for_rest(self) -> None:
         """Wait, briefly, until all of a long log is copied; the next write then starts the log
@@ -197,3 +201,54 @@ class Background:
         finally:
             self.rest = None
             rest.set_result(None)
+
+
+class Sweeps:
+    """When this process sweeps the file: up to a minute after a deletion, so that a volume of words
+    is rewritten once for all sessions that leave it.
+
+    It looks for what others have deleted, too; what is there when it looks first was left by
+    processes that have ended, and waits no longer.
+    """
+
+    def __init__(
+        self, has_remains: Callable[[], Awaitable[bool]], sweep: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._has_remains = has_remains
+        self._sweep = sweep
+        self._sweeping: asyncio.Task[None] | None = None
+        self._first: float | None = 0.0
+        self.has_deleted = False
+        """True if this process has deleted anything since the last sweep."""
+
+    async def look(self) -> None:
+        """Begin a sweep if one is due; to be called every `RENEW_SECONDS`."""
+        if self._sweeping is not None and not self._sweeping.done():
+            return
+        now = time.monotonic()
+        try:
+            has_remains = await self._has_remains()
+        except JournalError:  # the next look may succeed
+            return
+        if not has_remains:
+            self._first = None
+        elif self._first is None:
+            self._first = now
+        elif now - self._first >= bounds.GATHERED_SECONDS - bounds.RENEW_SECONDS:
+            self._first = None
+            self._sweeping = asyncio.create_task(self._try(), name="sweep")
+
+    async def aclose(self, is_last: Callable[[], bool]) -> None:
+        """Sweep now if nobody else is there who will."""
+        if self._sweeping is not None:
+            await self._sweeping
+        if is_last():
+            await self._try()
+
+    async def _try(self) -> None:
+        try:
+            if await self._has_remains():
+                self.has_deleted = False
+                await self._sweep()
+        except JournalError as error:  # whoever opens the journal next does it
+            log.warning("deleted sessions are not overwritten yet: %s", error)

@@ -14,24 +14,27 @@ errors. The iterators do one piece of their work for each step.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+from msgspec import json
 
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import NOBODY, require_lease
-from acphold.journal.sqlite import leases, search_index, session_rows
+from acphold.journal.sql.tables import batches
+from acphold.journal.sqlite import free_pages, leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stored_history import DamagedRowError
 
 _FIND: Final = """
-    SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
-    WHERE session_id = ?
+    SELECT session_id, number, owner, updated_at
+    FROM sessions LEFT JOIN leases ON leases.session = number
+    WHERE session_id IN (SELECT value FROM json_each(?))
 """
 
 
@@ -39,43 +42,50 @@ def delete(
     connection: Connection,
     sessions: Iterable[Lease | str],
     idle_since: int | None,
-    gone: list[str],
+    gone: set[str],
 ) -> Iterator[None]:
-    """Like `Journal.delete`; appends the ids of deleted sessions to `gone`.
+    """Like `Journal.delete`; adds the ids of deleted sessions to `gone`.
 
     Raises LeaseLostError.
     """
-    waiting = deque(sessions)
+    ids = {it if isinstance(it, str) else it.session_id: it for it in sessions}
+    waiting = deque(batches(ids, bounds.DELETED_TOGETHER))
+    connection.fit_cache(len(ids))
     while waiting:
-        now_gone: list[str] = []
+        now_gone: set[str] = set()
         with writing(connection):
-            for session in connection.while_there_is_time(waiting):
-                session_id = session if isinstance(session, str) else session.session_id
-                found = connection.execute(_FIND, (session_id,)).fetchone()
-                if isinstance(session, Lease):
-                    require_lease(SqliteTables(connection), session)
-                if found is None:
-                    continue
-                number, owner, updated_at = found
-                if idle_since is not None and (
-                    updated_at > idle_since or leases.lives(connection.path, owner or NOBODY)
-                ):
-                    continue
-                remove_rows(connection, number, as_if_never=isinstance(session, Lease))
-                now_gone.append(session_id)
-        gone += now_gone
+            for together in connection.while_there_is_time(waiting):
+                for session_id in together:
+                    if isinstance(lease := ids[session_id], Lease):
+                        require_lease(SqliteTables(connection), lease)
+                going: dict[bool, list[int]] = {False: [], True: []}
+                rows = connection.execute(_FIND, (json.encode(together).decode(),))
+                for session_id, number, owner, updated_at in rows.fetchall():
+                    if idle_since is not None and (
+                        updated_at > idle_since or leases.lives(connection.path, owner or NOBODY)
+                    ):
+                        continue
+                    going[isinstance(ids[session_id], Lease)].append(number)
+                    now_gone.add(session_id)
+                for as_if_never, numbers in going.items():
+                    if numbers:
+                        remove_rows(connection, numbers, as_if_never=as_if_never)
+        gone |= now_gone
         yield
 
 
-def remove_rows(connection: Connection, number: int, *, as_if_never: bool = False) -> None:
-    """Delete all rows of a session except its entries, which the next sweep removes."""
+def remove_rows(
+    connection: Connection, numbers: Sequence[int], *, as_if_never: bool = False
+) -> None:
+    """Delete all rows of sessions except their entries, which the next sweep removes."""
+    its = {"numbers": json.encode(numbers).decode()}
     connection.execute(
-        "INSERT OR IGNORE INTO deleted VALUES"
-        " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
-        (number,),
+        "INSERT OR IGNORE INTO deleted SELECT value, coalesce(tenant, '')"
+        " FROM json_each(:numbers) LEFT JOIN sessions ON number = value",
+        its,
     )
-    tables, its = SqliteTables(connection), {"number": number}
-    session_tables.delete(tables, "{} = %(number)s", its, as_if_never=as_if_never)
+    which = "{} IN (SELECT value FROM json_each(%(numbers)s))"
+    session_tables.delete(SqliteTables(connection), which, its, as_if_never=as_if_never)
 
 
 # -- sweeping -----------------------------------------------------------------------------------
@@ -87,11 +97,8 @@ def unswept(connection: sqlite3.Connection) -> int:
     return int(count)
 
 
-def sweep(connection: Connection) -> Iterator[None]:
-    """Remove the remains of deleted sessions, also from the log.
-
-    If a reader keeps the log from being emptied, the next sweep tries again.
-    """
+def _remove(connection: Connection) -> Iterator[None]:
+    """Remove the rows and words of deleted sessions."""
     tenants: dict[int, str] = dict(connection.execute("SELECT session, tenant FROM deleted"))
     deleted = deque(tenants)
     waiting = deleted.copy()
@@ -116,26 +123,28 @@ def sweep(connection: Connection) -> Iterator[None]:
             if taken_out >= bounds.VOLUME_PARTS:  # each may have left a part in a volume
                 yield from search_index.join_parts(connection)
                 taken_out = 0
+    if deleted:
+        yield from search_index.tidy(connection)
+
+
+def sweep(connection: Connection) -> Iterator[None]:
+    """Remove the remains of deleted sessions, also from free pages and the log.
+
+    If a reader keeps the log from being emptied, the next sweep tries again.
+    """
+    deleted = [number for (number,) in connection.execute("SELECT session FROM deleted")]
     if not deleted:
         return
-    yield from search_index.tidy(connection)
-    # Writers do not wait while the log is emptied: most of it is copied beforehand, while others
-    # work, and while writers are held up no reader is waited for.
-    for _ in range(bounds.EMPTYING_TRIES):
-        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied:
-            with connection.at_once():
-                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if not busy:
-                break
-        time.sleep(bounds.EMPTYING_WAIT_SECONDS)
-    else:
-        return  # somebody still reads it
-    while deleted:
-        with writing(connection):
-            for number in connection.while_there_is_time(deleted):
-                connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
-        yield
+    connection.fit_cache(len(deleted))
+    yield from free_pages.freed_as_they_are(connection, _remove(connection))
+
+    def forget() -> None:
+        connection.execute(
+            "DELETE FROM deleted WHERE session IN (SELECT value FROM json_each(?))",
+            (json.encode(deleted).decode(),),
+        )
+
+    yield from free_pages.overwrite(connection, forget)
 
 
 class _Remains(NamedTuple):

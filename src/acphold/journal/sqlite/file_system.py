@@ -78,11 +78,12 @@ Identity = tuple[int, int]
 
 
 class HeldJournal(Struct):
-    """A journal that is open in this process: the count of `users`, `descriptors` for reading, and
-    the `births` of its files."""
+    """A journal that is open in this process: the count of `users`, `descriptors` for reading and
+    `writable` ones, and the `births` of its files."""
 
     users: int = 0
     descriptors: dict[Identity, int] = {}
+    writable: dict[Identity, int] = {}
     births: dict[Identity, str] = {}
 
     def read(self, file: str, identity: Identity, size: int) -> bytes:
@@ -113,7 +114,7 @@ def let_go(path: str) -> None:
         journal.users -= 1
         if not journal.users:
             del _journals[key]
-            for descriptor in journal.descriptors.values():
+            for descriptor in (*journal.descriptors.values(), *journal.writable.values()):
                 os.close(descriptor)
 
 
@@ -123,16 +124,38 @@ def read_beside(path: str, size: int, suffix: str = "") -> bytes:
         return os.pread(_descriptor(_journals[os.path.realpath(path)], path + suffix), size, 0)
 
 
-def _descriptor(journal: HeldJournal, file: str) -> int:
+def writable(path: str) -> int:
+    """A descriptor of a held journal, for writing beside SQLite; raises OSError."""
+    with _changing:
+        return _descriptor(_journals[os.path.realpath(path)], path, writes=True)
+
+
+def _descriptor(journal: HeldJournal, file: str, *, writes: bool = False) -> int:
     """Return a descriptor of a file of a held journal, opened if there is none yet."""
     found = os.stat(file)
-    descriptor = journal.descriptors.get((found.st_dev, found.st_ino))
+    known = journal.writable if writes else journal.descriptors
+    descriptor = known.get((found.st_dev, found.st_ino))
     if descriptor is None:
         # O_NONBLOCK: opening a pipe must not block.
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.O_RDWR if writes else os.O_RDONLY
+        descriptor = os.open(file, mode | os.O_CLOEXEC | os.O_NONBLOCK)
         opened = os.fstat(descriptor)
-        journal.descriptors[opened.st_dev, opened.st_ino] = descriptor
+        known[opened.st_dev, opened.st_ino] = descriptor
     return descriptor
+
+
+def blank(descriptor: int, start: int, size: int) -> None:
+    """Make this range of a file zeros, by returning it to the disk if the file system can do that;
+    raises OSError."""
+    if sys.platform == "linux":
+        import ctypes  # late, for a quick start
+
+        # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE. Source: fallocate(2).
+        punch = getattr(ctypes.CDLL(None), "fallocate64", None)
+        place, length = ctypes.c_int64(start), ctypes.c_int64(size)
+        if punch is not None and not punch(descriptor, 0x1 | 0x2, place, length):
+            return
+    os.pwrite(descriptor, bytes(size), start)
 
 
 _GENERATION: Final = 0x80087601 if sys.maxsize > 1 << 32 else 0x80047601

@@ -4,8 +4,8 @@ Derived data of sessions (counts, summaries, the search index) can be computed f
 which are never changed here. Repair, for `acphold doctor`, goes session by session while others use
 the journal. A result is written only if the session was not settled again meanwhile.
 
-Deletions leave free pages. To return them, the last pages of the file are moved into them, so that
-the file gets shorter: in pieces, while others read and write, and a little after each turn.
+Deletions leave free pages, which take no room where the file system knows holes. To make the file
+shorter, its last pages are moved into them: in pieces, while others read and write.
 
 Source: sqlite.org, PRAGMA auto_vacuum. The functions may raise sqlite3 errors.
 """
@@ -161,10 +161,9 @@ def repair(connection: Connection) -> Repaired:
     """
     from acphold.journal.sqlite import deletion, search_index  # late, for a quick start
 
-    orphans = connection.execute(_ORPHANS).fetchall()
+    orphans = [number for (number,) in connection.execute(_ORPHANS)]
     with writing(connection):
-        for (number,) in orphans:
-            deletion.remove_rows(connection, number)
+        deletion.remove_rows(connection, orphans)
     for _ in deletion.sweep(connection):
         pass
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
@@ -242,20 +241,12 @@ def _bytes(connection: sqlite3.Connection, pages: str) -> int:
     return int(count) * int(page_size)
 
 
-def give_back(
-    connection: Connection,
-    spare: int = 0,
-    most: int | None = None,
-    on_piece: Callable[[int], None] = lambda _: None,
-) -> Iterator[None]:
-    """Return all free bytes but `spare`, at most `most` of them if set, a piece with each step.
+def give_back(connection: Connection, on_piece: Callable[[int], None]) -> Iterator[None]:
+    """Return all free bytes, a piece with each step; `on_piece` is called with the bytes of each.
 
-    `on_piece` is called with the bytes of each piece. The file gets shorter once the log is copied
-    into it.
+    The file gets shorter once the log is copied into it.
     """
-    free = free_bytes(connection)
-    least = spare if most is None else max(spare, free - most)
-    while free > least:
+    while free_bytes(connection):
         with writing(connection):
             before = size_with_log(connection)
             for _ in connection.while_there_is_time(deque(range(bounds.MOVED_PAGES))):
@@ -265,7 +256,6 @@ def give_back(
         if not given:  # it was made without auto_vacuum: its pages wait for new rows
             return
         on_piece(given)
-        free = free_bytes(connection)
         yield
 
 
@@ -390,12 +380,15 @@ class SqliteFile:
     async def repair(self) -> Repaired:
         return await self._background.run(repair)
 
-    async def give_back(self) -> int:
+    async def sweep(self) -> None:
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
-        given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(lambda db: give_back(db, on_piece=given.append))
+
+    async def give_back(self) -> int:
+        given: list[int] = []
+        await self.sweep()
+        await self._background.in_pieces(lambda db: give_back(db, given.append))
         # The file can only get shorter while nobody writes, so try several times.
         deadline = time.monotonic() + bounds.SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells

@@ -38,12 +38,6 @@ from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
 
-LAST_OF_STRUCTURE: Final = 10
-"""The highest id in the `_data` table of a volume that is not a block of words.
-
-Source: fts5_index.c, FTS5_STRUCTURE_ROWID.
-"""
-
 RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
 """The ranking of documents: by their texts, not by the words for session and tenant."""
 
@@ -308,15 +302,7 @@ def tidy(connection: Connection) -> Iterator[None]:
 
     In the last volume, which still grows, some parts are merged once there are many.
     """
-    abandoned = connection.execute(  # by a killed process: tables of removed volumes
-        "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
-        " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
-        " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
-    ).fetchall()
-    for (number,) in abandoned:
-        yield from _drop(connection, number)
     while untidy(connection):
-        is_dropped = False
         with writing(connection):
             row = connection.execute(
                 "SELECT number, documents, size >= ? OR number < (SELECT max(number) FROM volumes)"
@@ -326,13 +312,11 @@ def tidy(connection: Connection) -> Iterator[None]:
             if row is None:
                 return  # another process was quicker
             number, count, is_closed = row
-            if is_dropped := is_closed and not count:
-                connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
+            if is_closed and not count:
+                _drop(connection, number)
             elif not _merge(connection, number, -bounds.MERGED_PAGES):
                 connection.execute("UPDATE volumes SET untidy = 0 WHERE number = ?", (number,))
         yield
-        if is_dropped:
-            yield from _drop(connection, number)
     yield from join_parts(connection)
 
 
@@ -360,10 +344,10 @@ def join_parts(connection: Connection) -> Iterator[None]:
 
 
 def _merge(connection: Connection, volume: int, pages: int) -> bool:
-    """Merge `pages` pages, repeatedly while there is time; a negative number merges all parts into
-    one. False if nothing was left to do."""
+    """Merge `pages` pages, repeatedly; a negative number merges all parts into one. False if
+    nothing was left to do."""
     name = f"words_{volume}"
-    for _ in connection.while_there_is_time(deque(range(bounds.MERGE_STEPS))):
+    for _ in range(bounds.MERGE_STEPS):
         before = connection.total_changes
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
         # Source: sqlite.org, FTS5, "The 'merge' Command".
@@ -372,33 +356,10 @@ def _merge(connection: Connection, volume: int, pages: int) -> bool:
     return True
 
 
-def _drop(connection: Connection, volume: int) -> Iterator[None]:
-    """Drop the table of a removed volume, row by row: overwriting it at once takes a tenth of a
-    second."""
-    # The first rows hold the structure of the index; without them the table cannot be dropped.
-    blocks = deque(
-        connection.execute(f"SELECT id FROM words_{volume}_data WHERE id > {LAST_OF_STRUCTURE}")
-        if _has_table(connection, volume)
-        else ()
-    )
-    is_left = True
-    while is_left:
-        with writing(connection):
-            if not _has_table(connection, volume):
-                return  # another process was quicker
-            for row in connection.while_there_is_time(blocks):
-                connection.execute(f"DELETE FROM words_{volume}_data WHERE id = ?", row)
-            if not blocks:
-                connection.execute(f"DROP TABLE words_{volume}")
-                is_left = False
-        yield
-
-
-def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM sqlite_schema WHERE name = ?", (f"words_{volume}_data",)
-    )
-    return found.fetchone() is not None
+def _drop(connection: Connection, volume: int) -> None:
+    """Drop the table of a volume, inside a transaction."""
+    connection.execute("DELETE FROM volumes WHERE number = ?", (volume,))
+    connection.execute(f"DROP TABLE IF EXISTS words_{volume}")
 
 
 def forget(connection: Connection) -> Iterator[None]:
@@ -428,5 +389,5 @@ def forget(connection: Connection) -> Iterator[None]:
         yield
     for number in volumes:
         with writing(connection):
-            connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
-        yield from _drop(connection, number)
+            _drop(connection, number)
+        yield

@@ -27,8 +27,8 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import entry_rows, session_tables
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES, Key
-from acphold.journal.sqlite import file_system, in_file, leases, session_rows
-from acphold.journal.sqlite.background import Background
+from acphold.journal.sqlite import file_system, leases, session_rows
+from acphold.journal.sqlite.background import Background, Sweeps
 from acphold.journal.sqlite.connection import (
     Connection,
     OlderFile,
@@ -101,19 +101,9 @@ class SqliteIndex(SqlIndex):
         self._background = journal._background
 
     async def tidy(self, seconds: float) -> int:
-        await self.sweep()
         left = await super().tidy(seconds)
         await self._background.shorten_log()
         return left
-
-    async def sweep(self) -> None:
-        """Overwrite the remains of deleted sessions, and return some of their room."""
-        from acphold.journal.sqlite import deletion  # late, for a quick start
-
-        await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(
-            lambda db: in_file.give_back(db, bounds.SPARE_BYTES, bounds.AFTER_A_TURN_BYTES)
-        )
 
 
 class SqliteJournal(SqlJournal[SqliteTables]):
@@ -152,6 +142,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._verify_at = 0
         self._owner: leases.OwnerFile | None = None  # while it may own something
         self._is_registered = False  # once it has owned something
+        self._sweeps = Sweeps(self._has_remains, self.file.sweep)
 
     def connect(self) -> JournalFile:
         """Open the file if it is not open yet.
@@ -223,6 +214,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if self._owner is None:
             return []
         self._owner.keep()
+        await self._sweeps.look()
         if not self._is_registered:
             return []
         own_id = self._owner.id
@@ -364,13 +356,18 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
-        gone: list[str] = []
-        await self._background.in_pieces(lambda db: deletion.delete(db, sessions, idle_since, gone))
-        await self.index.sweep()
-        return gone
+        deleted: set[str] = set()
+        await self._background.in_pieces(
+            lambda db: deletion.delete(db, sessions, idle_since, deleted)
+        )
+        self._sweeps.has_deleted = True
+        ids = (it if isinstance(it, str) else it.session_id for it in sessions)
+        return [session_id for session_id in ids if session_id in deleted]
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()
+        if self._owner is not None or self._sweeps.has_deleted:
+            await self._sweeps.aclose(self._is_last)
         await self._background.aclose()
         if (owner := self._owner) is not None:
             if self._is_registered:
@@ -382,6 +379,16 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             self._file = None
 
     # -- inside ---------------------------------------------------------------------------
+
+    async def _has_remains(self) -> bool:
+        statement = "SELECT EXISTS (SELECT 1 FROM deleted)"
+        return bool((await self._ask(lambda tables: tables.execute(statement).fetchone()))[0])
+
+    def _is_last(self) -> bool:
+        """True if no other process that may own sessions has the journal open."""
+        own = None if self._owner is None else self._owner.id
+        others = (id_ for id_ in leases.owner_ids(self.path) if id_ != own)
+        return not any(leases.lives(self.path, id_) for id_ in others)
 
     async def _ask(self, question: Callable[[SqliteTables], T]) -> T:
         return await self._when_free(
