@@ -81,7 +81,7 @@ def find(home: Home) -> Iterator[Source]:
                 session_id = text(about, "sessionId") or path.stem
                 agents_id = text(about, "agentSessionId") or session_id
                 item = str(line.offset) if line.offset else ""
-                if source := source_of(NAME, agents_id, [path], item):
+                for source in source_of(NAME, agents_id, [path], item):
                     yield replace(source, agent=text(about, "agent"), kept_as=session_id)
             elif not number:
                 break  # the file is not ours

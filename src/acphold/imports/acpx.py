@@ -117,7 +117,7 @@ def find(home: Home) -> Iterator[Source]:
         command = text(record, "agent_command")
         program = os.path.basename(command.split()[0]) if command.split() else ""
         agent = next(filter(None, named), "") or KEYS.get(program, command or KEY)
-        if source := source_of(NAME, session_id, [path, *segments]):
+        for source in source_of(NAME, session_id, [path, *segments]):
             yield replace(source, agent=agent)
 
 

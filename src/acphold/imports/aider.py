@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,15 +61,13 @@ def find(home: Home) -> Iterator[Source]:
         named = Path(moved)
         paths += [named] if named.is_absolute() and named not in paths else []
     for path in paths:
-        source = source_of(NAME, "", [path, path.with_name(TYPED)])
-        if source is None:
-            continue
         try:
             chats = _chats(str(path), os.stat(path).st_mtime_ns)
         except OSError as error:
             note(error)
             continue
-        for chat in chats:
+        found = [*source_of(NAME, "", [path, path.with_name(TYPED)])]
+        for source, chat in product(found, chats):
             # The author of the file may have put any time into it, so the chat's id is not trusted.
             yield replace(
                 source,

@@ -29,7 +29,7 @@ from acphold.imports.readers import (
     token_counts,
 )
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
+from acphold.imports.tools import named_call_fields, tool_of
 from acphold.imports.values import (
     Object,
     first_text,
@@ -175,12 +175,12 @@ class _AuggieConverter(AgentConverter):
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         failed = result.get("is_error") is True
-        produced: list[Object] = []
         path = self._absolute(text(arguments, "path"))
-        if path and not failed and tool_of(name).kind == "edit":
-            numbered = (found[1] or "" for found in map(_PART.fullmatch, arguments) if found)
-            several = [{it: text(arguments, it + at) for it in _PARTS} for at in numbered]
-            produced = edit_diffs(path, {"edits": several} if several else arguments)
+        numbered = (found[1] or "" for found in map(_PART.fullmatch, arguments) if found)
+        several: Object = {
+            "edits": [{it: text(arguments, it + at) for it in _PARTS} for at in numbered]
+        }
+        produced = [] if failed else self._changes_by(name, path, several, arguments)
         inside = objects(result, "content_nodes")
         words = text(result, "content") or "\n".join(
             filter(None, (text(node, "text_content") for node in inside))

@@ -117,8 +117,7 @@ def find(home: Home) -> Iterator[Source]:
         if os.path.lexists(own):
             beside += files_below(Path(own), "subagents/agent-*.jsonl")
             beside += files_below(Path(own), "custom-title.json")
-        if source := source_of(NAME, _last_id(path), [path, *beside]):
-            yield source
+        yield from source_of(NAME, _last_id(path), [path, *beside])
 
 
 class _NamedRecord(Struct, gc=False):

@@ -89,8 +89,7 @@ def find(home: Home) -> Iterator[Source]:
         if path.name != f"{name}.messages.json":
             continue
         subagents = files_below(path.parent, "agent_*.messages.json")
-        if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
-            yield source
+        yield from source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents])
     yield from task_sources(NAME, home.path, CLINE, own=folder.parent)
     yield from task_sources(NAME, home.path, NIGHTLY)
 
@@ -275,7 +274,7 @@ def task_sources(
     for root in roots:
         for path in files_below(root / "tasks", f"*/{SCREEN}"):
             listed = root / "state/taskHistory.json"
-            if source := source_of(reader, path.parent.name, [path]):
+            for source in source_of(reader, path.parent.name, [path]):
                 yield replace(source, paths=(str(path), str(listed)))
 
 

@@ -154,7 +154,7 @@ def find(home: Home) -> Iterator[Source]:
         for place, segment in enumerate(segments):
             for path in [*files[segment].values()][place > 0 :]:
                 paths = first if path == first[0] else [path, *first[:place], *first[place + 1 :]]
-                if source := source_of(NAME, thread, paths):
+                for source in source_of(NAME, thread, paths):
                     yield replace(source, title=names.get(thread, ""))
 
 

@@ -58,8 +58,7 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.folder(".copilot", "COPILOT_HOME")
     for path in files_below(folder / "session-state", "*/events.jsonl"):
         beside = path.with_name("workspace.yaml")
-        if source := source_of(NAME, path.parent.name, [path, beside]):
-            yield source
+        yield from source_of(NAME, path.parent.name, [path, beside])
     for pattern in ("session-state", "history-session-state"):
         yield from file_sources(NAME, files_below(folder / pattern, "*.jsonl"))
 

@@ -26,7 +26,7 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
-from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
+from acphold.imports.tools import PATHS, named_call_fields
 from acphold.imports.values import (
     Missed,
     Object,
@@ -188,10 +188,8 @@ class _CrushConverter(AgentConverter):
             self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
-        produced: list[Object] = []
         path = self._place(arguments)
-        if not failed and path and tool_of(name).kind == "edit":
-            produced = edit_diffs(path, about) or edit_diffs(path, arguments)
+        produced = [] if failed else self._changes_by(name, path, about, arguments)
         words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
         words = words or text(result, "content")
         produced = produced or contents(words)
@@ -199,8 +197,8 @@ class _CrushConverter(AgentConverter):
         if mime.startswith("image/") and (data := text(result, "data")):
             produced.append(block_content(image(data, mime)))
         code = number(about, "exit_code")
-        raw: Object = {} if code is None else {"rawOutput": {"exitCode": code}}
-        self._end_call(call_id, failed=failed, produced=produced, **raw)
+        raw = None if code is None else {"exitCode": code}
+        self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

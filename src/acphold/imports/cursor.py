@@ -89,8 +89,7 @@ def find(home: Home) -> Iterator[Source]:
     for below, pattern in (("acp-sessions", "*/store.db"), ("chats", "*/*/store.db")):
         for path in files_below(folder / below, pattern):
             beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
-            if source := source_of(NAME, path.parent.name, [path, *beside]):
-                yield source
+            yield from source_of(NAME, path.parent.name, [path, *beside])
     for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
         seen: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
@@ -297,8 +296,7 @@ class _CursorConverter(AgentConverter):
             produced = self._changes(path, values, result)
         produced = produced or contents(_output(result))
         produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
-        raw: Object = {"rawOutput": result} if result else {}
-        self._end_call(call_id, failed=not is_done, produced=produced, **raw)
+        self._end_call(call_id, failed=not is_done, produced=produced, rawOutput=result or None)
 
     def _changes(self, path: str, values: Object, result: object) -> list[Object]:
         """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""

@@ -364,10 +364,8 @@ class _CursorStoreConverter(AgentConverter):
             printed = words(why, 2) or words(why, 1)
         is_done = 1 in result and not (kind == _MCP and count(done, 2))
         produced += contents(printed)
-        raw: Object = {}
-        if kind == _SHELL:
-            raw["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
-        self._end_call(call_id, failed=not is_done, produced=produced, **raw)
+        raw = {"exitCode": count(done or inside(result, 2), 3)} if kind == _SHELL else None
+        self._end_call(call_id, failed=not is_done, produced=produced, rawOutput=raw)
 
     # -- versions without turns -----------------------------------------------------------------
 

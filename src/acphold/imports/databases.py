@@ -19,7 +19,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from errno import EBUSY, EFBIG, EIO, ENOSPC
 from functools import lru_cache
@@ -132,14 +132,16 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
     return [name for name in wanted if name in existing]
 
 
-def row_by_id(path: Path, table: str, columns: Sequence[str], row_id: str) -> dict[str, Any]:
-    """Return a row by the names of its columns; empty if there is none with this id."""
-    names = ", ".join(columns)
+def row_by_id(path: Path, table: str, wanted: Iterable[str], row_id: str) -> dict[str, Any]:
+    """Return a row by the names of those of its columns that this version has; empty if there is
+    none with this id."""
+    columns = columns_of(path, table, wanted)
+    names = ", ".join(columns) or "id"
     try:
         found = rows(path, f"SELECT {names} FROM {table} WHERE id = ?", row_id)
     except _DamagedError:
         found = list(rows_of(path, table, names, "id = ?", Missed(), row_id))
-    return dict(zip(columns, found[0], strict=True)) if found else {}
+    return dict(zip(columns, found[0], strict=False)) if found else {}
 
 
 def rows_of(

@@ -92,8 +92,7 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
                 by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():
         subagents = files_below(chats / session_id, "*.jsonl")
-        if source := source_of(reader, session_id, [*paths, *subagents]):
-            yield source
+        yield from source_of(reader, session_id, [*paths, *subagents])
 
 
 def working_folder(chats: Path, folder: Path) -> str:

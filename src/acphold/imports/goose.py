@@ -26,7 +26,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.tools import edit_diffs, tool_of
+from acphold.imports.tools import tool_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
@@ -118,9 +118,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield
     if path.suffix != ".jsonl":
         # goose only keeps the sums of each session; as far as this version has columns for them.
-        names = databases.columns_of(path, "sessions", (*_COUNTED, _COST))
-        for session_id in [source.item, *map(str, converter.told)] if names else []:
-            sums = databases.row_by_id(path, "sessions", names, session_id)
+        for session_id in (source.item, *map(str, converter.told)):
+            sums = databases.row_by_id(path, "sessions", (*_COUNTED, _COST), session_id)
             counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
             writer.spend(sums.get(_COST), **counts)
     if title and not _MADE_UP.match(title):
@@ -221,11 +220,9 @@ class _GooseConverter(AgentConverter):
         if path and short in _DEVELOPERS:
             fields["locations"] = [{"path": path}]
             # The result of an edit does not contain the change.
-            if tool_of(short).kind == "edit" and not failed:
-                shown += edit_diffs(path, arguments)
-        if "structuredContent" in value:
-            fields["rawOutput"] = value["structuredContent"]
-        self._end_call(call_id, failed=failed, produced=shown, **fields)
+            shown += [] if failed else self._changes_by(short, path, arguments)
+        raw = value.get("structuredContent")
+        self._end_call(call_id, failed=failed, produced=shown, rawOutput=raw, **fields)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

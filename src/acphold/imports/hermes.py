@@ -20,7 +20,7 @@ from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
-from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
+from acphold.imports.tools import named_call_fields
 from acphold.imports.values import (
     Missed,
     Object,
@@ -130,7 +130,6 @@ def _tree(source: Source) -> RecordTree:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session and its continuations."""
     database = source.path
-    known = databases.columns_of(database, "sessions", _ABOUT)
     tree = _tree(source)
     tree.choose("", writer.missed)
     converter = _HermesConverter(database, writer, tree)
@@ -143,7 +142,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         if _is_fork(own.get("model_config"), above.get("end_reason")):
             writer.facts.begun_as = parent
     for session_id in _chain(database, source.item):
-        about: Object = databases.row_by_id(database, "sessions", known, session_id)
+        about: Object = databases.row_by_id(database, "sessions", _ABOUT, session_id)
         settings = from_json(about.get("model_config"))
         cwd = text(about, "cwd") or text(settings, "cwd")
         writer.facts.cwd = writer.facts.cwd or cwd
@@ -250,14 +249,15 @@ class _HermesConverter(AgentConverter):
             output = from_json(words)
             failed = bool(text(output, "error") or number(output, "exit_code"))
             failed = failed or look_up(output, "success") is False
-            produced: list[Object] = []
             path = self._place(name, arguments)
-            if path and not failed and tool_of(name).kind == "edit":
-                produced = contents(text(arguments, "patch")) or edit_diffs(path, arguments)
+            produced: list[Object] = []
+            if path and not failed:
+                produced = contents(text(arguments, "patch"))
+                produced = produced or self._changes_by(name, path, arguments)
             printed = first_text(output, ("output", "content", "error")) or words
-            raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
+            raw = output if isinstance(output, dict) else None
             produced = produced or contents(printed)
-            self._end_call(call_id, failed=failed, produced=produced, **raw)
+            self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 

@@ -100,8 +100,7 @@ class OpencodeRows:
         wanted = ("directory", "title", "version", "time_created", "fork_session_id")
         found: Object = {}
         for table in self._tables:
-            names = databases.columns_of(self._path, table, wanted)
-            found |= databases.row_by_id(self._path, table, names, session_id)
+            found |= databases.row_by_id(self._path, table, wanted, session_id)
         if not found:
             return {}
         found["time"] = {"created": found.get("time_created")}

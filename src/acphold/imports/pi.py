@@ -56,8 +56,7 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.folder(folder, "PI_CODING_AGENT_SESSION_DIR")
     for pattern in ("*/*.jsonl", "*.jsonl"):
         for path in files_below(folder, pattern):
-            if source := source_of(NAME, path.stem.partition("_")[2] or path.stem, [path]):
-                yield source
+            yield from source_of(NAME, path.stem.partition("_")[2] or path.stem, [path])
 
 
 def _tree(source: Source) -> RecordTree:

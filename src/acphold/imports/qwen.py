@@ -75,8 +75,7 @@ def find(home: Home) -> Iterator[Source]:
                 continue
             project = path.parents[2 if archive else 1]
             subagents = files_below(project / "subagents" / path.stem, "agent-*.jsonl")
-            if source := source_of(NAME, path.stem, [path, *subagents]):
-                yield source
+            yield from source_of(NAME, path.stem, [path, *subagents])
     yield from session_sources(NAME, folder)
 
 

@@ -24,6 +24,7 @@ from acphold.imports.content_blocks import picture_of, plan_entry, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source
+from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import Missed, Object, first_text, look_up, number, text
 
 NAMES: Final = (
@@ -120,11 +121,17 @@ class AgentConverter:
     def _end_call(
         self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object
     ) -> None:
-        """Write how a call ended, with what it produced."""
+        """Write how a call ended, with what it produced, and other fields that are not None."""
         fields: Object = {"status": "failed" if failed else "completed"}
         if produced:
             fields["content"] = produced
-        self._writer.update(call_id, fields | more)
+        fields |= {name: value for name, value in more.items() if value is not None}
+        self._writer.update(call_id, fields)
+
+    def _changes_by(self, name: str, path: str, *sources: object) -> list[Object]:
+        """Return the changes that a tool made to a file, if it edits: by the first that has any."""
+        found = (edit_diffs(path, source) for source in sources if tool_of(name).kind == "edit")
+        return next(filter(None, found), []) if path else []
 
     def _tell_subagent(self, call_id: str, child: Hashable) -> None:
         """Tell a subagent's conversation inside the call that started it, once.

@@ -203,8 +203,8 @@ class Home(Struct, frozen=True):
         return self.folder(f".local/share/{name}", "XDG_DATA_HOME", name)
 
 
-def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Source | None:
-    """Return the source for these files; None if the first is gone by now."""
+def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Iterator[Source]:
+    """Yield the source for these files; nothing if the first is gone by now."""
     size = changed = 0
     names = tuple(map(str, paths))
     for name in names:
@@ -214,18 +214,17 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
             if name == names[0]:
                 if not isinstance(error, FileNotFoundError):
                     note(error)
-                return None
+                return
             continue
         size += status.st_size
         changed = max(changed, status.st_mtime_ns)
-    return Source(reader, session_id, names, size, changed, item)
+    yield Source(reader, session_id, names, size, changed, item)
 
 
 def file_sources(reader: str, paths: Iterable[Path]) -> Iterator[Source]:
     """Yield a source for each file that holds a conversation and is named by its id."""
     for path in paths:
-        if source := source_of(reader, path.stem, [path]):
-            yield source
+        yield from source_of(reader, path.stem, [path])
 
 
 def files_below(folder: Path, pattern: str) -> Iterator[Path]:

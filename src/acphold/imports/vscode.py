@@ -124,9 +124,8 @@ def find(home: Home) -> Iterator[Source]:
                 is_log = path.suffix == ".jsonl"
                 beside = [path.with_suffix(".json")] if is_log else []
                 beside = [document for document in beside if document in documents]
-                source = source_of(NAME, path.stem, [path, *beside])
-                if source and (is_lone or is_log):
-                    yield source
+                if is_lone or is_log:
+                    yield from source_of(NAME, path.stem, [path, *beside])
 
 
 # -- read ----------------------------------------------------------------------------------
@@ -417,8 +416,8 @@ class _VscodeConverter(AgentConverter):
         failed = refused or is_wrong or part.get("isComplete") is False
         produced = [] if failed else self._changes(name, arguments)
         produced = produced or contents(self._output(call_id, about, details))
-        raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
-        self._end_call(call_id, failed=failed, produced=produced, **raw)
+        raw = None if exit_code is None else {"exitCode": exit_code}
+        self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
 
     def _changes(self, name: str, arguments: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""

@@ -31,7 +31,7 @@ from acphold.imports.readers import (
 )
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
-from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
+from acphold.imports.tools import named_call_fields
 from acphold.imports.values import (
     Missed,
     Object,
@@ -237,10 +237,8 @@ class ZedConverter(AgentConverter):
         child = text(output, "session_id") or text(output, "Success", "session_id")
         self._tell_subagent(call_id, child)
         failed = result.get("is_error") is True
-        produced: list[Object] = []
-        if not failed and tool_of(name).kind == "edit":
-            path = self._path(text(output, "input_path") or text(arguments, "path"))
-            produced = edit_diffs(path, output)
+        path = self._path(text(output, "input_path") or text(arguments, "path"))
+        produced = [] if failed else self._changes_by(name, path, output)
         if not produced:
             # As the model got it: one text or picture, or several.
             told = result.get("content")
@@ -249,8 +247,7 @@ class ZedConverter(AgentConverter):
                     produced.append(content(words))
                 elif picture := text(part, "Image", "source"):
                     produced.append(block_content(image(picture, "image/png")))
-        raw: Object = {} if output is None else {"rawOutput": output}
-        self._end_call(call_id, failed=failed, produced=produced, **raw)
+        self._end_call(call_id, failed=failed, produced=produced, rawOutput=output)
 
     def _path(self, path: str) -> str:
         """Return the absolute form of a project path, which begins with the name of its folder."""
