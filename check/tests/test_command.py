@@ -92,8 +92,7 @@ def test_reports_are_compared_on_one_page(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_no_report_cannot_be_compared(run: Run, tmp_path: Path) -> None:
-    other = tmp_path / "other.json"
-    other.write_text("[]", encoding="utf-8")
+    (other := tmp_path / "other.json").write_text("[]", encoding="utf-8")
     done = run("--compare", str(other))
     assert done.code == CheckExit.USAGE
     assert "not a report" in done.err
@@ -138,8 +137,7 @@ def test_a_baseline_makes_a_known_failure_good(run: Run, tmp_path: Path) -> None
 
 
 def test_a_baseline_with_an_id_that_does_not_exist_is_refused(run: Run, tmp_path: Path) -> None:
-    baseline = tmp_path / "known.txt"
-    baseline.write_text("initialise.info\n", encoding="utf-8")
+    (baseline := tmp_path / "known.txt").write_text("initialise.info\n", encoding="utf-8")
     done = run("--baseline", str(baseline), *agent())
     assert done.code == CheckExit.USAGE
     assert "initialise.info" in done.err
@@ -274,8 +272,7 @@ time.sleep(1000)
 
 
 def test_an_agent_that_does_not_end_delays_the_end_of_no_check(run: Run, tmp_path: Path) -> None:
-    program = tmp_path / "stays.py"
-    program.write_text(STAYS, encoding="utf-8")
+    (program := tmp_path / "stays.py").write_text(STAYS, encoding="utf-8")
     began = time.monotonic()
     done = run("--json", "--within", "10", "--", sys.executable, str(program))
     assert time.monotonic() - began < 20  # it takes twice as long to end each of its processes

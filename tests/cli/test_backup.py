@@ -98,8 +98,7 @@ def test_a_full_disk_is_the_copys_and_nothing_is_left_on_it(
 ) -> None:
     remember(one, "bb-2", prompt("Long"), said("x" * 1_000_000), ended())
     (tmp_path / "away").mkdir()
-    copy = tmp_path / "away" / "copy.db"
-    copy.write_text("before")
+    (copy := tmp_path / "away" / "copy.db").write_text("before")
 
     def nearly_full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (part * 4096, part * 4096))

@@ -123,8 +123,7 @@ def test_a_file_that_is_no_journal_is_a_problem_among_others(
 ) -> None:
     journal.write_text("shopping list")
     Transcript("Hello.").write(tmp_path)
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[defaults]\nsnapshots = false\n")
+    (settings := tmp_path / "settings.toml").write_text("[defaults]\nsnapshots = false\n")
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)

@@ -127,14 +127,12 @@ def test_an_agent_of_the_settings_file_is_called_as_it_is_there(
     acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claude = 'command = ["npx", "-y", "@agentclientprotocol/claude-agent-acp"]\n'
-    settings = tmp_path / "settings.toml"
-    settings.write_text(f"[agents.work]\n{claude}")
+    (settings := tmp_path / "settings.toml").write_text(f"[agents.work]\n{claude}")
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
     remember(journal, "s1", prompt("hello"), ended(), agent="@zed-industries/claude-code-acp")
     assert " work " in acphold.run("list", "--all").out
     assert "s1" in acphold.run("list", "--all", "--agent", "work").out
-    both = tmp_path / "both.toml"
-    both.write_text(f"[agents.work]\n{claude}[agents.home]\n{claude}")
+    (both := tmp_path / "both.toml").write_text(f"[agents.work]\n{claude}[agents.home]\n{claude}")
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(both))
     assert " claude " in acphold.run("list", "--all").out
 

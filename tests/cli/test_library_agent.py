@@ -35,8 +35,7 @@ agent.run()
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
     """The command of an agent that counts."""
-    file = tmp_path / "counter.py"
-    file.write_text(AGENT)
+    (file := tmp_path / "counter.py").write_text(AGENT)
     return [sys.executable, str(file)]
 
 

@@ -267,8 +267,7 @@ async def answer(turn):
 def test_the_log_that_has_an_incident_of_the_daemon_is_named(
     place: Place,  # noqa: F811
 ) -> None:
-    program = place.folder / "raising.py"
-    program.write_text(RAISING)
+    (program := place.folder / "raising.py").write_text(RAISING)
     settings = place.folder / "settings.toml"
     command = json.dumps([sys.executable, "-m", "acphold", "agent", "run", str(program)])
     settings.write_text(f"[agents.mine]\ncommand = {command}\n")

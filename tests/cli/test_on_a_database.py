@@ -119,8 +119,7 @@ def test_a_database_that_is_not_there_is_named_without_its_password(
 def test_an_agent_that_keeps_the_same_database_is_listed_once(
     acphold: OnDatabase, tmp_path: Path
 ) -> None:
-    program = tmp_path / "counter.py"
-    program.write_text(AGENT)
+    (program := tmp_path / "counter.py").write_text(AGENT)
     done = acphold.run("ask", "pelican", "--", sys.executable, str(program))
     assert done.out == "1 of 0, pelican\n", done.err
     listed = [json.loads(line)["agent"] for line in acphold.run("list", "--json").out.splitlines()]

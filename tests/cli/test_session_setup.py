@@ -43,8 +43,7 @@ agent.run()
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
     """The command of an agent with modes, options and MCP servers."""
-    file = tmp_path / "adjustable.py"
-    file.write_text(AGENT)
+    (file := tmp_path / "adjustable.py").write_text(AGENT)
     return [sys.executable, str(file)]
 
 
@@ -115,8 +114,7 @@ def test_servers_are_read_as_other_programs_write_them(
         "old": {"type": "sse", "url": "https://${HOST_OF_IT:-y}/sse"},
         "plain": {"url": "https://z/mcp"},
     }
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}))
+    (file := tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     replaced = json.dumps({"servers": {"plain": {"url": "https://other/mcp"}}})
     found = setup_of([str(file), replaced], None, []).servers
     assert found == (

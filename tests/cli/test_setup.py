@@ -897,8 +897,7 @@ def test_an_agent_that_is_not_installed_is_fetched_after_a_yes(
 
 
 def test_a_strangers_backup_is_none_of_ours(tmp_path: Path) -> None:
-    settings = tmp_path / "settings.json"
-    settings.write_text('{"theme": "acphold dark"}')
+    (settings := tmp_path / "settings.json").write_text('{"theme": "acphold dark"}')
     (tmp_path / "settings.json.mine.bak").write_bytes(b"\xff")
     (tmp_path / "settings.json.20260101-000000.bak").write_bytes(b"\xff")
     kept = setup._keep(str(settings), str(settings), settings.read_text())

@@ -79,8 +79,7 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
     place: Place,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    shot = tmp_path / "shot.png"
-    shot.write_bytes(b"\x89PNG\r\n\x1a\n")
+    (shot := tmp_path / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     takes = {"promptCapabilities": {"image": True}}
     with place.chat("--cwd", str(tmp_path), capabilities=takes) as one:
         one.until("ready")

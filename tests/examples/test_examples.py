@@ -127,8 +127,7 @@ async def test_echo_says_what_it_is_told_and_goes_on_after_a_restart(
 async def test_the_reviewer_reads_unsaved_text_and_mends_it_with_permission(
     journal: Path, tmp_path: Path
 ) -> None:
-    file = tmp_path / "a.py"
-    file.write_text("saved\n")
+    (file := tmp_path / "a.py").write_text("saved\n")
     async with talking("reviewer.py", journal, files=True) as talk:
         talk.person.unsaved[str(file)] = "unsaved  \n"
         made = await talk.connection.new_session(cwd=str(tmp_path), mcp_servers=[])

@@ -486,8 +486,7 @@ async def line(name: str, on_database: bool) -> AsyncIterator[Line]:
         agent = scripted_agent(
             store=str(folder / "store"), capabilities=AGENT, log=str(folder / "log")
         )
-        settings = folder / "settings.toml"
-        settings.write_text(SETTINGS)
+        (settings := folder / "settings.toml").write_text(SETTINGS)
         env = {
             "XDG_RUNTIME_DIR": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),

@@ -340,6 +340,11 @@ class Shared:
         await self.begun(client, session, "do it")
         return session
 
+    async def told(self, client: Onlooker, session: str, text: str) -> None:
+        """The agent says this, and the client has been told so."""
+        await self.agent.say(session, text)
+        await client.until_text(text)
+
     async def talked(self, text: str, *says: str, **capabilities: Any) -> tuple[Onlooker, str]:
         """One more client, and a session in which it has had this turn."""
         client, session = await self.opened(**capabilities)

@@ -326,8 +326,7 @@ async def test_a_load_that_fails_leaves_nobody_attached(house: Shared) -> None:
         await two.load(session, "/elsewhere")
     except Refused as error:
         assert error.code == -32602  # noqa: PT017
-    await house.agent.say(session, "1 ")
-    await one.until_text("1 ")
+    await house.told(one, session, "1 ")
     assert two.updates() == []
 
 
@@ -378,8 +377,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(60):
         client, session = await house.opened()
-        await house.agent.say(session, "1 ")
-        await client.until_text("1 ")
+        await house.told(client, session, "1 ")
         held = house.hub.conversation(session).session
         [known] = held.attachments
         source = LateSource(held)
@@ -400,8 +398,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(60):
         client, session = await house.opened()
-        await house.agent.say(session, "1 ")
-        await client.until_text("1 ")
+        await house.told(client, session, "1 ")
         held = house.hub.conversation(session).session
         [known] = held.attachments
         source = LateSource(held)
@@ -414,8 +411,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
         source.answer.set_result(None)
         await asyncio.wait([reading])
         assert (detached.cursor, detached.is_fed) == (0, False)
-        await house.agent.say(session, "2 ")
-        await client.until_text("2 ")
+        await house.told(client, session, "2 ")
         assert numbers(client) == [1, 2]
 
 
@@ -424,8 +420,7 @@ async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answe
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(60):
         client, session = await house.opened()
-        await house.agent.say(session, "1 ")
-        await client.until_text("1 ")
+        await house.told(client, session, "1 ")
         held = house.hub.conversation(session).session
         source = LateSource(held)
         stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
@@ -447,8 +442,7 @@ async def test_a_client_that_is_refused_a_position_has_the_session_open_as_befor
     for place in (999, -1):
         params = {**open_params(session, "/"), "_meta": {"acphold/after": place}}
         await client.refused("session/resume", params)
-    await house.agent.say(session, "1 ")
-    await client.until_text("1 ")
+    await house.told(client, session, "1 ")
     assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
 
 
@@ -464,8 +458,7 @@ async def test_the_later_one_of_two_loads_at_once_counts(journal: Path) -> None:
             await asyncio.wait(loads)
             assert loads[1].result() == {}
             loads[0].exception()
-            await house.agent.say(session, "100 ")
-            await two.until_text("100 ")
+            await house.told(two, session, "100 ")
             assert numbers(two)[-101:] == list(range(101))
 
 
@@ -503,8 +496,7 @@ async def test_a_client_that_does_not_read_is_not_told_on_and_on_while_others_ar
         await house.agent.listener.hear(Notified("_vendor/note", params))
     assert slow.connection.buffered < bounds.LAG_BYTES + 4 * len(params)
     slow.reads.set()
-    await house.agent.say(session, "behind")
-    await slow.until_text("behind")
+    await house.told(slow, session, "behind")
 
 
 async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_bytes(
@@ -526,8 +518,7 @@ async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_byt
         await house.agent.listener.hear(Notified("_vendor/note", params))
         await one.until(partial(told_so_often, number + 1))
     slow.reads.set()
-    await house.agent.say(session, "behind")
-    await slow.until_text("behind")
+    await house.told(slow, session, "behind")
     assert notes(slow) == 1
 
 
@@ -676,5 +667,4 @@ async def test_a_client_that_reads_nothing_holds_the_agent_up_only_once(
             await house.agent.say(others, "goes on")
         await other.until_text("goes on")
         deaf.reads.set()
-        await house.agent.say(session, "read again")
-        await deaf.until_text("read again")
+        await house.told(deaf, session, "read again")

@@ -229,8 +229,7 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
         await house.agent.listener.hear(Notified("_vendor/last", params))
         other = await house.client()
         await other.load(session)
-        await house.agent.say(session, "behind")
-        await other.until_text("behind")
+        await house.told(other, session, "behind")
         told = [m["method"] for m in other.messages if "_vendor" in m.get("method", "")]
         assert told == ["_vendor/note"] * 7
 
@@ -243,8 +242,7 @@ async def test_modes_with_ids_that_are_no_strings_do_no_harm(house: Shared) -> N
     option = {"id": "m", "category": "mode", "currentValue": 1, "options": []}
     update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
     await hear(house, session, json.dumps(update).encode())
-    await house.agent.say(session, "goes on")
-    await client.until_text("goes on")
+    await house.told(client, session, "goes on")
 
 
 async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ours(
@@ -255,8 +253,7 @@ async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ou
         client, session = await house.opened(session={"notices": {}})
         plain = await house.loaded(session)
         await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
-        await house.agent.say(session, "goes on")
-        await client.until_text("goes on")
+        await house.told(client, session, "goes on")
         await plain.until_text("goes on")
         assert odd in client.updates()
         assert [update["sessionUpdate"] for update in plain.updates()] == ["agent_message_chunk"]

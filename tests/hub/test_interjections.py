@@ -121,8 +121,7 @@ async def test_a_turn_that_such_words_begin_behind_a_cancelled_one_counts(journa
         client.tell("session/cancel", {"sessionId": session})
         await turn
         await client.call(STEER, {"sessionId": session, "prompt": WORDS})
-        await house.agent.say(session, "Bonjour")
-        await client.until_text("Bonjour")
+        await house.told(client, session, "Bonjour")
         await two.load(session)
         assert two.text().endswith("Bonjour")
 

@@ -80,8 +80,7 @@ async def test_live_they_reach_only_clients_that_show_them(how: str, house: Shar
 async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(house: Shared) -> None:
     shows, session = await house.opened(**OFFERS_ALL)
     plain = await house.loaded(session, **POSITIONS)
-    await house.agent.say(session, "known")
-    await plain.until_text("known")
+    await house.told(plain, session, "known")
     lagging = await house.loaded(session)
     lagging.reads.clear()
     await house.agent.say(session, "x" * (bounds.LAG_BYTES + 1))

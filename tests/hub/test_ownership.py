@@ -175,12 +175,10 @@ async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new
         await second.give_way()
         one, two = await first.client(), await second.client()
         session = await one.new()
-        await first.agent.say(session, "of the old one")
-        await one.until_text("of the old one")
+        await first.told(one, session, "of the old one")
         await second.journal.delete(session)
         assert await two.new() == session  # the puppet counts anew
-        await second.agent.say(session, "of the new one")
-        await two.until_text("of the new one")
+        await second.told(two, session, "of the new one")
         error = await one.refused("session/prompt", prompt_params(session, "mine"))
         assert "deleted" in error.message or "another" in error.message
         assert one.text().startswith("of the old one\n\n[acphold] This session was deleted")

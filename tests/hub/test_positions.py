@@ -106,8 +106,7 @@ async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_ar
     house: Shared,
 ) -> None:
     client, session = await house.opened(**POSITIONS)
-    await house.agent.say(session, "before")
-    await client.until_text("before")
+    await house.told(client, session, "before")
     [attachment] = house.hub.conversation(session).session.attachments
     client.reads.clear()
     await house.agent.say(session, "x" * (2 * bounds.LAG_BYTES))
@@ -168,8 +167,7 @@ async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
     two = await house.client(name="zed")
     session = await one.new()
     await two.load(session)
-    await house.agent.say(session, "a")
-    await one.until_text("a")
+    await house.told(one, session, "a")
     place = positions(one)[-1]
     await one.leave()
     await house.turn(two, session, "say it", "b")
@@ -228,8 +226,7 @@ async def test_nobody_goes_on_behind_a_position_that_was_put_together(house: Sha
     refusal = await two.refused("session/resume", {**opened(session), **after(middle)})
     assert (refusal.code, "load the session" in refusal.message) == (-32602, True)
     await three.resume(session, **after(end))
-    await house.agent.say(session, "d")
-    await three.until_text("d")
+    await house.told(three, session, "d")
     assert three.text() == "d"
 
 
@@ -243,8 +240,7 @@ async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_
         session = await one.new()
         await two.load(session)
         running = await house.begun(two, session, "say it")
-        await house.agent.say(session, "a")
-        await one.until_text("a")
+        await house.told(one, session, "a")
         place = positions(one)[-1]
         await one.leave()
         live = house.hub.conversation(session).session
@@ -298,8 +294,7 @@ async def run_plan(journal: Path, plan: list[str], data: st.DataObject) -> None:
         await stayed.load(session)
         for number, step in enumerate(plan):
             await play(house, one, session, step, number)
-        await house.agent.say(session, "end")
-        await stayed.until_text("end")
+        await house.told(stayed, session, "end")
         known = [seq for seq in positions(stayed) if seq is not None]
         place = data.draw(st.sampled_from([0, *known]))
         back = await house.client(session={"notices": {}}, **POSITIONS)
@@ -307,8 +302,7 @@ async def run_plan(journal: Path, plan: list[str], data: st.DataObject) -> None:
             assert refusal.code == -32602
             assert "settle" in plan
             return
-        await house.agent.say(session, "over")
-        await stayed.until_text("over")
+        await house.told(stayed, session, "over")
         await back.until_text("over")
         behind = [n for n, params in enumerate(told(stayed)) if position(params) == place]
         before = told(stayed)[: behind[0] + 1 if behind else 0]
@@ -361,8 +355,7 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
 
 async def test_ten_thousand_missed_updates_are_there_soon(house: Shared) -> None:
     one, session = await house.opened(**POSITIONS)
-    await house.agent.say(session, "first ")
-    await one.until_text("first ")
+    await house.told(one, session, "first ")
     place = positions(one)[-1]
     await one.leave()
     for n in range(0, 10_000, 10):

@@ -225,8 +225,7 @@ async def test_three_loads_at_once_leave_one_attachment(house: Shared) -> None:
     await asyncio.wait(loads)
     assert loads[2].exception() is None
     [load.exception() for load in loads]
-    await house.agent.say(session, "once")
-    await client.until_text("once")
+    await house.told(client, session, "once")
     assert client.text() == "once"
     assert len(house.hub.conversation(session).session.attachments) == 1
 

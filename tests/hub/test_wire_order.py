@@ -56,8 +56,7 @@ async def test_what_is_said_behind_a_question_is_told_behind_it_though_it_is_not
         client = await house.client()
         answers_all(client)
         session = await house.at_work(client)
-        await house.agent.say(session, "1")
-        await client.until_text("1")
+        await house.told(client, session, "1")
         with held_up(journal):
             saying = await begun(
                 [

@@ -38,8 +38,7 @@ agent.run()
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """An agent that prints."""
-    path = tmp_path / "my_agent.py"
-    path.write_text(ECHO)
+    (path := tmp_path / "my_agent.py").write_text(ECHO)
     return path
 
 
@@ -86,8 +85,7 @@ async def answer(turn: acphold.Turn) -> None:
 async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_process(
     tmp_path: Path, journal: Path, error: str
 ) -> None:
-    file = tmp_path / "exits.py"
-    file.write_text(EXITS.format(error=error))
+    (file := tmp_path / "exits.py").write_text(EXITS.format(error=error))
     async with introduced(acphold("agent", "run", str(file)), journal=journal) as client:
         session_id = await client.new()
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "leave"}]}
@@ -188,8 +186,7 @@ def test_what_cannot_be_run_is_reported(file: Path) -> None:
 async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(
     file: Path, tmp_path: Path
 ) -> None:
-    torn = tmp_path / "torn.db"
-    torn.write_bytes(b"this is no journal, whatever its name" * 100)
+    (torn := tmp_path / "torn.db").write_bytes(b"this is no journal, whatever its name" * 100)
     async with editor(acphold("agent", "run", str(file)), journal=torn) as client:
         await client.initialize()  # answered before the journal is opened
         refused = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
@@ -261,8 +258,7 @@ agent.run()
 async def test_a_plain_turn_needs_nothing_of_python_that_only_errors_and_programs_need(
     tmp_path: Path, journal: Path
 ) -> None:
-    file = tmp_path / "rare.py"
-    file.write_text(RARE)
+    (file := tmp_path / "rare.py").write_text(RARE)
     async with introduced([sys.executable, str(file)], journal=journal) as client:
         await client.talk("ast dis inspect locale ssl subprocess tokenize asyncio")
         assert client.text() == "asyncio"
@@ -393,8 +389,7 @@ agent.run()
 async def test_garbage_is_looked_for_less_often_unless_the_author_has_said_when(
     tmp_path: Path, journal: Path, before: str, then: str
 ) -> None:
-    file = tmp_path / "patient.py"
-    file.write_text(PATIENCE.format(before=before))
+    (file := tmp_path / "patient.py").write_text(PATIENCE.format(before=before))
     async with introduced([sys.executable, str(file)], journal=journal) as client:
         await client.talk("when?")
         assert client.text() == then
@@ -420,8 +415,7 @@ agent.run()
 async def test_no_garbage_is_looked_for_in_what_a_start_imports(
     tmp_path: Path, journal: Path
 ) -> None:
-    file = tmp_path / "quick.py"
-    file.write_text(STARTS)
+    (file := tmp_path / "quick.py").write_text(STARTS)
     async with introduced([sys.executable, str(file)], journal=journal) as client:
         await client.talk("how often?")
         assert client.text() == "0"

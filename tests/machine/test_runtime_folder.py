@@ -125,8 +125,7 @@ def test_sockets_of_processes_that_have_gone_are_swept_and_those_of_the_living_s
 
 
 def test_a_private_file_follows_no_link_that_lies_where_it_is_made(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.write_text("mine")
+    (other := tmp_path / "other").write_text("mine")
     (tmp_path / f"file.{os.getpid()}").symlink_to(other)
     write_private(str(tmp_path / "file"), b"new")
     assert (other.read_text(), (tmp_path / "file").read_bytes()) == ("mine", b"new")

@@ -132,8 +132,7 @@ def everything() -> Iterator[dict[str, Server]]:
 @pytest.fixture
 def pids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file into which faulty servers write; those still alive afterwards are killed."""
-    path = tmp_path_factory.mktemp("faulty") / "pids"
-    path.touch()
+    (path := tmp_path_factory.mktemp("faulty") / "pids").touch()
     yield path
     for word in path.read_text().split():
         if word.isdigit():

@@ -153,8 +153,7 @@ async def test_an_edit_that_was_allowed_keeps_its_diff_when_the_agent_says_only_
 async def test_a_write_that_changes_nothing_says_so_and_has_no_empty_lines(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
-    path = tmp_path / "a.py"
-    path.write_bytes(b"one\r\ntwo\r\n")
+    (path := tmp_path / "a.py").write_bytes(b"one\r\ntwo\r\n")
     session = await agent.new_session(cwd=tmp_path)
     same = {"type": "diff", "path": str(path), "oldText": "one\r\ntwo\r\n"}
     diffs = [{**same, "newText": same["oldText"]}, {**same, "newText": "one\ntwo\n"}]

@@ -81,8 +81,7 @@ async def test_an_editor_draws_after_a_load_what_it_drew_live(
     Person(there)  # leaves the answers to the other client
     await there.load(session)
     await play(house, session, RECORDINGS[name], first)
-    await house.agent.say(session, "behind")
-    await there.until_text("behind")
+    await house.told(there, session, "behind")
     if settled:
         await settle(house, session)
     again = await house.loaded(session, **editor.capabilities)
@@ -287,8 +286,7 @@ def test_calls_that_run_side_by_side_are_drawn_again_after_a_load(
             Person(there)
             await there.load(session)
             await play(house, session, steps, first)
-            await house.agent.say(session, "behind")
-            await there.until_text("behind")
+            await house.told(there, session, "behind")
             if settled:
                 await settle(house, session)
             again = await house.loaded(session, **editor.capabilities)

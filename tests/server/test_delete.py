@@ -88,8 +88,7 @@ async def test_deleting_a_session_whose_id_the_agent_gave_to_another_leaves_that
 async def test_a_deleted_session_does_not_come_back_through_the_agents_own_list(
     journal: Path, tmp_path: Path, obeys: bool
 ) -> None:
-    store = tmp_path / "store"
-    store.write_text(json.dumps({"theirs": {"cwd": "/", "updates": []}}))
+    (store := tmp_path / "store").write_text(json.dumps({"theirs": {"cwd": "/", "updates": []}}))
     agent: dict[str, Any] = {"capabilities": OWN, "store": str(store)}
     if not obeys:
         agent["replies"] = {"session/delete": [{"error": {"code": -32603, "message": "no"}}]}

@@ -158,8 +158,7 @@ async def test_a_client_that_introduces_itself_anew_does_not_start_the_agent_of_
     await other.call("initialize", VERSION_2)
     await other.call("initialize", {"protocolVersion": 1})
     await other.load(session)
-    await house.agent.say(session, "still here")
-    await other.until_text("still here")
+    await house.told(other, session, "still here")
     assert house.agent.generation == 1
 
 

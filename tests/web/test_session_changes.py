@@ -147,8 +147,7 @@ async def test_only_who_sees_all_sessions_sees_lines_that_stand_in_the_file_alon
     tmp_path: Path,
 ) -> None:
     # An agent may report edits that it never made, to have a file quoted around them.
-    path = tmp_path / "key.txt"
-    path.write_text("only on the disk\nc\n")
+    (path := tmp_path / "key.txt").write_text("only on the disk\nc\n")
     async with site(tmp_path) as served:
         made_up = turn("Go on", edit("1", str(path), "b\n", "c\n"))
         await served.remember("one", made_up, cwd=str(tmp_path))

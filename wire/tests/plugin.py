@@ -168,8 +168,7 @@ def agent() -> Agent:
 @pytest.fixture
 def pid_file(tmp_path: Path) -> Iterator[Path]:
     """A file for agents to write pids into; those still alive after the test are killed."""
-    path = tmp_path / "pids"
-    path.touch()
+    (path := tmp_path / "pids").touch()
     yield path
     for pid in path.read_text().split():
         with suppress(ProcessLookupError):

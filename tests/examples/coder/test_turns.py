@@ -135,8 +135,7 @@ async def test_a_tool_call_is_shown_with_its_arguments_and_its_result(tmp_path: 
 
 
 async def test_unsaved_buffers_are_what_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("on disk\n")
+    (path := tmp_path / "a.txt").write_text("on disk\n")
     script = Script(call("read", path="a.txt"), "ok")
     async with connect(script.agent(), files={str(path): "unsaved\n"}) as client:
         await (await client.new_session(tmp_path)).prompt("read")
@@ -147,8 +146,7 @@ async def test_a_secret_in_a_file_is_read_and_written_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-value")
-    path = tmp_path / ".env"
-    path.write_text("KEY=sk-very-secret-value\nDEBUG=0\n")
+    (path := tmp_path / ".env").write_text("KEY=sk-very-secret-value\nDEBUG=0\n")
     script = Script(
         call("read", path=".env"),
         call("edit", path=".env", old_text="", new_text="KEY=sk-very-secret-value\nDEBUG=1\n"),
@@ -305,8 +303,7 @@ async def test_files_outside_the_roots_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_changed_while_the_person_decided_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("one\n")
+    (path := tmp_path / "a.txt").write_text("one\n")
 
     def decide(asked: PermissionQuestion) -> str:
         path.write_text("one\nmore\n")
@@ -320,8 +317,7 @@ async def test_a_file_that_changed_while_the_person_decided_is_left_alone(tmp_pa
 
 
 async def test_a_replacement_that_is_not_clear_is_not_made(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("one one\n")
+    (path := tmp_path / "a.txt").write_text("one one\n")
     calls = [
         call("edit", path="a.txt", old_text="one", new_text="1"),
         call("edit", path="a.txt", old_text="two", new_text="2"),
@@ -340,8 +336,7 @@ async def test_a_replacement_that_is_not_clear_is_not_made(tmp_path: Path) -> No
 
 
 async def test_a_file_keeps_its_line_ends(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    (path := tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     edit = call("edit", path="a.txt", old_text="one\ntwo\n", new_text="1\n2\n")
     async with connect(Script(edit, "ok").agent()) as client:
         await (await client.new_session(tmp_path)).prompt("edit")

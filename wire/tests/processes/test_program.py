@@ -134,8 +134,7 @@ def test_a_path_to_nothing_is_named() -> None:
 
 
 def test_a_file_that_is_not_executable_is_named_with_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "agent.py"
-    path.touch()
+    (path := tmp_path / "agent.py").touch()
     assert "chmod +x" in fails([str(path)])
 
 
@@ -153,8 +152,7 @@ def test_an_interpreter_that_is_missing_is_told_from_a_program_that_is_missing(
 
 
 def test_a_script_without_its_first_line_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "agent"
-    path.write_text("print('hello')\n")
+    (path := tmp_path / "agent").write_text("print('hello')\n")
     path.chmod(0o755)
     assert "#!" in fails([str(path)])
 

@@ -123,8 +123,7 @@ async def test_the_last_words_are_there_though_the_end_is_noticed_before_they_ar
 async def test_stderr_is_logged_whole_behind_what_the_file_held(
     agent: Agent, tmp_path: Path
 ) -> None:
-    log = tmp_path / "agent.log"
-    log.write_text("earlier\n")
+    (log := tmp_path / "agent.log").write_text("earlier\n")
     code = "sys.stderr.write('x' * 300_000 + '\\n')"
     async with running(agent(code), log_path=log) as process:
         await process.wait()

@@ -56,8 +56,7 @@ def open_folder() -> Iterator[Path]:
 @pytest.fixture
 def closed_folder(open_folder: Path) -> Iterator[Path]:
     """A folder that takes no other file; the one in it, `f`, can be written."""
-    file = open_folder / "f"
-    file.write_text("old")
+    (file := open_folder / "f").write_text("old")
     file.chmod(0o666)
     open_folder.chmod(0o555)
     yield open_folder
@@ -219,8 +218,7 @@ async def test_a_file_keeps_its_mode_and_gets_its_contents_in_one_step(
 ) -> None:
     if not unnamed:  # as where the system has no files without a name
         monkeypatch.setattr(files, "SELF", "/nowhere")
-    script = project / "script"
-    script.write_text("old")
+    (script := project / "script").write_text("old")
     script.chmod(0o751)
     with script.open() as reader:
         await tool.write("script", "new")
@@ -235,8 +233,7 @@ async def test_a_file_keeps_its_mode_and_gets_its_contents_in_one_step(
 async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
     tool: Files, project: Path
 ) -> None:
-    file = project / "f"
-    file.write_text("old")
+    (file := project / "f").write_text("old")
     os.chown(file, ALICE, DEVS)
     os.setxattr(file, "system.posix_acl_access", acl(NOBODY))
     os.setxattr(file, "user.origin", b"https://example.org")
@@ -252,8 +249,7 @@ async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
 
 @linux_only
 async def test_a_file_without_an_acl_gets_none_from_its_folder(tool: Files, project: Path) -> None:
-    file = project / "f"
-    file.write_text("old")
+    (file := project / "f").write_text("old")
     file.chmod(0o640)
     os.setxattr(project, "system.posix_acl_default", acl(NOBODY))
     await tool.write("f", "new")
@@ -268,8 +264,7 @@ async def test_a_file_without_an_acl_gets_none_from_its_folder(tool: Files, proj
 async def test_a_file_that_only_its_group_may_write_is_written_in_place(
     open_folder: Path, text: str
 ) -> None:
-    file = open_folder / "f"
-    file.write_text("old, and long")
+    (file := open_folder / "f").write_text("old, and long")
     os.chown(file, ALICE, DEVS)
     file.chmod(0o660)
     before = file.stat()

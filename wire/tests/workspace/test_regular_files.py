@@ -40,8 +40,7 @@ def test_special_files_are_refused_and_not_waited_for(
 
 
 def test_a_file_is_read_to_its_end_and_not_beyond_the_bound(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"12345")
+    (file := tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "link").symlink_to(file)
     assert contents(tmp_path / "link", 5) == b"12345"
     assert contents(os.fspath(file), 6) == b"12345"
