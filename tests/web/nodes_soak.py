@@ -300,7 +300,8 @@ class Session:
         except AcpError as error:
             became = str(error)
         else:
-            assert turn.text.endswith(f"You said: {said}"), f"round {number}: {turn.text!r}"
+            is_whole = turn.text.endswith(f"You said: {said}")
+            assert is_whole, f"round {number}: {turn}, {await failing} and prompted at {at}"
         self.last = f"{await failing}, prompted at {at}: {became or 'answered'}"
         self._rounds[number] = self.last
         async with (

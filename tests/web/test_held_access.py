@@ -135,3 +135,18 @@ async def test_during_a_failover_nobody_is_sent_away_until_it_is_known_what_was_
         assert (await web.get("/sessions", text)).status == 503
         monkeypatch.setattr(bounds, "VOUCH_SECONDS", 0)
         assert (await web.get("/sessions", text)).status == 401
+
+
+async def test_a_server_that_starts_behind_a_failover_waits_for_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, kept = new_token("phone", SCOPES, now_ms())
+    async with site(tmp_path) as web:
+        await web.journal.access.keep_token(kept)
+    with monkeypatch.context() as away:
+        moved = Identity(b"", "other", is_kept=False, has_failed_over=True)
+        away.setattr(SqliteTables, "identity", lambda _: moved)
+        async with site(tmp_path) as web:
+            assert (await web.get("/sessions", text)).status == 503
+            away.undo()
+            assert (await web.get("/sessions", text)).status == 200

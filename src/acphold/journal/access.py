@@ -160,8 +160,9 @@ class Access(Protocol):
         """Return what has changed since the position `after`; for None, nothing yet. Raises
         RewrittenError as `Journal.changes` does: then read all again."""
 
-    async def is_current(self) -> bool:
-        """True if there is nothing to `hold`."""
+    async def is_current(self) -> bool | None:
+        """True if there is nothing to `hold`; None if it is not known yet: a standby has taken
+        over, and an owner of sessions may say within seconds that nothing was lost."""
 
     async def hold(self) -> object:
         """Hold the tokens and shares that nobody has made or accepted in this journal, as in a copy

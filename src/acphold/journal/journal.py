@@ -58,12 +58,14 @@ class Identity(Struct, frozen=True):
     """The identity of a journal: see `journal.lineage`.
 
     `secret` is random and seals list cursors; a copy shares it. `mark` is of this journal alone.
-    `is_kept` is True if the journal keeps it with the place where it is now.
+    `is_kept` is True if the journal keeps it with the place where it is now; `has_failed_over` if
+    it keeps another one because a standby has taken over, which may have lost nothing.
     """
 
     secret: bytes
     mark: str
     is_kept: bool
+    has_failed_over: bool = False
 
 
 class Append(Struct, frozen=True):

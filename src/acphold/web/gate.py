@@ -352,16 +352,18 @@ class Gate:
     async def _hold(self) -> None:
         """Hold access that nobody has confirmed in this journal.
 
-        While clients are served that happens at a failover, behind which the journal may turn out
-        to have lost nothing. So nobody is sent away at once: raises JournalBusyError meanwhile.
+        While clients are served, or after a standby has taken over, the journal may turn out to
+        have lost nothing. So nobody is sent away at once: raises JournalBusyError meanwhile.
         """
-        if await self._access.is_current():
+        is_current = await self._access.is_current()
+        if is_current:
             self._moved_at = None
             return
         now = self._now()
         if self._moved_at is None:
             self._moved_at = now
-        if self._tokens and now < self._moved_at + bounds.VOUCH_SECONDS:
+        may_be_vouched_for = self._tokens or is_current is None
+        if may_be_vouched_for and now < self._moved_at + bounds.VOUCH_SECONDS:
             raise errors.JournalBusyError("nobody knows yet if the journal has lost entries")
         await self._access.hold()
 

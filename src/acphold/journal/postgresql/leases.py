@@ -200,8 +200,10 @@ the one before; neither a restored dump nor a copy within the server does."""
 def identity(tables: Tables) -> Identity:
     """Like `Journal.identity`."""
     secret, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
-    mark, _ = _identify(tables, secret, kept, *values)
-    return Identity(bytes(secret), mark, mark == (kept or "").partition(" ")[0])
+    mark, place = _identify(tables, secret, kept, *values)
+    before, _, where = (kept or "").partition(" ")
+    has_failed_over = where != place and where.split(" ")[0] == place.split(" ")[0]
+    return Identity(bytes(secret), mark, mark == before, has_failed_over)
 
 
 def _identify(

@@ -286,10 +286,12 @@ def held(tables: Tables) -> tuple[int, int]:
     return sum(not token.is_over(now) for token in found), len(here.held_shares())
 
 
-def is_current(tables: Tables) -> bool:
-    """True if the tables have no access that has to be held."""
+def is_current(tables: Tables) -> bool | None:
+    """Like `Access.is_current`."""
     now, kept = access_here(tables)
-    return kept is not None and kept.mark == now.mark
+    if kept is not None and kept.mark == now.mark:
+        return True
+    return None if tables.identity().has_failed_over else False
 
 
 def hold(tables: Tables) -> Confirmed:
