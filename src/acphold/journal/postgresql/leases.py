@@ -41,6 +41,12 @@ CHANGED: Final = "changed = pg_current_xact_id()"
 """Written with every change to a session that the list shows."""
 
 
+HERE: Final = (
+    "convert_to(concat(extract(epoch FROM pg_postmaster_start_time()), ' ',"
+    " pg_relation_filenode('acphold.leases')), 'UTF8')"
+)
+"""The place where an era holds: see `journal.lineage`."""
+
 _TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 
 # -- owners -----------------------------------------------------------------------------------
@@ -48,9 +54,9 @@ _TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 
 def register(
     tables: Tables, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
-) -> str:
+) -> tuple[bytes, str]:
     """Note that this process is the owner `owner_id`, that it is alive, and its addresses; return
-    the timeline of the server, which is another one after a failover.
+    the `server`, and its timeline, which is another one after a failover.
 
     `presence` is the key of the lock that shows it lives; None if it holds none.
     """
@@ -61,7 +67,7 @@ def register(
         " pg_postmaster_start_time()) ON CONFLICT (id) DO UPDATE SET"
         " addresses = excluded.addresses, renewed_at = excluded.renewed_at,"
         " retired = excluded.retired, presence = excluded.presence,"
-        f" present_at = excluded.present_at RETURNING {_TIMELINE}",
+        f" present_at = excluded.present_at RETURNING {HERE}, {_TIMELINE}",
         {
             "id": owner_id,
             "host": socket.gethostname(),
@@ -71,7 +77,8 @@ def register(
             "presence": presence,
         },
     )
-    return str(done.fetchone()[0])
+    here, timeline = done.fetchone()
+    return bytes(here), str(timeline)
 
 
 def forget_dead(tables: Tables) -> None:
@@ -161,12 +168,6 @@ def take_again(tables: Tables, lease: Lease, seen: int | None, owner_id: str) ->
         (owner_id, lease.epoch, lease.session_id, seen),
     )
 
-
-HERE: Final = (
-    "convert_to(concat(extract(epoch FROM pg_postmaster_start_time()), ' ',"
-    " pg_relation_filenode('acphold.leases')), 'UTF8')"
-)
-"""The place where an era holds: see `journal.lineage`."""
 
 _IS_HERE: Final = (
     f"coalesce((SELECT substr(value, 14) = {HERE} FROM acphold.meta WHERE name = 'era'), false)"

@@ -55,13 +55,14 @@ _BYTES_OF_ONE: Final = 300
 class RecentAppends:
     """The latest appends of this process: see the module.
 
-    Call `note` in the thread of the loop, the others in a worker thread.
+    Call `note` in the thread of the loop, the others in a worker thread. `server` is the one that
+    has answered last; None before the first one.
     """
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
         self._bytes = 0
-        self._server: bytes | None = None
+        self.server: bytes | None = None
         self._taken: Newest[str, tuple[int, int, str]] = Newest(bounds.TAKEOVERS)
 
     def note_taken(self, lease: Lease, seen: int | None, owner_id: str) -> None:
@@ -122,9 +123,9 @@ class RecentAppends:
         """
         # As they are before the database is asked: the loop goes on to append meanwhile.
         wanted = [copy(lease) for lease in held]
-        server, was = leases.server(tables), self._server
+        server, was = leases.server(tables), self.server
         lost = all_lost(tables, wanted, whole=server != was)
-        self._server = server
+        self.server = server
         by_id = {lease.session_id: lease for lease in wanted}
         left = [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]
         if wanted and not left and was not in (None, server):
@@ -206,14 +207,15 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         # By itself, as this may cut the connection that it gets: the next work takes another one.
         presence = await self._database.run(self._presence.keep_open, slow=True)
 
-        def work(tables: Tables) -> str:
+        def work(tables: Tables) -> tuple[bytes, str]:
             with tables.writing():
-                timeline = leases.register(tables, owner_id, addresses, presence, retired=retired)
+                found = leases.register(tables, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(tables)
             tables.refuse_newer()
-            return timeline
+            return found
 
-        timeline = await self._slowly(work)
+        server, timeline = await self._slowly(work)
+        self._recent.server = self._recent.server or server
         heard, self._heard = self._heard, began
         before, self._timeline = self._timeline, timeline
         if before not in ("", timeline) and began - heard > bounds.TRUSTED_SECONDS:
