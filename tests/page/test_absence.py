@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.async_api import Browser, Page, Request, Route, WebSocketRoute, expect
 
 import acphold
 from acphold.web.page_files import BUILT
 from tests.editor import scripted_agent
+from tests.failures.test_sleep import asleep
 from tests.page.conftest import opened, steps, typed
 from tests.page.soak import soak
 from tests.web.conftest import Served, serving
@@ -55,6 +57,26 @@ async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
     await expect(page.locator(".away-bar")).to_contain_text("Offline since", timeout=60_000)
     start_at_its_port(served)
     await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+async def test_a_page_whose_machine_slept_with_the_server_goes_on_by_itself(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=tmp_path)
+        await opened(page, session.id)
+        await typed(page, steps({"say": "On it."}, {"until": str(go)}, {"say": " Done."}))
+        await expect(page.locator(".said")).to_have_text("On it.")
+    here = psutil.Process().children(recursive=True)
+    browser = [it.pid for it in here if "chrom" in " ".join(it.cmdline()[:1])]
+    assert browser
+    async with asleep(*browser, served.process.pid, served.daemon.pid):
+        go.touch()
+        await asyncio.sleep(60)
+    await expect(page.locator("article.said")).to_have_text("On it. Done.", timeout=60_000)
+    await typed(page, steps({"say": "Good morning."}))
+    await expect(page.locator("article.said").last).to_have_text("Good morning.")
 
 
 async def test_a_turn_that_the_servers_death_cut_off_is_told_once(
