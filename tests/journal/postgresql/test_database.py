@@ -27,6 +27,7 @@ from acphold.errors import (
 from acphold.journal import bounds
 from acphold.journal.journal import Journal
 from acphold.journal.owners import At
+from acphold.journal.postgresql.database import Database
 from acphold.journal.postgresql.leases import Gone
 from acphold.journal.postgresql.migrations import FIRST, Line
 from acphold.journal.stores import open_journal
@@ -74,6 +75,25 @@ async def test_work_goes_on_when_its_connections_are_closed(location: str) -> No
             cut_off(location)
             assert len(await raws(journal)) == number + 1
         assert await raws(journal) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_connection_that_was_lost_in_the_middle_of_a_command_is_not_used_again(
+    location: str,
+) -> None:
+    database = Database(location, create=True)
+    begun: list[Line] = []
+
+    def work(line: Line) -> object:
+        begun.append(line)
+        if len(begun) == 1:  # libpq has not noticed, and goes on waiting for an answer
+            line.pgconn.send_query(b"SELECT pg_sleep(60)")
+            raise psycopg.OperationalError("connection socket closed")
+        return line.execute("SELECT 1").fetchone()
+
+    assert await database.run(work) == (1,)
+    first, second = begun
+    assert (first.closed, first is second) == (True, False)
+    await database.aclose()
 
 
 async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(

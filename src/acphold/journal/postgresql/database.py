@@ -261,10 +261,13 @@ class _Threads:
                 return done
             except FAULTS as error:
                 if line is not None and not line.closed:
-                    # Roll back an interrupted transaction; if that fails, the connection closes.
+                    # Roll back an interrupted transaction. If that fails, libpq may still wait for
+                    # the answer to a command that is lost, and refuses all others.
                     with suppress(psycopg.Error):
                         if line.info.transaction_status != pq.TransactionStatus.IDLE:
                             line.rollback()
+                    if line.info.transaction_status != pq.TransactionStatus.IDLE:
+                        line.close()
                 if not is_passing(error):
                     raise failure(error, name) from error
                 # Slow work that was cut for its time would be so again.
