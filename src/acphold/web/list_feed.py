@@ -279,7 +279,8 @@ class ListFeed:
 def _feed_row(session: ListedSession) -> FeedRow:
     row, told = session.row, session_json(session)
     seen = row.seen_by(row.tenant, as_guest=True)
-    for_others = told if seen is row else session_json(replace(session, row=seen))
+    others = replace(session, row=seen, project="")
+    for_others = told if seen is row and not session.project else session_json(others)
     return FeedRow(row, session.live is not None, told, for_others)
 
 

@@ -196,7 +196,8 @@ class LocalReader:
         }
         person = self._tenant or ""
         repeated = await _repeated_titles(self.journal)
-        projects = await _projects({row.cwd for row in rows})
+        own = {row.cwd for row in rows if self._only is None and self._tenant in (None, row.tenant)}
+        projects = await _projects(own)
         listed = [
             replace(
                 it,
