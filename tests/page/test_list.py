@@ -8,7 +8,10 @@ import pytest
 from playwright.async_api import Page, expect
 
 import acphold
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from tests.page.conftest import opened, row_of, steps, violations
+from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -177,3 +180,26 @@ async def test_twenty_sessions_of_four_projects_stand_in_900_pixels(
     whole = """rows => rows.map(row => row.getBoundingClientRect())
         .filter(row => row.top >= 0 && row.bottom <= innerHeight && row.height >= 24).length"""
     assert await page.locator(".home a.session").evaluate_all(whole) >= 20
+
+
+async def test_sessions_of_programs_stand_behind_their_number_and_are_found(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "nightly").mkdir()
+    mine, programs = [await agent.new_session(cwd=folder) for _ in range(2)]
+    await mine.prompt(steps({"say": "Mine."}))
+    await programs.prompt("Summarise the log of the night")
+    journal = open_journal(served.folder / "journal.db")
+    await journal.change(programs.id, RowChange(by_program=True))
+    await journal.aclose()
+    await expect(row_of(page, programs)).to_have_count(0)
+    await expect(row_of(page, mine)).to_be_visible()
+    search = page.get_by_role("searchbox")
+    await search.fill("log of the night")
+    await expect(row_of(page, programs)).to_be_visible()
+    await search.press("Escape")
+    chip = page.get_by_role("button", name="By programs 1")
+    await chip.click()
+    await expect(row_of(page, programs)).to_be_visible()
+    await expect(row_of(page, mine)).to_have_count(0)
+    assert await violations(page) == []
