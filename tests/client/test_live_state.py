@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from acphold.client.remote_turn import LiveState
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.fold import fold
+from acphold.conversation.history.replay import turn_mark
 from acphold.conversation.history.timeline import Message, ToolCall, TurnEnd
 
 
@@ -54,6 +57,27 @@ def test_without_turns_it_is_the_journals_fold(raws: list[bytes]) -> None:
     live = LiveState()
     live.hear("update", raws)
     assert live.value == fold(Entry(seq, "update", 0, raw) for seq, raw in enumerate(raws, 1))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        TurnEnd("interrupted", 0),
+        TurnEnd("failed", 0, message="out of order"),
+        TurnEnd("cancelled", 0, "cancelled"),
+        TurnEnd("refused", 0, "refusal"),
+        TurnEnd("limited", 0, "max_tokens"),
+        TurnEnd("limited", 0, "end_turn", "in an hour", 4_000_000_000_000),
+    ],
+)
+def test_an_end_that_a_replay_marks_is_what_the_agent_has(end: TurnEnd) -> None:
+    live = LiveState()
+    live.hear("update", [said("Hello", "user_message_chunk"), turn_mark(end)])
+    assert replace(live.value.timeline[-1], at=0) == end
+    was_cut = end.outcome == "interrupted"
+    assert live.value.turn == ("interrupted" if was_cut else "idle")
+    live.hear("update", [said("Hello again", "user_message_chunk", messageId="2")])
+    assert live.value.turn == "idle"
 
 
 def test_prompts_and_ends_of_turns_are_on_the_timeline() -> None:

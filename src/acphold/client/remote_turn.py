@@ -47,7 +47,15 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.conversation.history.timeline import Item, Message, ToolCall, end_entry, shorten
+from acphold.conversation.history.replay import TURN_MARK, as_entry, turn_end_in
+from acphold.conversation.history.timeline import (
+    Item,
+    Message,
+    ToolCall,
+    TurnEnd,
+    end_entry,
+    shorten,
+)
 from acphold.live.hub.annotations import repeats
 
 if TYPE_CHECKING:
@@ -83,7 +91,10 @@ class LiveState:
                 if isinstance(item, ToolCall) and item.status == CANCELLED
             }
             still_open = tuple(tool for tool in state.open_tools if tool not in cancelled)
-            self._value = msgspec.structs.replace(state, open_tools=still_open)
+            turn = state.turn
+            if turn == "interrupted" and not isinstance(state.timeline[-1], TurnEnd):
+                turn = "idle"  # others have prompted since
+            self._value = msgspec.structs.replace(state, open_tools=still_open, turn=turn)
         return self._value
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
@@ -100,6 +111,9 @@ class LiveState:
                 and repeats(raw, self._prompt)
             ):
                 continue  # some agents send the prompt back: it is on the timeline already
+            if TURN_MARK.encode() in raw and (end := turn_end_in(raw)) is not None:
+                self._add(TURN_END, as_entry(end))
+                continue
             add(Entry(0, entry, 0, raw))
 
     def begin_turn(self, prompt: bytes) -> int:

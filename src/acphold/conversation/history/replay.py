@@ -31,7 +31,14 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.conversation.history.timeline import TurnEnd, TurnOutcome, moment, turn_end
+from acphold.conversation.history.timeline import (
+    OUTCOMES,
+    TurnEnd,
+    TurnOutcome,
+    moment,
+    turn_end,
+    with_limit,
+)
 
 CLIENT_MARK = "acphold/client"
 """The `_meta` key of a user's words: the client that they came from."""
@@ -156,6 +163,20 @@ def turn_mark(end: TurnEnd) -> bytes:
         TURN_MARK.encode(),
         encode_object(parts),
     )
+
+
+def as_entry(end: TurnEnd) -> bytes:
+    """Return the content of a `turn_end` entry, of which `timeline.turn_end` makes this end."""
+    if end.outcome == "interrupted":
+        return b'{"interrupted":true}'
+    if end.outcome == "failed":
+        error = {"code": b"-32603", "message": encode_text(end.message or "")}
+        return encode_object({"error": encode_object(error)})
+    reason = end.stop_reason or {it: name for name, it in OUTCOMES.items()}.get(end.outcome, "")
+    entry = encode_object({"stopReason": encode_text(reason)})
+    if end.outcome == "limited" and end.message is not None:
+        return with_limit(entry, end.message, end.resets_at)
+    return entry
 
 
 def turn_end_in(update: bytes) -> TurnEnd | None:
