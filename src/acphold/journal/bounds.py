@@ -307,6 +307,15 @@ PREPARED_STATEMENTS: Final = 64
 QUESTION_SECONDS: Final = 10.0
 """A question may wait this long before its connection is given up."""
 
+ANNOUNCED_SECONDS: Final = 0.4
+"""Time between two announcements of a process that it has changed something."""
+
+UNHEARD_SECONDS: Final = 15.0
+"""The log of changes is read this long after the last time, also if nothing was announced."""
+
+POSITIONS: Final = 100
+"""Newest positions in the log of changes whose readers are told that nothing was announced."""
+
 UNREACHED_SECONDS: Final = 1.0
 """After a failed attempt to connect, there is no new one for this long."""
 

@@ -258,9 +258,12 @@ class Sessions(Protocol):
     async def count(self) -> int:
         """Return the number of all sessions, listed or not."""
 
-    async def changes(self, after: str | None, limit: int = 500) -> RowChanges:
+    async def changes(
+        self, after: str | None, limit: int = 500, *, if_told: bool = False
+    ) -> RowChanges:
         """Return the rows that are new, changed or gone since the position `after`; for None, no
-        rows yet.
+        rows yet. With `if_told`, a change of another process may be told half a second late: a
+        database is only asked once something was announced.
 
         Costs next to nothing if nobody has written since the last call. Raises
         JournalUnavailableError if the journal was deleted or replaced, and RewrittenError if it may

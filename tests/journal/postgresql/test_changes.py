@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 
+from acphold.journal.access import new_token
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -99,3 +102,83 @@ async def test_each_commit_of_many_writers_is_told_once_they_are_over_a_page_at_
             for line in lines:
                 line.close()
             await journal.aclose()
+
+
+def questions(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """The number of questions that a journal asks its database from now on."""
+    asked = 0
+    ask = journal._database.run
+
+    async def counted(*given: Any, **named: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await ask(*given, **named)
+
+    monkeypatch.setattr(journal._database, "run", counted)
+    return lambda: asked
+
+
+async def test_who_follows_a_database_asks_it_once_something_is_announced(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with databases.new() as url:
+        journal, other = await with_sessions(url, "s1"), open_journal(url)
+        try:
+            await other.access.keep_token(new_token("earlier", ("watch",), 1)[1])
+            last = (await journal.changes(None)).last
+            seen = (await journal.access.changes(None)).last
+            asked = questions(journal, monkeypatch)
+            async with asyncio.timeout(DEADLINE):
+                before = -1
+                while before != (before := asked()):  # until it listens
+                    last = (await journal.changes(last, if_told=True)).last
+                    seen = (await journal.access.changes(seen, if_told=True)).last
+                    await asyncio.sleep(0.05)
+                for _ in range(20):
+                    assert not (await journal.changes(last, if_told=True)).session_ids
+                    assert not (await journal.access.changes(seen, if_told=True)).tokens
+                assert asked() == before
+                await other.change("s1", RowChange(archived=True))
+                _, token = new_token("phone", ("watch",), 1)
+                await other.access.keep_token(token)
+                # Not by events: they come from a database.
+                while not (news := await journal.changes(last, if_told=True)).session_ids:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                while not (found := await journal.access.changes(seen, if_told=True)).tokens:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert ([*news.session_ids], [*found.tokens]) == (["s1"], [token.id])
+        finally:
+            await journal.aclose()
+            await other.aclose()
+
+
+async def test_what_a_command_changes_last_is_announced_before_it_ends(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        journal = await with_sessions(url, "s1")
+        await journal.aclose()
+        line.execute("LISTEN acphold")
+        command = open_journal(url)
+        for archived in (True, False):
+            await command.change("s1", RowChange(archived=archived))
+        await command.aclose()
+        assert {note.channel for note in line.notifies(timeout=0.1)} == {"acphold"}
+
+
+async def test_behind_a_pooler_nothing_is_heard_and_the_log_is_read_each_time(
+    databases_pooled: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with databases_pooled.new() as url:
+        journal, other = await with_sessions(url, "s1"), open_journal(url)
+        try:
+            last = (await journal.changes(None)).last
+            asked = questions(journal, monkeypatch)
+            for _ in range(5):
+                last = (await journal.changes(last, if_told=True)).last
+            assert asked() == 5
+            await other.change("s1", RowChange(archived=True))
+            assert [*(await journal.changes(last, if_told=True)).session_ids] == ["s1"]
+        finally:
+            await journal.aclose()
+            await other.aclose()

@@ -39,6 +39,12 @@ Rows: TypeAlias = "list[list[bytes | None]]"
 _OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
+ANNOUNCE: Final = "NOTIFY acphold"
+LISTEN: Final = "LISTEN acphold"
+"""What tells other processes that a transaction has changed what they follow, behind its commit:
+within it, PostgreSQL would make commits wait for each other."""
+
+
 class Answer(asyncio.Future[T]):
     """A value that is set later, on the thread of the event loop, and awaited to the end.
 
@@ -72,6 +78,19 @@ class Pipelines:
         self._opening: asyncio.Future[Line] | None = None
         self._vain_at = -bounds.UNREACHED_SECONDS
         self._is_closed = False
+        self._listens = False
+
+    def listen(self) -> None:
+        """Hear from now on, at one of the connections, of what others announce: see `heard`."""
+        self._listens = True
+        self.begin()
+        if self.is_ready:
+            self._open[0].listen()
+
+    def heard(self) -> object:
+        """Return a value that stays the same until something is announced; None if that would not
+        be heard."""
+        return self._open[0].heard if self.is_ready else None
 
     @property
     def is_ready(self) -> bool:
@@ -136,6 +155,8 @@ class Pipelines:
             self._vain_at = monotonic()
         else:
             self._open.append(_Pipeline(opening.result(), self._bound, self._open.remove))
+            if self._listens:
+                self._open[0].listen()
 
 
 class _Asked(Struct):
@@ -165,6 +186,9 @@ class _Pipeline:
         self._prepares = line.prepare_threshold is not None
         self._names: dict[str, bytes] = {}
         self._named = 0
+        self.heard: object = None
+        """Another object after each announcement; None until it listens."""
+        self._asks_to_listen = False
         self._pq.nonblocking = 1
         self._pq.enter_pipeline_mode()
         self.loop.add_reader(self._socket, self._read)
@@ -199,6 +223,18 @@ class _Pipeline:
             self._is_watched = True
             self.loop.call_later(self._bound, self._watch)
 
+    def listen(self) -> None:
+        """Hear what is announced, unless this is a pooler's: it hands its connections round."""
+        if self._prepares and not self._asks_to_listen:
+            self._asks_to_listen = True
+            answer: Answer[Rows | None] = Answer()
+            answer.add_done_callback(self._on_listening)
+            self.ask(LISTEN, (), answer)
+
+    def _on_listening(self, answer: Answer[Rows | None]) -> None:
+        if answer.result() is not None:
+            self.heard = object()
+
     def close(self) -> None:
         """Close the connection; pending questions get no answer."""
         if self._line is None:
@@ -231,6 +267,8 @@ class _Pipeline:
         mark."""
         try:
             self._pq.consume_input()
+            while self._pq.notifies() is not None:
+                self.heard = object()
             # One None ends the results of a statement. A second one means that there is nothing
             # more.
             nones = 0

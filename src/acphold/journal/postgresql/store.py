@@ -11,16 +11,19 @@ spread over several databases. None keeps state in a connection, so that a poole
 When several sessions append together, these are several transactions on their way at once.
 """
 
-# See docs/decisions.md, 14.
+# See docs/decisions.md, 14 and 22.
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -30,17 +33,19 @@ from acp_wire.newest import Newest
 from acphold import errors
 from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
+from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Free, Here, Whose, clock
 from acphold.journal.postgresql import changes, leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.pipelines import ANNOUNCE
 from acphold.journal.postgresql.session_rows import PostgresqlTables
-from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
-from acphold.journal.sql.store import SqlJournal, asked, repeat
+from acphold.journal.sql.store import SqlAccess, SqlJournal, asked, repeat
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -133,8 +138,26 @@ class RecentAppends:
         return left
 
 
+class PostgresqlAccess(SqlAccess):
+    """The access in a database: its log is only read if something was announced."""
+
+    def __init__(self, journal: PostgresqlJournal) -> None:
+        super().__init__(journal)
+        self._journal = journal
+
+    async def changes(self, after: str | None, *, if_told: bool = False) -> AccessChanges:
+        if if_told and after is not None and self._journal._is_quiet("access", after):
+            return AccessChanges(after)
+        heard = self._journal._database.pipelines.heard()
+        news = await super().changes(after)
+        self._journal._note_quiet("access", news.last, heard)
+        return news
+
+
 class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
+
+    access = cached_property(PostgresqlAccess)
 
     def __init__(
         self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
@@ -146,6 +169,11 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._presence = Presence(self._database)
         self._registering = asyncio.Lock()
         self._recent = RecentAppends()
+        self._positions: Newest[tuple[str, str], tuple[object, float]] | None = None
+        """What was heard, and when, as the log of changes was read up to a position; None until it
+        is followed."""
+        self._announcing: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
+        self._announced_at = -bounds.ANNOUNCED_SECONDS
         self._heard = self._certain_from = clock()
         self._timeline = ""
 
@@ -214,7 +242,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             tables.refuse_newer()
             return found
 
-        server, timeline = await self._slowly(work)
+        server, timeline = await self._database.run(
+            lambda line: work(PostgresqlTables(line)), slow=True
+        )
         self._recent.server = self._recent.server or server
         heard, self._heard = self._heard, began
         before, self._timeline = self._timeline, timeline
@@ -301,6 +331,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 done.append(at)
                 continue
             self._recent.note(append.lease, segments, append.change)
+            if append.change is not None:
+                self._announce()
             done.append(
                 [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in segments]
             )
@@ -335,7 +367,47 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         """Some of the ids that have entries but no session."""
         return await self._at_one_moment(session_rows.without_session, slow=True)
 
-    changes = asked(changes.changes)
+    async def changes(
+        self, after: str | None, limit: int = 500, *, if_told: bool = False
+    ) -> RowChanges:
+        if if_told and after is not None and self._is_quiet("rows", after):
+            return RowChanges((), after)
+        heard = self._database.pipelines.heard()
+        news = await self._ask(lambda tables: changes.changes(tables, after, limit))
+        if not news.more:
+            self._note_quiet("rows", news.last, heard)
+        return news
+
+    def _is_quiet(self, log: str, after: str) -> bool:
+        """True if nothing was announced since this log was read up to this position, a moment
+        ago."""
+        if self._positions is None:  # it is followed: from now on we listen
+            self._positions = Newest(bounds.POSITIONS)
+        self._database.pipelines.listen()
+        heard, at = self._positions.get((log, after), (None, 0.0))
+        is_fresh = time.monotonic() < at + bounds.UNHEARD_SECONDS
+        return heard is not None and heard is self._database.pipelines.heard() and is_fresh
+
+    def _note_quiet(self, log: str, last: str, heard: object) -> None:
+        if self._positions is not None:
+            self._positions[log, last] = heard, time.monotonic()
+
+    def _announce(self) -> None:
+        """Tell others soon that something has changed, at most once a moment; here it is known."""
+        if self._positions is not None:
+            self._positions.clear()
+        loop = asyncio.get_running_loop()
+        if self._announcing is not None and self._announcing[0] is loop:
+            return
+        wait = max(0.0, self._announced_at + bounds.ANNOUNCED_SECONDS - time.monotonic())
+        self._announcing = loop, loop.call_later(wait, self._send_announcement)
+
+    def _send_announcement(self) -> None:
+        self._announcing, self._announced_at = None, time.monotonic()
+        if self._database.pipelines.is_ready:
+            self._database.pipelines.ask(ANNOUNCE, ())
+        else:
+            self._database.later(lambda line: line.execute(ANNOUNCE))
 
     # -- deleting -------------------------------------------------------------------------
 
@@ -366,6 +438,10 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
     async def aclose(self) -> None:
         await self._transcripts.aclose()
+        if self._announcing is not None:
+            self._announcing[1].cancel()
+            with suppress(errors.JournalError):  # they look for themselves, a moment later
+                await self._database.run(lambda line: line.execute(ANNOUNCE))
         if (owner_id := self._owner_id) is not None:
             self._owner_id = None
             await self._unregister(owner_id)
@@ -391,7 +467,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         return await self._database.run(answer, slow=slow)
 
     async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
-        return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
+        done = await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
+        self._announce()
+        return done
 
     def _later(self, work: Callable[[PostgresqlTables], object]) -> None:
         self._database.later(lambda line: work(PostgresqlTables(line)))
@@ -401,7 +479,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             with line.transaction():
                 return work(PostgresqlTables(line))
 
-        return await self._database.run(attempt, slow=slow)
+        done = await self._database.run(attempt, slow=slow)
+        self._announce()
+        return done
 
     def _search(self, tables: PostgresqlTables, sought: Sought | str) -> list[SearchHit]:
         # Late: the import takes a moment.

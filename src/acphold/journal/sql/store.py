@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from acphold.conversation.history.entries import Run, Segment, now_ms
 from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
-from acphold.journal.access import Access
+from acphold.journal.access import Access, AccessChanges
 from acphold.journal.journal import Append, Journal, Lease, Links
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
 from acphold.journal.seams import (
@@ -159,9 +159,11 @@ class SqlLinks(SqlPart, Links):
 class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
+    async def changes(self, after: str | None, *, if_told: bool = False) -> AccessChanges:
+        return await self._ask(lambda tables: tables.access_changes(after))
+
     tokens = asked(access_rows.tokens)
     held = asked(access_rows.held)
-    changes = asked(lambda tables, after: tables.access_changes(after))
     forget_ended = written(access_rows.forget_ended)
     is_current = asked(access_rows.is_current)
     hold = written(access_rows.hold)

@@ -30,7 +30,7 @@ from acphold.journal.sqlite.migrations import NOTED, SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled
 from acphold.journal.token_reports import SLOT_MS
 
-# See docs/decisions.md, 10 and 22.
+# See docs/decisions.md, 10.
 
 
 class SqliteSegments(KeptSegments):

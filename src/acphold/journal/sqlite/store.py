@@ -346,7 +346,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             return await super().summary(session_id)
         return await self._ask(lambda tables: entry_rows.summary(tables, session_id))
 
-    async def changes(self, after: str | None, limit: int = 500) -> RowChanges:
+    async def changes(
+        self, after: str | None, limit: int = 500, *, if_told: bool = False
+    ) -> RowChanges:
         file = self._file or self.connect()
         file.verify()
         return await self._ask(lambda tables: session_rows.changes(tables.connection, after, limit))

@@ -175,7 +175,7 @@ class Ownership(Struct, eq=False):
         seen, self._seen = self._seen, None
         renamed: list[Conversation] = []
         try:
-            news = await self._journal.changes(seen)
+            news = await self._journal.changes(seen, if_told=True)
             if news.more:
                 seen, news = None, await self._journal.changes(None)
         except errors.AcpError as exc:

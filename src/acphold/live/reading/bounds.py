@@ -25,8 +25,12 @@ READINGS: Final = 5
 
 # -- the list as it changes -----------------------------------------------------------------------
 
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 1.25
 """Seconds between looks at the journal and at the processes, for what others do."""
+
+OWNERS_SECONDS: Final = 10.0
+"""Seconds after which the processes that have a database open are looked up again, if no session
+has changed."""
 
 LOOKS_APART_SECONDS: Final = 0.05
 """Fewest seconds between looks, however much happens."""

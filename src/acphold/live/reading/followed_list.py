@@ -1,7 +1,8 @@
 """The list of sessions and its changes, whichever process makes them.
 
-Once a second, and whenever something happens in our own daemon, the journal says which rows have
-changed since, and the processes say what runs. So a killed process is noticed, too, and nothing
+Every moment, and whenever something happens in our own daemon, the journal says which rows have
+changed since, and the processes say what runs. A database is only asked if somebody announced a
+change, or if that would not be heard. So a killed process is noticed, too, and nothing
 depends on a clock that can be set. A row changes when a turn begins, but not when it ends: a turn
 that has begun and that no process runs is read once more at the next look.
 """
@@ -21,7 +22,7 @@ from acphold.errors import RewrittenError
 from acphold.journal.journal import Journal, row_of
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading import bounds
-from acphold.live.reading.processes import Live, live_anywhere
+from acphold.live.reading.processes import KnownOwners, Live
 
 
 class Changed(Struct, frozen=True):
@@ -61,8 +62,8 @@ async def _follow(
     journal: Journal, newest: int, activity: asyncio.Event, look: float
 ) -> AsyncGenerator[Changed, None]:
     """See `follow_list`; ends with RewrittenError if the journal may have gone back."""
-    changes = await journal.changes(None)
-    live = await live_anywhere(journal)
+    changes, owners = await journal.changes(None), KnownOwners(journal)
+    live = await owners.live(has_news=True)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
     for session_id in live.keys() - rows.keys():
         if (row := await _row(journal, session_id, live)) is not None:
@@ -78,8 +79,8 @@ async def _follow(
                 async with timeout(look):
                     await activity.wait()
         activity.clear()
-        changes = await journal.changes(changes.last)
-        before, live = live, await live_anywhere(journal)
+        changes = await journal.changes(changes.last, if_told=True)
+        before, live = live, await owners.live(has_news=bool(changes.session_ids))
         was, now_is = (
             {id_: (session, process.pid) for id_, (session, process) in of.items()}
             for of in (before, live)

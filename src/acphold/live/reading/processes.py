@@ -6,6 +6,8 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import inf
+from time import monotonic
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +16,7 @@ from acp_wire.processes import process_tree
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.splice import json_value
 from acphold import errors
-from acphold.journal.journal import Owners, other_owner
+from acphold.journal.journal import Journal, Owners, other_owner
 from acphold.journal.owners import Owner
 from acphold.live.reading import bounds
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
@@ -172,6 +174,24 @@ async def live_anywhere(journal: Owners, silent: list[SilentProcess] | None = No
     """
     owners = await journal.owners()
     return await (live_at(owners) if silent is None else live_at(owners, silent))
+
+
+class KnownOwners:
+    """The processes that have a journal open: in a database, they are looked up again only when a
+    session has changed, and now and then."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._owners: Sequence[Owner] = ()
+        self._looked_up_at = -inf
+
+    async def live(self, *, has_news: bool) -> Live:
+        """Return the sessions of all that answer; `has_news` if a session has changed. Raises
+        JournalError."""
+        is_due = monotonic() >= self._looked_up_at + bounds.OWNERS_SECONDS
+        if has_news or is_due or self._journal.file is not None:
+            self._owners, self._looked_up_at = await self._journal.owners(), monotonic()
+        return await live_at(self._owners)
 
 
 async def require_answer(journal: Owners, session_id: str) -> Owner | None:
