@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
+from acphold.conversation.history.entries import LATEST_MS, iso
 from acphold.journal import list_places
-from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
+from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
+from acphold.journal.sql.entry_rows import outcomes
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -123,3 +127,27 @@ async def test_a_folder_is_the_same_by_whatever_name(
     lease = await journal.acquire("moved")
     await journal.change(lease, RowChange(cwd=names[0]))
     assert len(await journal.page(ListFilter(cwd=names[3]))) == 5
+
+
+async def test_the_outcome_of_a_turn_is_read_without_the_rows_before_its_end(
+    journal: SqliteJournal,
+) -> None:
+    steps: dict[str, int] = {}
+    for name, pieces in (("short", 1), ("long", 60)):
+        lease = await journal.create(NewSession(name, "a", "/w"))
+        for kind, raw in [("prompt", b"[]"), *[("update", b"{}")] * pieces, ("turn_end", b"{}")]:
+            await journal.append(lease, [(kind, [raw])])
+        taken = bytearray()
+        connection = journal.connect().connection
+        assert outcomes(SqliteTables(connection), [name]) == {name: b"{}"}
+        connection.set_progress_handler(partial(taken.append, 0), 1)
+        outcomes(SqliteTables(connection), [name])
+        connection.set_progress_handler(None, 0)
+        steps[name] = len(taken)
+    assert steps["long"] <= steps["short"] + 2
+
+
+@given(st.integers(0, LATEST_MS - 1))
+def test_a_time_is_written_as_the_standard_library_writes_it(at: int) -> None:
+    written = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+    assert iso(at) == written.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -108,6 +108,8 @@ def _escape(found: re.Match[str]) -> str:
 
 def visible_json(text: str) -> str:
     """Return equivalent JSON without terminal control and hidden characters."""
+    if text.isascii() and text.isprintable():  # as most of it: a thirtieth of the time
+        return text
     return re.sub(_HIDDEN, _escape_json, text)
 
 

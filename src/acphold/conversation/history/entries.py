@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
@@ -38,8 +39,18 @@ def clamp_moment(at: int) -> int:
 
 def iso(at: int) -> str:
     """Return a time (ms since the epoch) as ISO 8601 in UTC: `2026-01-31T12:00:00.000Z`."""
-    when = datetime.fromtimestamp(clamp_moment(at) / 1000, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    days, ms = divmod(clamp_moment(at), _DAY_MS)
+    hours, ms = divmod(ms, 3_600_000)
+    return f"{_day(days)}T{hours:02}:{ms // 60_000:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
+
+
+_DAY_MS: Final = 24 * 3_600_000
+
+
+@lru_cache(1000)
+def _day(days: int) -> str:
+    """Return the date so many days after 1970 began."""
+    return (date(1970, 1, 1) + timedelta(days)).isoformat()
 
 
 def milliseconds(updated_at: str | None) -> int:

@@ -384,19 +384,19 @@ def sum_up(tables: Tables, lease: Lease) -> None:
 _LAST_OF_TURNS: Final = """
     SELECT session_id, {own_key}, settled_through, prompted, (
         SELECT CASE WHEN kind = %(end)s THEN raw END FROM (
-            SELECT {end} AS last, kind, raw FROM acphold.segments WHERE {of_session}
+            SELECT kind, raw FROM acphold.segments WHERE {of_session}
             ORDER BY {order} DESC LIMIT %(behind)s
-        ) AS behind WHERE kind IN (%(prompt)s, %(end)s) ORDER BY last DESC LIMIT 1
+        ) AS behind WHERE kind IN (%(prompt)s, %(end)s) LIMIT 1
     ) FROM acphold.sessions WHERE {which}
 """
-"""Finds the ends of the last turns, as their rows store them."""
+"""Finds the ends of the last turns, as their rows store them. Both databases go backwards and stop
+at the first; to sort again, they would read all that may be behind it."""
 
 
 def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
     """Like `Journal.outcomes`."""
     statement = _LAST_OF_TURNS.format(
         own_key=tables.OWN_KEY,
-        end=tables.END,
         of_session=tables.OF_SESSION,
         order=tables.ORDER,
         which=tables.among("session_id", "ids"),
