@@ -120,6 +120,7 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     asked_below = ["/codes"]
     asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
     asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
+    asked_elsewhere += ["/notices/wishes"]  # test_done_notices.py
     asked_elsewhere += ["/browser"]  # test_browsers.py
     asked_elsewhere += ["/import"]  # test_import_requests.py
     rules = ("", "/offers", "/on", "/off", "/seen")
