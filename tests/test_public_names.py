@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import acp_wire.schema
 import acphold
 import acphold.sync
 import acphold.types
@@ -157,6 +158,12 @@ def test_every_name_that_is_offered_is_there(package: str) -> None:
     module = import_module(package)
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+def test_the_public_names_that_are_not_the_protocols_become_no_more() -> None:
+    of_protocol = {name for name in dir(acp_wire.schema) if not name.startswith("_")}
+    ours = {name for module in (*MODULES, "acp_wire") for name in import_module(module).__all__}
+    assert len(ours - of_protocol) <= 157, "take one away for each that comes"
 
 
 def test_every_package_says_what_it_offers() -> None:
