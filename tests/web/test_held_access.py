@@ -111,7 +111,7 @@ def test_a_share_that_is_ended_while_it_is_held_does_not_come_back(
 
 
 def again(is_true: Callable[[], bool]) -> None:
-    """Ask until it is true: a server reads the tokens every half second."""
+    """Ask until it is true: a server reads the tokens about once a second."""
     deadline = time.monotonic() + SECONDS
     while not is_true():
         assert time.monotonic() < deadline, "waited in vain"
