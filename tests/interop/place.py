@@ -51,13 +51,14 @@ class Place:
             async with connected(command, environment, self.work, stderr) as client:
                 yield client
 
-    async def acphold(self, env: dict[str, str], *words: str) -> str:
-        """Run a command in the folder of the sessions; return its output."""
+    async def acphold(self, env: dict[str, str], *words: str, typed: str = "") -> str:
+        """Run a command in the folder of the sessions, with this input; return its output."""
         ended = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-m", "acphold", *words],
             env=self.environment(**env),
             cwd=self.work,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=DEADLINE * 2,

@@ -52,6 +52,31 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
     assert place.wrong_lines() == []
 
 
+@pytest.mark.parametrize("agent", WITH_SHELL, ids=lambda it: it.name)
+async def test_work_in_a_tree_of_its_own_comes_back_by_a_merge(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    project = Project(place.work)
+    project.top = place.work
+    project.git("init", "-q")
+    project.write("a.txt", "first\n")
+    project.write("edit", "#!/bin/sh\necho again >> a.txt\n").chmod(0o755)
+    project.commit()
+    env = agent.prepare(place.home, model.url)
+    (place.home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.com\n")
+    begin = ("chat", "--worktree", "--permission", "allow", "--", *agent.command())
+    await place.acphold(env, *begin, typed="USE_TOOL:shell CMD=./edit\n")
+    assert (project.top / "a.txt").read_text() == "first\n"
+    listed = json.loads(await place.acphold(env, "list", "--json"))
+    assert listed["cwd"].endswith("-work")
+    shown = await place.acphold(env, "session", "merge", listed["sessionId"], "--yes")
+    assert "a.txt +1 -0" in shown
+    assert "Merged into" in shown
+    assert (project.top / "a.txt").read_text() == "first\nagain\n"
+    title = project.git("log", "-1", "--format=%s").strip()
+    assert title == (listed["title"] or "").strip()
+
+
 async def until_kept(location: str, session: str, turns: int) -> None:
     """Wait until the files were kept at the ends of so many turns: a prompt does not wait."""
     journal = open_journal(location)

@@ -143,10 +143,16 @@ async def test_who_begins_to_write_while_something_is_asked_is_asked_it_once(
         page = await page_of()
         await page.set_viewport_size({"width": 1000, "height": 800})
         await opened(page, id_)
-        asking = editor.begin_prompt(id_, ask(title="May I?"))
+        area = page.get_by_role("textbox", name="Prompt", exact=True)
+        await area.evaluate("(it) => it.focus()")
+        asking = editor.begin_prompt(
+            id_, {"until": str(served.folder / "asked")}, ask(title="May I?")
+        )
+        await area.fill(json.dumps([{"say": "And now this."}]))  # which opens the session to act
+        (served.folder / "asked").touch()
         card = page.locator(".asking section.question")
         await expect(card).to_contain_text("May I?")
-        await typed(page, json.dumps([{"say": "And now this."}]))
+        await area.press("Enter")
         await expect(page.get_by_label("Prompts being sent")).to_contain_text("current turn")
         await expect(card).to_have_count(1)
         await card.get_by_role("button", name="Go on").click()

@@ -19,18 +19,21 @@ function choicesOf(session) {
   // Modes are an older way to say what the options say: where both are there, they are one choice.
   const isOption = (/** @type {Received} */ each) => each?.category === "mode" || each?.id === "mode";
   /** @type {Choice[]} */
-  const older = modes && !options.some(isOption)
-    ? [{ name: "Mode", kind: "mode", value: asText(modeId), choices: modes.map((each) => [asText(each.id), asText(each.name)]), choose: (value) => session.setMode(value) }] : [];
-  return [...older, ...options.filter(Boolean).map((each) => ({
+  const older = modes && !listed(options).some(isOption)
+    ? [{ name: "Mode", kind: "mode", value: asText(modeId), choices: listed(modes).map((each) => /** @type {[string, string]} */ ([asText(each?.id), asText(each?.name)])), choose: (value) => session.setMode(value) }] : [];
+  return [...older, ...listed(options).filter(Boolean).map((each) => ({
     name: asText(each.name),
     kind: asText(each.category ?? each.id),
     about: asText(each.description),
     value: each.type === "boolean" ? each.currentValue === true : asText(each.currentValue),
     choices: each.type === "boolean" ? undefined
-      : (each.options ?? []).flatMap((/** @type {Received} */ one) => one?.options ?? [one]).map((/** @type {Received} */ one) => [asText(one?.value), asText(one?.name)]),
+      : listed(each.options).flatMap((/** @type {Received} */ one) => one?.options ? listed(one.options) : [one]).map((/** @type {Received} */ one) => /** @type {[string, string]} */ ([asText(one?.value), asText(one?.name)])),
     choose: (/** @type {any} */ value) => session.setOption(each.id, value),
   }))];
 }
+
+/** What an agent says may be anything. @param {unknown} found @returns {Received[]} */
+const listed = (found) => (Array.isArray(found) ? found : []);
 
 /** Its value in a person's words; of a switch its name. @param {Choice} choice */
 const wordsOf = ({ name, value, choices }) =>
