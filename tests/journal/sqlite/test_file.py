@@ -27,9 +27,10 @@ from acphold.errors import (
     JournalUnavailableError,
     NewerJournalError,
     NotAJournalError,
+    ReadOnlyJournalError,
 )
 from acphold.journal.journal import Lease, state_of
-from acphold.journal.rows import NewSession
+from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite import file as journal_file
 from acphold.journal.sqlite.connection import Connection, OpenMode, connect
 from acphold.journal.sqlite.migrations import VERSION
@@ -348,6 +349,21 @@ async def test_a_full_disk_keeps_settling_from_changing_anything(path: Path) -> 
     assert await read_all(journal) == history
     await journal.settle(lease, lease.next_seq - 1)
     await journal.aclose()
+
+
+async def test_a_journal_on_a_full_disk_can_be_read(path: Path) -> None:
+    await written(path, 5)
+    with file_size_limit(4096):
+        journal = open_file(path, create=False)
+        read = await read_all(journal)
+        with pytest.raises(ReadOnlyJournalError):
+            await journal.change("s1", RowChange(title="no room"))
+    assert read
+    await journal.aclose()
+    again = open_file(path, create=False)
+    assert await read_all(again) == read
+    await again.change("s1", RowChange(title="room"))
+    await again.aclose()
 
 
 @contextmanager

@@ -299,7 +299,7 @@ def is_busy(error: Exception) -> bool:
     return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def primary_code(error: Exception) -> int:
+def primary_code(error: BaseException) -> int:
     """The primary result code of an error from SQLite; 1 (SQLITE_ERROR) if there is none."""
     # The low byte; the others say more about it. Source: sqlite.org, Result and Error Codes.
     return (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF

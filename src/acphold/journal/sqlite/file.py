@@ -85,16 +85,31 @@ class JournalFile:
         """Open the journal at `path`, creating it if needed; one of an earlier release for reading.
 
         The file gets mode 0600, a missing folder 0700. With `create=False`, a journal in a folder
-        without write permission can be read. Raises JournalBusyError, JournalUnavailableError,
-        NotAJournalError and NewerJournalError; then only the file's mode may have changed.
+        without write permission, or on a full disk, can be read. Raises JournalBusyError,
+        JournalUnavailableError, NotAJournalError and NewerJournalError; then only the file's mode
+        may have changed.
         """
+        try:
+            return cls._open(path, None, create=create, busy_seconds=busy_seconds)
+        except errors.JournalUnavailableError as error:
+            # SQLite cannot make the index of its log; without a log there is nothing to find there.
+            is_full = primary_code(error.__cause__ or error) in _NO_ROOM
+            if create or not is_full or _has_log(path):
+                raise
+            access = OpenMode("immutable=1", appearance_of(path))
+            return cls._open(path, access, create=False, busy_seconds=busy_seconds)
+
+    @classmethod
+    def _open(
+        cls, path: str, access: OpenMode | None, *, create: bool, busy_seconds: float
+    ) -> JournalFile:
         with ExitStack() as undo:
             held = file_system.hold(path)
             undo.callback(file_system.let_go, path)
             fresh = _inspect(path, create=create)
             was_open = _make_private(path)
             index = _LogIndex.of(path)
-            access = READ_WRITE if create else _access(path)
+            access = access or (READ_WRITE if create else _access(path))
             try:
                 connection = connect(path, busy_seconds, access=access)
                 undo.callback(connection.close)
@@ -551,6 +566,8 @@ _ADVICE: Final = {
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",
 }
 
+
+_NO_ROOM: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
 
 _NO_TEXT: Final = "Could not decode to UTF-8"
 """The message of Python's sqlite3 for text that is not UTF-8; SQLite itself has no code for it."""
