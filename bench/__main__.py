@@ -24,6 +24,7 @@ MEASUREMENTS = (
     "listing",
     "search",
     "imports",
+    "deletion",
     "disk",
     "commands",
     "export",
