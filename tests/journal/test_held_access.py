@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,31 @@ async def test_access_of_an_earlier_release_is_good_where_the_identity_fits_the_
     await journal.access.hold()
     assert await good(journal) == (({"ada"} if is_kept else set()),) * 3
     await journal.aclose()
+
+
+async def test_many_shares_are_held_by_as_many_statements_as_one_and_their_sessions_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    execute = SqliteTables.execute
+
+    def counting(tables: SqliteTables, *given: Any) -> Any:
+        counts[-1] += 1
+        return execute(tables, *given)
+
+    monkeypatch.setattr(SqliteTables, "execute", counting)
+    for tenants in (["ada"], [f"tenant {number}" for number in range(40)]):
+        counts.append(0)
+        journal = await two_sessions(tmp_path / f"{len(tenants)}.db")
+        become(monkeypatch, "first")
+        await journal.access.hold()
+        for tenant in tenants:
+            await journal.access.keep_share(Share("one", tenant))
+        place = (await journal.changes(None)).last
+        become(monkeypatch, "second")
+        counts[-1] = 0
+        await journal.access.hold()
+        assert (await journal.session("one")).shared_with == {}
+        assert (await journal.changes(place)).session_ids == ["one"]
+        await journal.aclose()
+    assert counts[0] == counts[1]

@@ -300,8 +300,12 @@ def hold(tables: Tables) -> Confirmed:
     if kept is not None and kept.mark == now.mark:
         return now
     if now.held:
-        for share in _good_shares(tables):
-            _delete_share(tables, share.session_id, share.tenant)
+        shared = "session_id IN (SELECT session_id FROM acphold.shares)"
+        rows = tables.execute(
+            f"SELECT {tables.OWN_KEY} FROM acphold.sessions WHERE {shared} ORDER BY 1"
+        )
+        tables.executemany(tables.TOLD, rows.fetchall())
+        tables.execute("DELETE FROM acphold.shares")
     if kept is not None and now.mark in kept.held:
         _add_shares(tables, kept.held[now.mark].shares)
     _keep(tables, now)
