@@ -131,6 +131,7 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         assert await journal.file.repair() == Repaired((), 0)
         assert await state_of(journal, "s1") == before[1]
         await journal.delete("s1")
+        await journal.file.sweep()
         assert rows(path) == []
         await journal.aclose()
 
