@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,32 @@ async def test_a_turn_that_is_cancelled_while_the_line_to_its_owner_is_cut_ends_
         await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
         ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
         assert b"cancelled" in ends[1]
+
+
+@pytest.mark.of_a_file
+async def test_a_turn_that_ended_unseen_is_shown_before_its_answer_in_a_new_lineage_too(
+    journal: Path, tmp_path: Path, lines: list[Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, back, restore = tmp_path / "go", asyncio.Event(), FarLine._restore
+
+    async def late(self: FarLine, server: Peer) -> None:
+        await back.wait()
+        await restore(self, server)
+
+    async with sharing(journal) as (other, owner, session):
+        turn = other.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
+        await other.until_text("half ")
+        monkeypatch.setattr(FarLine, "_restore", late)
+        await lines[-1].aclose()
+        go.touch()
+        await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
+        await owner.kill()
+        with closing(sqlite3.connect(journal, isolation_level=None)) as kept:
+            kept.execute("DELETE FROM meta WHERE name = 'era'")
+        back.set()
+        assert await turn == {"stopReason": "end_turn"}
+        assert "half whole" in other.text()
+        assert len(await prompts(journal, session)) == 3
 
 
 @pytest.mark.parametrize("after", [-2, 1 << 32, 10**30, 0.5, "1"])

@@ -4,7 +4,8 @@ A position is the number of an entry, and numbers can repeat. A journal may go b
 lagged takes over, somebody restores a backup, or the power fails before SQLite's log reached the
 disk. Then other entries get the numbers of the lost ones. A client that was sent the lost entries
 would receive the rest with a gap that nobody sees. So positions travel with the lineage of their
-session, and a position of another lineage is refused.
+session, and a position of another lineage is refused. Only if the journal has a prompt to which the
+client has no answer yet, nothing before that is lost, and it is sent the turn.
 
 A lineage is the *era* of the journal plus the number of the session, which no other session of that
 era has. The era is renewed when the journal may have gone back since it began. Nobody has to report

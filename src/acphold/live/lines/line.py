@@ -287,11 +287,12 @@ class LastingLine(Generic[R]):
             if asked.opening is not None:
                 opening.append(asked.session_id)
                 asked.opening.before = None  # it was open over the lost connection only
+        prompts = [it for it in self.pending if it.method == PROMPT.name]
         resume = [
             Resumed(
                 session_id,
                 opened,
-                [it.sent_id for it in self.pending if it.session_id == session_id and it.is_sent],
+                [it.sent_id for it in prompts if it.session_id == session_id and it.is_sent],
             )
             for session_id, opened in self.sessions.items()
             if session_id not in opening

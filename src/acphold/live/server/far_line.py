@@ -211,13 +211,18 @@ class FarLine:
 
         try:
             if opened.position is not None and self._line.knows_positions:
-                try:
-                    place = resume_params(params, opened.position, known, opened.lineage)
-                    opened.on_resumed(lineage_of_answer(await resume(place)))
-                    return
-                except errors.RemoteError as exc:
-                    if exc.code != errors.INVALID_PARAMS:
-                        raise
+                before = opened.lineage
+                # Without the lineage, a prompt of ours says where the history is the same.
+                for lineage in (before, None) if known and before else (before,):
+                    place = resume_params(params, opened.position, known, lineage)
+                    try:
+                        opened.on_resumed(lineage_of_answer(await resume(place)))
+                    except errors.RemoteError as exc:
+                        if exc.code != errors.INVALID_PARAMS:
+                            raise
+                    else:
+                        self._connection.has_gap |= lineage != before
+                        return
             # Updates were merged across its position, or belong to a lost history, or it has none.
             opened.position = None
             # Without one in the answer there is none: a former lineage goes with its position.

@@ -49,7 +49,7 @@ from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
-from acphold.live.hub.ownership import find_accepted
+from acphold.live.hub.ownership import end_of_sent, find_accepted
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
@@ -313,10 +313,20 @@ class SessionOpener(Struct, eq=False):
             said, plain = resuming_in(asked.meta), asked
             if said.after is not None:
                 self._client.known_prompts |= set(said.sent[: bounds.SENT_PROMPTS])
+                if said.lineage is None and said.sent:
+                    said = await self._complete(asked.require_session(), said)
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
             setup = await self.setup(desk, ResumeSessionRequest, plain)
             resume = partial(desk.resume, after=said.after, lineage=said.lineage)
             await self._open(WantedSession(request, asked, said, setup, resume, said.after))
+
+    async def _complete(self, session_id: str, said: Resuming) -> Resuming:
+        """Return where a client resumes that names no lineage; with the present one if the journal
+        has its oldest prompt, for then it has not gone back to before that."""
+        journal = self._directory.hub.journal
+        if await end_of_sent(journal, session_id, said.sent[0], 0) is None:
+            return said
+        return replace(said, lineage=(await journal.session(session_id)).lineage)
 
     @asynccontextmanager
     async def _track(self, request: Request) -> AsyncIterator[tuple[Desk, OpenParams]]:
