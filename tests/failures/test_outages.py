@@ -119,6 +119,7 @@ async def test_a_turn_whose_database_does_not_come_back_in_time_ends_with_its_ag
             await until(lambda: not any(map(lives, pids[:2])))
             with pytest.raises(Refused):  # no prompt waits for ever
                 await editor.prompt(session, "too early")
+        await editor.until_text(BACK)
         assert await editor.prompt(session, {"say": "again"}) == {"stopReason": "end_turn"}
         said = numbers(editor.text())
         assert said == [*range(len(said))]
