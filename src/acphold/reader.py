@@ -92,10 +92,10 @@ class KeptQuestion:
 
     def __init__(self, history: History, asked: InboxQuestion, about: About) -> None:
         self._history = history
-        self.id = asked.question.id
-        self.session = replace(_session(ListedSession(asked.row)), state="waiting")
-        self.asked_at = _moment(asked.at)
-        self.title = asked.asks
+        self.id: str = asked.question.id
+        self.session: KeptSession = replace(_session(ListedSession(asked.row)), state="waiting")
+        self.asked_at: datetime = _moment(asked.at)
+        self.title: str = asked.asks
         self.about = about
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ systemd-run(1), systemd.exec(5), proc(5), cgroups(7).
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from acp_wire.processes.place import place_of
@@ -77,6 +78,8 @@ def start_as_service(
 def _is_ours(path: str) -> bool:
     """Return True if the manager at this socket is of our place, and may keep what we start: it
     ends with the last logout, and then only what began under it, unless the user lingers."""
+    if sys.platform != "linux":
+        return False
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         asking.settimeout(CONNECT_SECONDS)
