@@ -139,7 +139,7 @@ def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
     with home.on_terminal("continue", "apples", columns=100) as one:
         one.until("1 of 2")
         one.type("\x12", "New title:")
-        one.type("red apples\r", "is now red apples", "1 of 2", "▸ S red apples")
+        one.type("\x15red apples\r", "is now red apples", "1 of 2", "▸ S red apples")
         one.type("\x1b[3~", "deleted 1 session, ^Z undoes", "0 of 1")
         one.type("\x1a", "Undone: deleted 1 session.", "▸ S red apples")
         one.type("\x1b[3~", "^Z undoes", "0 of 1")
@@ -161,7 +161,8 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
         one.until("3 of 3", "about apples")
         one.type("\x13\x13", "2 selected")
         one.type("\x14", "Tags, with - before one to remove:")
-        one.type("fruit\r", "tagged 2 sessions, ^Z undoes", "#fruit")
+        one.type("fruit salad; \r", "Tags, with - before one to remove:", below="is no tag")
+        one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
         assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
         one.type("\x1a", "Undone: tagged 2 sessions.", "3 of 3")
         assert tags() == [[], [], []]

@@ -101,6 +101,17 @@ def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_no
     assert found == ["yes", None, None, None, "yes", None, "no", None, "no"]
 
 
+def test_whoever_writes_out_an_answer_is_told_that_it_would_be_a_prompt() -> None:
+    pick = question()
+    pick.on_seen("")
+    for text, key in (("yes", "y"), ("No", "n"), ("reject", "n")):
+        pick.on_input(text)
+        assert picked(pick) is None
+        assert pick.hint == f"{key} alone is the answer; Enter sends this as a prompt"
+    pick.on_input("nope")
+    assert pick.hint == "y or n, then Enter; or write to the agent"
+
+
 def test_what_is_typed_before_a_question_was_seen_is_not_meant_for_it() -> None:
     pick = question()
     pick.on_input("y")

@@ -30,6 +30,7 @@ from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, quantity, tell, visible
 from acphold.faces.screen.picker import Picked
+from acphold.faces.screen.terminal import open_output
 from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
@@ -313,6 +314,34 @@ async def _watch(words: str) -> int:
     return (await join(session_id, watch=True))[0]
 
 
+async def _title(session_id: str) -> str:
+    async with existing_journal() as kept:
+        return on_one_line((await kept.session(session_id)).title or "")
+
+
+def _asked(question: str, already: str = "") -> str:
+    """Return the line that the person makes of what is there `already`; "" after Esc or Ctrl-C."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("escape", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    @keys.add("c-r")
+    @keys.add("c-s")
+    def _(_: KeyPressEvent) -> None:
+        """There is nothing to search in."""
+
+    asking: PromptSession[str] = PromptSession(key_bindings=keys, output=open_output(None))
+    try:
+        return asking.prompt(question, default=already)
+    except (EOFError, KeyboardInterrupt):
+        return ""
+
+
 class _Acting:
     """The person's actions on the list, of which the last can be undone. What they do is printed
     above the next list; those that they delete go when they leave it."""
@@ -333,19 +362,23 @@ class _Acting:
                 undo()
                 print(f"Undone: {done}.")
             case "rename":
-                if words := input("New title: ").split():
+                title = asyncio.run(_title(session_id))
+                if words := _asked("New title: ", title).split():
                     asyncio.run(commands.rename(session_id=session_id, words=words))
             case "archive":
                 asyncio.run(commands.archive(session_ids=ids, undo=False))
-                back = partial(commands.archive, session_ids=ids, undo=True)
-                self._note("archived", ids, lambda: bool(asyncio.run(back())))
+                restore = partial(commands.archive, session_ids=ids, undo=True)
+                self._note("archived", ids, lambda: bool(asyncio.run(restore())))
             case "delete":
                 self.deleted += ids
                 self._note("deleted", ids, partial(self._keep, ids))
             case "tag":
-                if words := input("Tags, with - before one to remove: ").split():
-                    before = asyncio.run(commands.tag_all(ids, words))
-                    self._note("tagged", ids, lambda: asyncio.run(commands.put_back(before)))
+                asking = "Tags, with - before one to remove: "
+                while words := _asked(asking).replace(",", " ").split():
+                    if before := asyncio.run(commands.tag_all(ids, words)):
+                        back = partial(lambda had: asyncio.run(commands.put_back(had)), before)
+                        self._note("tagged", ids, back)
+                        break
             case "export":
                 parser_of("export").run(["--output", f"{session_id[:12]}.md", session_id])
             case "copy":

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 from rich.text import Text
@@ -104,6 +105,10 @@ class PanelStage(Enum):
     READY = "ready"
 
 
+MEANT: Final = {"yes": "y", "allow": "y", "no": "n", "reject": "n"}
+"""Words that are prompts like any others, and the keys that were probably meant."""
+
+
 class Pick:
     """The picked answer, while a choice that came up by itself is open.
 
@@ -162,6 +167,8 @@ class Pick:
         if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
+        if self._takes_prompts and (key := self.choice.key(MEANT.get(self._text.lower(), ""))):
+            return f"{key.name} alone is the answer; Enter sends this as a prompt"
         return self.choice.how("or write to the agent" if self._takes_prompts else "")
 
     def enter(self) -> bool:

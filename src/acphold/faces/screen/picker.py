@@ -439,9 +439,10 @@ class Picker:
                 self._place = min(len(self._shown) - 1, self._place + 1)
                 self._read_end()
 
-        @keys.add("c-z", filter=Condition(lambda: bool(self._done)))
+        @keys.add("c-z")
         def _(event: KeyPressEvent) -> None:
-            event.app.exit(result=Picked("", "undo"))
+            if self._done:
+                event.app.exit(result=Picked("", "undo"))
 
         actions = {key: action for key, (action, _) in ACTIONS.items()} if self._acts else {}
         for key, action in {"enter": "open", **actions}.items():
