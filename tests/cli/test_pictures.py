@@ -48,8 +48,8 @@ def test_the_film_of_the_phone_has_the_words_of_a_run() -> None:
 
 
 def of_any_run(text: str) -> str:
-    """Without the name of the machine, and times."""
-    return re.sub(r"you@\S+|\b\d\d:\d\d\b|\bnow\b|\b\d+ min\b", "#", text)
+    """Without the names of the machine and of the scene's folder, and times."""
+    return re.sub(r"you@\S+|\btmp\w+(?=/)|\b\d\d:\d\d\b|\bnow\b|\b\d+ min\b", "#", text)
 
 
 def test_the_film_of_the_phone_is_short_and_small() -> None:
