@@ -125,7 +125,7 @@ def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_the
     inbox.get_by_role("button", name="Allow once").click()
     expect(inbox).to_have_count(0)
     page.get_by_role("link", name=re.compile("ask me")).click()
-    expect(page.get_by_text("You said yes.")).to_be_visible()
+    expect(page.get_by_role("log").get_by_text("You said yes.")).to_be_visible()
     assert complaints == []
 
 
@@ -281,9 +281,9 @@ def test_a_long_session_opens_at_its_end_and_finds_what_was_said_at_its_beginnin
     begin(page, served, tmp_path / "rows", "Where is the needle?")
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
     prompt(page, "flood 2000")
-    expect(page.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("That was all.", exact=True)).to_be_visible(timeout=60_000)
     page.reload()
-    expect(page.get_by_text("That was all.")).to_be_in_viewport()
+    expect(page.get_by_text("That was all.", exact=True)).to_be_in_viewport()
     page.get_by_label("More").click()
     page.get_by_role("button", name="Find", exact=True).click()
     page.get_by_label("Find in this session").fill("needle")
