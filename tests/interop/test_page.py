@@ -135,7 +135,7 @@ def test_what_an_agent_says_runs_nothing_loads_nothing_and_imitates_no_question(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     begin(page, served, tmp_path / "rows", "hostile")
-    expect(page.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("log").get_by_text("That was all.")).to_be_visible(timeout=60_000)
     assert page.title() != "taken"
     assert page.locator("section.question").count() == 0
     assert page.locator(".entries script, .entries img, .entries a[href^=javascript]").count() == 0
@@ -240,7 +240,7 @@ def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_th
 ) -> None:
     end = tmp_path / "end"
     begin(page, served, tmp_path / "rows", f"flood until {end}")
-    expect(page.get_by_text("word9 ")).to_be_visible()
+    expect(page.get_by_role("log").get_by_text("word9 ")).to_be_visible()
     prompt(page, "Which disagree?")
     expect(page.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
     other = context.new_page()
@@ -262,7 +262,7 @@ def test_a_page_that_begins_to_act_in_the_middle_of_a_turn_shows_nothing_twice(
 ) -> None:
     end = tmp_path / "end"
     begin(page, served, tmp_path / "rows", f"flood until {end}")
-    expect(page.get_by_text("word9 ")).to_be_visible()
+    expect(page.get_by_role("log").get_by_text("word9 ")).to_be_visible()
     other = context.new_page()  # it only reads, until somebody writes there
     other.goto(page.url)
     said = other.locator(".of-said")
