@@ -104,7 +104,7 @@ ROLES = {
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
-            "All sessions": "open History KeptSession KeptQuestion Found Usage",
+            "All sessions": "open KeptSessions KeptSession KeptQuestion SearchResult Usage",
             "Without asyncio": "sync.connect sync.SyncAgent sync.SyncSession"
             " sync.SyncQueue sync.SyncTurn",
         },

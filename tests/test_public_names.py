@@ -25,15 +25,15 @@ PUBLIC = {
         AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
         CapabilityError CommandExit CommandOutput ConnectionLostError ContextCompaction Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
-        ForbiddenError FormAnswer FormQuestion Found History HttpHeader ImageContent
-        InvalidParamsError JournalError KeptQuestion KeptSession LogContext MaxTokens
+        ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent
+        InvalidParamsError JournalError KeptQuestion KeptSession KeptSessions LogContext MaxTokens
         MaxTurnRequests McpAnswerError McpConnectError McpError
         McpLostError
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
         MissingFileError NotTextError OutsideRootsError PageQuestion
         PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
-        RunningCommand RunningTool SubAgent
+        RunningCommand RunningTool SearchResult SubAgent
         Server MessageConnection MessageTransport StreamTransport Transport
         over_websocket Session SessionFiles SessionState Step StopReason Store TerminalStartError
         TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd

@@ -115,10 +115,10 @@ if TYPE_CHECKING:
         McpLostError as McpLostError,
     )
     from acphold.reader import (
-        Found as Found,
-        History as History,
         KeptQuestion as KeptQuestion,
         KeptSession as KeptSession,
+        KeptSessions as KeptSessions,
+        SearchResult as SearchResult,
         Usage as Usage,
         open as open,
     )
@@ -151,7 +151,7 @@ _NAMES = {
     "acphold.library.tools": "RunningTool",
     "acphold.library.turn": "Turn",
     "acphold.logs": "LogContext",
-    "acphold.reader": "Found History KeptQuestion KeptSession Usage open",
+    "acphold.reader": "KeptQuestion KeptSession KeptSessions SearchResult Usage open",
     "acp_wire.schema": """
         AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry

@@ -62,7 +62,7 @@ LOOK_SECONDS = 0.1
 """Seconds between looks whether an answer was taken."""
 
 About: TypeAlias = PermissionQuestion | FormQuestion | PageQuestion
-"""What a question asks, as `acphold.connect` gives it to its callbacks."""
+"""The content of a question, as `acphold.connect` gives it to its callbacks."""
 
 
 class KeptSession(Struct, frozen=True):
@@ -90,7 +90,7 @@ class KeptQuestion:
     """An open question of an agent: `id`, `session`, `asked_at`, the `title` that people read, and
     `about`, as a callback of `acphold.connect` gets it."""
 
-    def __init__(self, history: History, asked: InboxQuestion, about: About) -> None:
+    def __init__(self, history: KeptSessions, asked: InboxQuestion, about: About) -> None:
         self._history = history
         self.id: str = asked.question.id
         self.session: KeptSession = replace(_session(ListedSession(asked.row)), state="waiting")
@@ -115,7 +115,7 @@ class KeptQuestion:
         return await self._history._answer(self, answer, timeout)
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """A place that a search found: `excerpt` is a line of what `speaker` said, which is `user`,
     `agent`, `thought`, `tool` or `diff`."""
 
@@ -138,7 +138,7 @@ class Usage(Struct, frozen=True):
     groups: tuple[Usage, ...] = ()
 
 
-class History:
+class KeptSessions:
     """The sessions of a journal or a server; see `acphold.open`. Times are in UTC.
 
     What cannot be read raises JournalError here, and ConnectionLostError, RemoteError and
@@ -237,7 +237,7 @@ class History:
         agent: str | None = None,
         cwd: str | os.PathLike[str] | None = None,
         limit: int = 20,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """Return where all words were said, the newest first: words, "phrases in quotes",
         beginnings with a `*`."""
         sought = Sought(
@@ -247,7 +247,7 @@ class History:
             limit=limit,
         )
         return [
-            Found(
+            SearchResult(
                 *(it.session_id, it.agent, it.cwd, it.title, _moment(it.at)),
                 speaker=it.speaker,
                 excerpt=it.excerpt,
@@ -373,7 +373,7 @@ async def open(
     *,
     token: str | None = None,
     ca: str | os.PathLike[str] | None = None,
-) -> AsyncIterator[History]:
+) -> AsyncIterator[KeptSessions]:
     """Read sessions in the block, without attaching to them.
 
         async with acphold.open() as history:
@@ -399,7 +399,7 @@ async def open(
             return ServerEndpoint(words, token, seconds=CONNECT_TIMEOUT, ca=trusted)
 
         async with ServerReader(words, token, seconds=CONNECT_TIMEOUT, ca=trusted) as far:
-            yield History(far, at_server, words)
+            yield KeptSessions(far, at_server, words)
         return
     from acphold.client.journal_endpoints import OwnerEndpoint  # late: it brings the server
 
@@ -414,6 +414,6 @@ async def open(
         if journal.file is None:  # a database notices only when it is read that there is none
             await journal.identity()
         reader = LocalReader(journal, index_seconds=INDEX_SECONDS)
-        yield History(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
+        yield KeptSessions(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
     finally:
         await journal.aclose()

@@ -170,7 +170,7 @@ class _AiderConverter(AgentConverter):
         super().__init__(writer)
         self._typed = typed
         self._told: dict[str, int] = {}
-        """How many of the times of each text are over."""
+        """The number of times of each text that are over."""
         self._kind = ""
         self._lines: list[str] = []
         self._changes: dict[str, list[tuple[str, str]]] = {}

@@ -1,4 +1,4 @@
-"""What is alive of a conversation, and what a person left: of any reader's records, as a tree.
+"""The living part of a conversation, and what a person left: of any reader's records, as a tree.
 
 A conversation forks when the person goes back to an earlier place and says something else there.
 Only a newer prompt leaves anything behind: the turns that follow the same turn, if nothing was said

@@ -41,7 +41,7 @@ _WORDS: Final[dict[TurnOutcome, str]] = {
     "refused": "refused by the agent",
     "failed": "failed",
 }
-"""What a person is told of; whoever cancels a turn knows it."""
+"""The outcomes that a person is told of; whoever cancels a turn knows it."""
 
 Turn = tuple[str, int]
 """A session, and the last entry before the turn."""

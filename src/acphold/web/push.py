@@ -80,8 +80,8 @@ class Subscription(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """How a push service treats a message: of one topic (at most 32 characters of base64url) it
-    keeps the later one of two for an offline device, for so many seconds (RFC 8030, 5)."""
+    """The treatment of a message by a push service: for an offline device it keeps the later of two
+    of one topic (at most 32 characters of base64url), for so many seconds (RFC 8030, 5)."""
 
     topic: str
     seconds: int
@@ -111,7 +111,7 @@ class PushOutcome(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it was not accepted."""
+        """The reason for which it was not accepted."""
         return self.why or f"HTTP {self.status}"
 
     @property

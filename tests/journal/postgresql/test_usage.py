@@ -31,7 +31,7 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
         sinces = (0, 100 * HOUR, random.choice(times) + 1)
         wanted = product(groupings, (None, "a", "Copilot"), (None, "/w/one"), sinces)
         for by, agent, cwd, since in wanted:
-            asked = usage_sums.Question(tables, (), cwd, since)
+            asked = usage_sums.SumsQuery(tables, (), cwd, since)
             reported = [*usage_sums.sessions(tables, since, asked.wanted, asked.values)]
             sums = usage_sums.sums(tables, by, (agent,) if agent else (), cwd, since)
             assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)

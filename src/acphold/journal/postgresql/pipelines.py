@@ -41,8 +41,8 @@ _OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 ANNOUNCE: Final = "NOTIFY acphold"
 LISTEN: Final = "LISTEN acphold"
-"""What tells other processes that a transaction has changed what they follow, behind its commit:
-within it, PostgreSQL would make commits wait for each other."""
+"""The statement behind a commit that changed what other processes follow: within the transaction,
+PostgreSQL would make commits wait for each other."""
 
 
 class Answer(asyncio.Future[T]):

@@ -68,8 +68,8 @@ _WANTED: Final = "prompted AND unread IS NULL AND updated_at >= %(since)s"
 known yet."""
 
 
-class Question:
-    """What is asked for, as parts of statements with `values`.
+class SumsQuery:
+    """The sums that are asked for, as parts of statements with `values`.
 
     For `plain` sessions, the sums by whole slots have all that they have reported; `odd` ones have
     to be gone through. Both are among those that are `wanted`.
@@ -107,17 +107,15 @@ def sums(
     tables: Tables, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
 ) -> UsageSums:
     """Like `Index.usage`."""
-    question = Question(tables, agents, cwd, since)
+    query = SumsQuery(tables, agents, cwd, since)
     names: Mapping[str, str] = {}
     if by == "day":
-        name, names = tables.day(question.wanted, question.values)
+        name, names = tables.day(query.wanted, query.values)
     else:
         name = _NAMES[by]
     groups: dict[str, UsageSum] = {}
     total, by_request = UsageSum(""), set[str]()
-    rows = question.ask(
-        f"{name}, currency, {question.counted}, sum(cost), {_SUMMED}", "GROUP BY 1, 2"
-    )
+    rows = query.ask(f"{name}, currency, {query.counted}, sum(cost), {_SUMMED}", "GROUP BY 1, 2")
     for group, currency, count, telling, cost, *counts in rows:
         sum_ = groups.setdefault(its := names.get(group, group), UsageSum(its))
         costs = [] if cost is None else [(currency, cost)]
@@ -128,16 +126,14 @@ def sums(
             sum_.not_reported + count - telling,
         )
     if len(rows) > len(groups):  # a session may have reported costs in several currencies
-        for group, count, telling in question.ask(f"{name}, {question.counted}", "GROUP BY 1"):
+        for group, count, telling in query.ask(f"{name}, {query.counted}", "GROUP BY 1"):
             sum_ = groups[names.get(group, group)]
             sum_.sessions, sum_.not_reported = count, count - telling
-    ((count, telling),) = question.ask(question.counted)
+    ((count, telling),) = query.ask(query.counted)
     total.sessions, total.not_reported = count, count - telling
-    by_request.update(
-        it for (it,) in question.ask("DISTINCT usage_sums.agent", "AND by_request > 0")
-    )
+    by_request.update(it for (it,) in query.ask("DISTINCT usage_sums.agent", "AND by_request > 0"))
     counted = CountedReplies()
-    for session in sessions(tables, since, question.odd, question.values, has_models=by == "model"):
+    for session in sessions(tables, since, query.odd, query.values, has_models=by == "model"):
         told = [counted.rest(one) for one in session.reports if not agents or one.agent in agents]
         if not told and agents and session.agent not in agents:
             continue
@@ -160,9 +156,9 @@ def sums(
         return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
     packed: list[bytes] = []
     for session_id, title in tables.execute(
-        f"SELECT session_id, title FROM acphold.sessions WHERE {question.wanted}"
+        f"SELECT session_id, title FROM acphold.sessions WHERE {query.wanted}"
         " ORDER BY updated_at DESC, session_id DESC",
-        question.values,
+        query.values,
     ):
         if (of_one := groups.pop(session_id, None)) is not None:
             of_one.title = title

@@ -115,8 +115,8 @@ class BranchTree(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """What would come from a work tree into the branch `target`, which is checked out in the folder
-    `into`, "" if it is nowhere.
+    """The work that would come from a work tree into the branch `target`, which is checked out in
+    the folder `into`, "" if it is nowhere.
 
     `commits` are the subjects, the newest first; `files` have the lines that are added and removed,
     None for binary ones. `uncommitted` are changed and new files of the tree. `changed` are files
