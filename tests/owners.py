@@ -71,6 +71,16 @@ def make_silent(journal: Path | str, owner: int | str, seconds: float = 60) -> N
         file.execute(f"UPDATE owners SET renewed_at = ? WHERE {column} = ?", (since, owner))
 
 
+def retire(journal: Path | str, owner: str) -> None:
+    """Let anybody take the sessions of the owner with this id, as if it were about to end."""
+    if "://" in str(journal):
+        with psycopg.connect(str(journal), autocommit=True) as database:
+            database.execute("UPDATE acphold.owners SET retired = true WHERE id = %s", (owner,))
+        return
+    with closing(sqlite3.connect(journal, timeout=DEADLINE)) as file, file:
+        file.execute("UPDATE owners SET retired = 1 WHERE id = ?", (owner,))
+
+
 OWNING = """
 import asyncio, sys
 from acphold.journal.stores import open_journal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HELD_ELSEWHERE
+from acphold.journal.owners import At
 from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
+from acphold.live.hub.attachments import Attachments
 from acphold.live.server import bounds
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
-from tests.editor import Editor, Refused, open_params, scripted_agent
-from tests.owners import program, silent
+from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
+from tests.owners import program, retire, silent
 from tests.served import Guest, guest, wrapped
 
 pytestmark = pytest.mark.slow
@@ -71,6 +74,47 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
             await one.prompt(session, {"say": "from one"})
             await other.until_text("from one")
             assert one.text() == other.text()
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+async def test_a_slow_client_whose_session_is_taken_has_all_of_its_turn_before_the_answer(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, *, by_line: bool
+) -> None:
+    kept, moved, move = open_journal(str(journal)), asyncio.Event(), Attachments.move
+
+    def note_move(of_session: Attachments) -> None:
+        move(of_session)
+        moved.set()
+
+    monkeypatch.setattr(Attachments, "move", note_move)
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", DEADLINE)
+    async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
+        await left.initialize()
+        await right.initialize()
+        async with wrapped(journal) as one:
+            session = await one.new()
+            whose = await kept.owner(session)
+            assert isinstance(whose, At)
+            slow, other = (left, one) if by_line else (one, left)
+            await left.load(session)
+            slow.reads.clear()
+            turn = slow.begin_prompt(session, {"flood": [400, 10_000]})
+            await other.until_text("00000399")
+            async with asyncio.timeout(DEADLINE):
+                while (await kept.summary(session)).turn != "idle":  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0.01)
+            retire(journal, whose.owner.id)
+            await right.load(session)
+            late = one.begin_prompt(session, {"say": "too late"})
+            async with asyncio.timeout(DEADLINE):
+                await moved.wait()
+            assert not turn.done()
+            slow.reads.set()
+            assert await turn == {"stopReason": "end_turn"}
+            assert len(slow.text(session_id=session)) == 400 * 10_008
+            with pytest.raises(Refused):
+                await late
+    await kept.aclose()
 
 
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(

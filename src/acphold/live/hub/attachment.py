@@ -20,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import count
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from acphold.conversation.history.entries import PROMPT, TURN_END, Segment
 from acphold.conversation.history.prompt_queue import PromptQueue
@@ -144,11 +144,15 @@ HELD, LIVE, READING, CLOSED = AttachmentState
 
 _NUMBERS = count(1)
 
+Acts: TypeAlias = Sequence[Callable[[], None]]
+"""Things to do in this order, such as to answer."""
+
 
 class Attachment:
     """See the module. `skipped` holds entries that this client knows already: its own words, say.
 
-    `on_moved` is called with the cursor when another process has taken the session over. `before`
+    `on_moved` is called with the cursor, and with what is due behind it, when another process has
+    taken the session over: it was not sent yet what comes before. `before`
     is the client's previous attachment; the client gets it back if this one is never opened. Newer
     ones have higher numbers.
 
@@ -188,7 +192,7 @@ class Attachment:
         self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
-        self.on_moved: Callable[[int], None] | None = None
+        self.on_moved: Callable[[int, Acts], None] | None = None
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -460,9 +464,14 @@ class Attachment:
 
     def move_away(self) -> None:
         """Send nothing more: the session continues in another process, and its client follows."""
+        left = self if self.is_open else self.before
+        if left is None or left.on_moved is None:
+            self.close()
+            return
+        due = [act for _, act in self._due]
+        self._due.clear()
         self.close()
-        if self.on_moved is not None:
-            self.on_moved(self.cursor)
+        left.on_moved(left.cursor, due)
 
     def close(self) -> None:
         """Send nothing more, and run what is due: the client gets no more updates."""

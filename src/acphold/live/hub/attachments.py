@@ -109,11 +109,14 @@ class Attachments:
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""
         if attachment in self._all:
-            self._all.remove(attachment)
-            for terminal, owner in self._terminals.items():
-                if owner is attachment.client:
-                    self._terminals[terminal] = None
+            self._let_go(attachment)
             attachment.close()
+
+    def _let_go(self, attachment: Attachment) -> None:
+        self._all.remove(attachment)
+        for terminal, owner in self._terminals.items():
+            if owner is attachment.client:
+                self._terminals[terminal] = None
 
     def detach_all(self) -> None:
         """Send nothing more to any client."""
@@ -123,11 +126,11 @@ class Attachments:
     def move(self) -> None:
         """Detach all clients: the session continues in another process, and those that have it open
         are to follow it."""
-        open_ = [known if known.is_open else known.before for known in self._all]
-        self.detach_all()
-        for attachment in open_:
-            if attachment is not None:
-                attachment.move_away()
+        moving = tuple(self)
+        for attachment in moving:
+            self._let_go(attachment)
+        for attachment in moving:
+            attachment.move_away()
 
     # -- what they are sent ---------------------------------------------------------------
 

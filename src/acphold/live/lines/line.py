@@ -72,13 +72,21 @@ class OpenSession(Struct, eq=False):
 
     `position` is that of the last update that the client was sent; before the first one, the
     position where it began, None if unknown. It belongs to a `lineage`, which the answer that
-    opened the session named. `is_open` is set once the client has that answer.
+    opened the session named. `due` is what is answered once the client has been sent all that came
+    before. `is_open` is set once the client has that answer.
     """
 
     setup: bytes
     position: int | None
     lineage: str | None = None
+    due: Sequence[Callable[[], object]] = ()
     is_open: bool = False
+
+    def act(self) -> None:
+        """Do what is due."""
+        due, self.due = self.due, ()
+        for act in due:
+            act()
 
     def advance(self, position: int) -> None:
         """Note that the client was sent the update at this position."""
@@ -94,9 +102,11 @@ class OpenSessions(dict[str, OpenSession]):
 
     def begin(self, session_id: str, opening: OpenSession) -> SessionOpening:
         """Note that the client asks to open a session; its updates count from now on."""
-        begun = SessionOpening(self, session_id, opening, self.get(session_id))
+        before = self.get(session_id)
+        if before is not None:
+            opening.due, before.due = before.due, ()
         self[session_id] = opening
-        return begun
+        return SessionOpening(self, session_id, opening, before)
 
     def on_answer(
         self, method: str, session_id: str | None, setup: bytes, result: bytes, lineage: str | None
@@ -106,8 +116,8 @@ class OpenSessions(dict[str, OpenSession]):
         `session_id` is the one in the request. A session that a request makes has sent nothing yet:
         a new one begins at 0, a copy at an unknown position.
         """
-        if method in LEAVING and session_id is not None:
-            self.pop(session_id, None)
+        if method in LEAVING and session_id is not None and session_id in self:
+            self.pop(session_id).act()
         if method not in OPENING:
             return None
         opened_id = session_id_in(result) if method in MAKING else session_id
@@ -121,6 +131,7 @@ class OpenSessions(dict[str, OpenSession]):
             opened.position = 0  # a replay of nothing
         opened.is_open = True
         opened.lineage = lineage
+        opened.act()
         return opened_id
 
 
@@ -139,6 +150,7 @@ class SessionOpening(Struct, eq=False):
         if self.before is None:
             del self.sessions[self.session_id]
         else:
+            self.before.due = self.opening.due
             self.sessions[self.session_id] = self.before
 
 

@@ -26,6 +26,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
@@ -36,7 +37,7 @@ from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import beside, first
 from acphold import errors
 from acphold.conversation.history.replay import Replayed
-from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
+from acphold.live.agents.capabilities import QUEUE_METHOD, asking_for_positions, keeps_positions
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice
 from acphold.live.hub.attachment import LineClient
@@ -198,6 +199,15 @@ class FarLine:
             server.tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
         for method, params in self._line.take_kept():
             server.tell(method, params)
+        for session_id, opened in self._line.sessions.items():
+            if opened.due:  # the queue is told behind all that came before
+                named = schema.encode({"sessionId": session_id})
+                server.begin(QUEUE_METHOD, named, partial(self._act, opened))
+
+    @staticmethod
+    def _act(opened: OpenSession, answer: Answer) -> None:
+        if not isinstance(answer, errors.ConnectionLostError):  # else over the next connection
+            opened.act()
 
     async def _reopen(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
@@ -235,12 +245,15 @@ class FarLine:
 
     def _lose(self, session_id: str, why: errors.AcpError) -> None:
         """Tell the client that a session is not open any more."""
-        if not self._line.sessions.pop(session_id).is_open:
+        lost = self._line.sessions.pop(session_id)
+        if not lost.is_open:
+            lost.act()
             return
         if why.code == errors.RESOURCE_NOT_FOUND:
             self._send_update(session_id, DELETED_NOTICE)
         else:
             self._send_update(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
+        lost.act()
 
     # -- messages of the client --------------------------------------------------------------
 
@@ -361,6 +374,8 @@ class FarLine:
         """Answer what the client waits for, and tell it nothing more: it has left its sessions
         here."""
         self._is_closed = True
+        for opened in self._line.sessions.values():
+            opened.act()
         for asked in self._line.pending:
             if asked.method == schema.PROMPT.name:
                 asked.request.answer(CANCELLED)

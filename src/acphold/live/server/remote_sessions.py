@@ -113,10 +113,13 @@ class RemoteSessions:
         line = self._lines[session_id]
         await line.far.open(request, opening, partial(self._end_if_left, line))
 
-    def follow(self, session_id: str, opened: OpenSession) -> None:
-        """Have the client follow a session that this process has lost."""
-        if not self._is_over and session_id not in self._lines:
-            self._begin(session_id).far.follow(session_id, opened)
+    def follow(self, session_id: str, opened: OpenSession) -> bool:
+        """Have the client follow a session that this process has lost; return False if it has
+        gone."""
+        if self._is_over or session_id in self._lines:
+            return False
+        self._begin(session_id).far.follow(session_id, opened)
+        return True
 
     def _begin(
         self,

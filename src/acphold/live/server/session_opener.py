@@ -44,7 +44,7 @@ from acphold.live.agents.interface import HubAgent
 from acphold.live.agents.terms import is_chosen
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import AGENT, notice, time_update
-from acphold.live.hub.attachment import Attachment, Client
+from acphold.live.hub.attachment import Acts, Attachment, Client
 from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
@@ -516,23 +516,28 @@ class SessionOpener(Struct, eq=False):
         follows it; a line does so over its next connection."""
         lineage = conversation.session.lease.lineage
 
-        def follow(told: int) -> None:
+        def follow(told: int, due: Acts) -> None:
             from acphold.live.lines.line import OpenSession
 
-            opened = OpenSession(setup.params, told, lineage)
-            is_line = self._client.offer.is_line
-            leaving = self._client.hang_up() if is_line else self._follow(conversation.id, opened)
-            self._directory.hub.undoing.start(leaving, "follow session")
+            opened = OpenSession(setup.params, told, lineage, due)
+            self._directory.hub.undoing.start(
+                self._follow(conversation.id, opened), "follow session"
+            )
 
         attachment.on_moved = follow
         conversation.open_to(attachment)
         self._tell_of_terms(conversation)
 
     async def _follow(self, session_id: str, opened: OpenSession) -> None:
-        """Have the client follow a session that another process has taken."""
-        await self.openings.wait(session_id)
-        if not self.is_open(session_id):
-            self.remote.follow(session_id, opened)
+        """Have the client follow a session that another process has taken. A line asks there again
+        what is not answered here."""
+        if self._client.offer.is_line:
+            await self._client.hang_up()
+        else:
+            await self.openings.wait(session_id)
+            if not self.is_open(session_id) and self.remote.follow(session_id, opened):
+                return
+        opened.act()
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""

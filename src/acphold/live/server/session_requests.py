@@ -257,7 +257,14 @@ class SessionRequests(Struct, eq=False):
                 )
             case capabilities.QUEUE_METHOD:
                 conversation = self._directory.conversation(session_id, request)
-                request.answer(await self._queue(conversation, request.params))
+                queue = await self._queue(conversation, request.params)
+                attachment = conversation.session.attachments.find(client)
+                if attachment is None:
+                    request.answer(queue)
+                else:
+                    attachment.when_reached(
+                        conversation.session.last_seq, partial(request.answer, queue)
+                    )
             case _:
                 check_words(request.method, request.params)
                 asker = Asker(client, request.id)
