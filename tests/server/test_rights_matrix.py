@@ -39,6 +39,7 @@ from acphold.live.agents.extensions import (
     MARK_METHOD,
     SET_PROVIDER,
     STEERING,
+    TREE_METHOD,
 )
 from acphold.live.reading.one_question import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, restrict, restrict_answer
@@ -83,6 +84,9 @@ MEMBERS: Final[dict[str, Any]] = {
     "before": False,
     "files": False,
     "include": False,
+    # of `_acphold/worktree`, of which nothing is for the agent
+    "do": "",
+    "seen": "",
     # of `_acphold/mark`, of which nothing is for the agent
     "pinned": True,
     "tags": None,
@@ -124,6 +128,7 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     STEERING: ("prompt", WORDS),
     QUEUE_METHOD: ("prompt", {"mark:words", "mark:block"}),
     FORK_METHOD: ("manage", set()),
+    TREE_METHOD: ("manage", set()),
     MARK_METHOD: ("watch", set()),
     **dict.fromkeys((*air.NAMING, *air.ARCHIVING, *air.UNARCHIVING), ("manage", set())),
     air.STATUS: ("manage", set()),

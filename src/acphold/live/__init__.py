@@ -7,7 +7,7 @@ EXPORTS = """
     agents.capabilities agents.extensions agents.identity
     agents.interface agents.terms agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames
-    hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.new_trees
+    hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees
     hub.prompt_turn
     origins.kept_changes origins.why
     reading.inbox reading.json_facts reading.local_reader reading.one_question

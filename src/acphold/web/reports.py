@@ -10,9 +10,10 @@
                                     {"diffs": {"PLACE": {"oldText", "newText", "differs"}…}}: the
                                     changes in an open question against the files as they are, for
                                     who may read these
-    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
-                                    where its files were kept, for who may copy it with them;
-                                    `include`: the project names ignored files to be copied, too
+    GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false,
+                                    "isInTree": false}: where its files were kept, for who may copy
+                                    it with them; `include`: the project names ignored files to be
+                                    copied, too; `isInTree`: it works in a work tree
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
     GLANCE   {"sessionId", "words", "problem", "files", "isAll"}

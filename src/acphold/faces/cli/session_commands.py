@@ -177,7 +177,8 @@ def delete(
     notified, and a running turn ends with an error. If a session has a work tree that acphold has
     made, you are asked if that goes, too, with its branch; with --yes it stays.
     """
-    from acphold.faces.cli.trees import ask_about_trees, trees_of  # late: it brings git
+    from acphold.faces.cli.trees import ask_about_trees  # late: it brings git
+    from acphold.live.hub.session_trees import trees_of
 
     trees: list[BranchTree] = []
 

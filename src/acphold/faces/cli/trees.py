@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from acp_wire.surroundings import Surroundings
-from acphold.errors import WorkspaceError
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
@@ -16,10 +15,9 @@ from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
-from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import journal_name, open_journal
-from acphold.live.hub.new_trees import PlaceOfWork, make_tree
+from acphold.live.hub.session_trees import PlaceOfWork, make_tree, see_tree, title_of_work
 from acphold.live.reading.local_reader import LocalReader
 from acphold.safety.snapshots.branches import (
     BranchTree,
@@ -111,7 +109,7 @@ def _tree_of(row: SessionRow) -> BranchTree:
 
 def bring_back(row: SessionRow, tree: BranchTree, *, sure: bool) -> int:
     """Say what would come from a work tree, and merge it if the person wants it."""
-    here, title = Surroundings.here(), on_one_line(row.title or "Work of an agent")
+    here, title = Surroundings.here(), title_of_work(row)
     asks = sys.stdin.isatty()
     back = way_back(tree)
     where = f" in {back.into}" if back.into else ""
@@ -175,28 +173,11 @@ def _lines_of(name: str, added: int | None, removed: int | None) -> str:
 # -- with a deleted session ------------------------------------------------------------------
 
 
-async def trees_of(journal: Journal, rows: Sequence[SessionRow]) -> list[BranchTree]:
-    """Return the work trees of ours in which of all sessions only these have worked."""
-    found: dict[str, BranchTree] = {}
-    ids = {row.session_id for row in rows}
-    for row in rows:
-        tree = tree_of(row.cwd)
-        if tree is None or not tree.is_ours:
-            continue
-        its = ListFilter(cwd=row.cwd, archived="include")
-        if all(it.session_id in ids for it in await journal.page(its, None, len(ids) + 1)):
-            found[tree.git_folder] = tree
-    return [*found.values()]
-
-
 def about_tree(tree: BranchTree) -> str:
     """Return a sentence about a work tree that a deleted session leaves."""
-    losses = []
-    try:
-        back = way_back(tree)
-    except WorkspaceError as error:
-        losses.append(str(error))
-    else:
+    seen = see_tree(tree)
+    losses, back = [seen.problem] if seen.problem else [], seen.back
+    if back is not None:
         if back.commits:
             losses.append(f"{quantity(len(back.commits), 'commit')} that {back.target} lacks")
         if back.uncommitted:

@@ -11,7 +11,7 @@ that asks for that with `idleBehavior`; or `failed`. docs/protocol.md has the ag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -78,6 +78,50 @@ class SessionCopy(Struct, frozen=True, rename="camel", omit_defaults=True):
     cwd: str
     turns: int
     files: CopiedFiles | None = None
+
+
+TREE_METHOD: Final = "_acphold/worktree"
+"""See docs/protocol.md."""
+
+
+class TreeRequest(Struct, frozen=True, rename="camel"):
+    """The params: look at the work tree of a session; or `do` what a person wants who has `seen` it
+    as it was then."""
+
+    session_id: str
+    do: Literal["", "commit", "merge"] = ""
+    seen: str = ""
+
+
+class SessionTree(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The work tree of a session in the folder `top`, and its way back, as `WayBack` has it: of
+    long lists the beginnings, with the numbers of all.
+
+    `mark` is another one once anything is different. It `is_ours` if acphold has made it, and no
+    other session works there. `problem` says why there is no way back, and `is_merged` that it was
+    just gone.
+    """
+
+    top: str = ""
+    source: str = ""
+    branch: str = ""
+    mark: str = ""
+    title: str = ""
+    locked: str = ""
+    is_gone: bool = False
+    is_ours: bool = False
+    problem: str = ""
+    target: str = ""
+    into: str = ""
+    command: str = ""
+    commits: tuple[str, ...] = ()
+    files: tuple[tuple[str, int | None, int | None], ...] = ()
+    uncommitted: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    numbers: dict[str, int] = {}
+    own_git: str = ""
+    is_merged: bool = False
 
 
 class QueueRequest(Struct, rename="camel"):

@@ -21,6 +21,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
 from acphold.safety.snapshots import worktree
+from acphold.safety.snapshots.branches import tree_of
 
 log = logging.getLogger(__name__)
 
@@ -81,12 +82,14 @@ class KeptTurn(Struct):
     after: bool = False
 
 
-class KeptTurns(Struct):
+class KeptTurns(Struct, rename="camel"):
     """The turns of a session with snapshots, oldest first; a refused one has neither end. `include`
-    is True if the project names ignored files that `fork_with_files` may copy, too."""
+    is True if the project names ignored files that `fork_with_files` may copy, too. The session
+    `is_in_tree` if it works in a work tree that is not the main one."""
 
     turns: list[KeptTurn]
     include: bool = False
+    is_in_tree: bool = False
 
 
 async def read_kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
@@ -99,7 +102,9 @@ async def read_kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
             turn.before |= snapshot.edge == "begin"
             turn.after |= snapshot.edge == "end"
             roots.add(snapshot.root)
-    return KeptTurns([*turns.values()], any(map(worktree.has_list, roots)))
+    include = any(map(worktree.has_list, roots))
+    is_in_tree = await Threads(1).run(tree_of, row.cwd) is not None
+    return KeptTurns([*turns.values()], include, is_in_tree)
 
 
 class KeptThere(Struct, frozen=True):

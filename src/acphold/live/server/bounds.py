@@ -138,6 +138,9 @@ ALERT_OUTPUT_SECONDS = 1.0
 """Seconds for its stdout to end after the command itself; programs that it left running may keep
 stdout open."""
 
+TREE_NAMES = 100
+"""Commits, and files, of a work tree that are named; of more there is the number."""
+
 # -- session indexes ------------------------------------------------------------------------
 
 INDEX_PAGE = 50

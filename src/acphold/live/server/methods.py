@@ -152,6 +152,9 @@ _KNOWN: Final = (
         params=extensions.CopyRequest,
         special=("files", ("files",)),
     ),
+    MethodRow(
+        extensions.TREE_METHOD, ("manage", "files"), by="journal", params=extensions.TreeRequest
+    ),
     # A pin is a person's own; tags are the session's, as its title is.
     MethodRow(
         extensions.MARK_METHOD,

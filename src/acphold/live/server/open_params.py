@@ -43,6 +43,10 @@ WORKTREE: Final = "acphold/worktree"
 """The key by which a client begins a session in a new work tree of the repository: see
 `WantedTree`."""
 
+STAYS: Final = "acphold/stays"
+"""The key in the answer to `session/delete`, in which the same key has the mark of a work tree that
+was to go, too: what stays of it, in words."""
+
 CWD: Final = "acphold/cwd"
 """The key in the answer to it: the session's folder there."""
 

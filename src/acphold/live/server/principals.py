@@ -10,7 +10,8 @@ A client from the network has a token (`journal.access`), which names scopes:
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin (with prompt), copy and delete sessions, to move them away, to sign in, and |
 |        | to say to an agent what the protocol does not know |
-| files | to copy sessions with kept files into folders of this machine, or to move these, too |
+| files | to copy sessions with kept files into folders of this machine, or to move these, too; |
+|        | to begin sessions in new work trees, to merge these, and to remove them (with manage) |
 | rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
 
 A token can be for one session alone; the others then do not exist for it. The same applies to

@@ -289,7 +289,7 @@ class SessionOpener(Struct, eq=False):
             return
         if "files" not in self._client.scopes_in(""):
             raise errors.ForbiddenError("a session in a copy of the repository", "files")
-        from acphold.live.hub.new_trees import make_tree  # late: it brings git
+        from acphold.live.hub.session_trees import make_tree  # late: it brings git
 
         journal, within = self._directory.hub.journal, desk.agent.surroundings
         made = await make_tree(journal, asked.cwd or "", within, include=wanted.include)

@@ -18,8 +18,9 @@ from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import LEAVING
-from acp_wire.schema.splice import session_id_in
+from acp_wire.schema.splice import session_id_in, with_meta
 from acphold import errors
+from acphold.conversation.history.raw_update import storable, string
 from acphold.conversation.history.timeline import answer_in
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
@@ -32,6 +33,7 @@ from acphold.live.reading.one_question import deleting
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of
+from acphold.live.server.open_params import STAYS, WORKTREE, OpenParams
 from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
 from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
@@ -239,12 +241,7 @@ class SessionRequests(Struct, eq=False):
                 await self._directory.hub.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
-                async with (
-                    deleting(self._directory.hub.journal, session_id),
-                    self._directory.of(request, session_id, client.scopes_in("")) as desk,
-                ):
-                    await desk.delete(session_id, client)
-                request.answer(b"{}")
+                request.answer(await self._delete(request, session_id))
             case schema.SET_SESSION_MODE.name | schema.SET_SESSION_CONFIG_OPTION.name as method:
                 conversation = self._directory.conversation(session_id, request)
                 author = conversation.session.attachments.of(client)
@@ -287,6 +284,25 @@ class SessionRequests(Struct, eq=False):
                         accept = change.accept
                     relayed = request.method, request.params, named, asker, reply
                     await desk.router.relay(*relayed, accept)
+
+    async def _delete(self, request: Request, session_id: str) -> bytes:
+        """Delete a session, with its work tree if the client names that as it was seen."""
+        client, journal = self._client, self._directory.hub.journal
+        mark = string(OpenParams.decode(request.params).meta.get(WORKTREE))
+        tree, stays = None, ""
+        if mark is not None:
+            from acphold.live.server import tree_requests  # late: it brings git
+
+            tree_requests.require_files(client, session_id)
+            tree = await tree_requests.tree_to_remove(journal, session_id, mark)
+        async with (
+            deleting(journal, session_id),
+            self._directory.of(request, session_id, client.scopes_in("")) as desk,
+        ):
+            await desk.delete(session_id, client)
+        if tree is not None:
+            stays = await tree_requests.remove(tree)
+        return with_meta(b"{}", STAYS, schema.encode(storable(stays))) if stays else b"{}"
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
         """Return the queue, after a change of it if the params have one."""

@@ -98,6 +98,10 @@ class UnstableMethods:
                 return await self._copy(request)
             case extensions.MARK_METHOD:
                 return await self._mark(request)
+            case extensions.TREE_METHOD:
+                from acphold.live.server.tree_requests import answer_tree  # late: it brings git
+
+                return await answer_tree(self._directory, self._client, request)
             case methods.FORK_SESSION.name:
                 await self._opener.until_sign_out(request, self._fork)
                 return None

@@ -133,6 +133,13 @@ class WayBack(Struct, frozen=True):
     changed: tuple[str, ...]
     conflicts: tuple[str, ...]
     own_git: str
+    at: str = ""
+    """The commit of the target."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if it can be merged here."""
+        return bool(self.commits) and not (self.changed or self.conflicts or self.own_git)
 
     @property
     def command(self) -> str:
@@ -281,7 +288,8 @@ def way_back(tree: BranchTree) -> WayBack:
     with working("looking at the repository") as group:
         git = Git.within(group, tree.main, os.devnull)
         where = f"refs/heads/{target}"
-        if not target or not git.run("for-each-ref", "--format=x", where):
+        at = git.run("for-each-ref", "--format=%(objectname)", where) if target else b""
+        if not at:
             raise WorkspaceError(
                 f"the branch {target!r}, which it came from, is gone"
                 if target
@@ -318,7 +326,7 @@ def way_back(tree: BranchTree) -> WayBack:
     into = "" if place is None else place.top
     return WayBack(
         *(tree, target, into, commits, files, tuple(uncommitted)),
-        *(tuple(changed), tuple(conflicts), own_git),
+        *(tuple(changed), tuple(conflicts), own_git, at.decode().strip()),
     )
 
 
@@ -349,7 +357,8 @@ def merge(back: WayBack, title: str, surroundings: Surroundings) -> None:
         message = f"Merge {back.tree.source}: {title}"
         words = ("--quiet", "--no-verify", "--no-edit", "--no-stat", "--no-autostash", "--ff")
         try:
-            git.run("merge", *words, "-m", message, back.tree.source, env=who)
+            # The commit that the person has seen: the branch may have gone on meanwhile.
+            git.run("merge", *words, "-m", message, back.tree.commit, env=who)
         except GitError:
             if os.path.lexists(os.path.join(place.git_folder, "MERGE_HEAD")):
                 git.run("merge", "--abort")
@@ -427,11 +436,12 @@ def _identity(group: ProgramGroup, top: str, surroundings: Surroundings) -> dict
     found: dict[str, str] = {}
     git = Git(group, None, home=os.devnull)
     for key in ("name", "email"):
-        value = surroundings.env.get(f"GIT_COMMITTER_{key.upper()}", "")
+        value = ""
         for path in personal_configuration(surroundings, git.program):
             with suppress(GitError):
                 said = git.run("config", "--includes", "--file", path, "--get", f"user.{key}")
                 value = said.decode(errors="replace").strip() or value
+        value = surroundings.env.get(f"GIT_COMMITTER_{key.upper()}", value)
         if not value:
             raise WorkspaceError(
                 f"git does not know your {key}: `git config --global user.{key} …` tells it"

@@ -88,7 +88,7 @@ export function Changes({ desk, id, seq }) {
 }
 
 /** @param {{added: number, removed: number}} props */
-const Counts = ({ added, removed }) =>
+export const Counts = ({ added, removed }) =>
   html`<span class="sum">${added > 0 && html`<ins aria-label=${counted(added, "line added", "lines added")}>+${added}</ins>`} ${removed > 0 && html`<del aria-label=${counted(removed, "line removed", "lines removed")}>−${removed}</del>`}</span>`;
 
 /** @param {{id: string, at: number, file: File, prompts: Prompt[], whole: () => Promise<FileChanges>}} props */

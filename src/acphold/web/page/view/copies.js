@@ -11,26 +11,29 @@ import { html } from "./html.js";
 import { go, place, sessionPlace } from "./places.js";
 
 /** @typedef {{turn: number, before: boolean, after: boolean}} KeptTurn  `turn` is the last entry before its prompt */
-/** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[], include: boolean}} Kept  `include`: the project names ignored files that may come along */
+/** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[], include: boolean, isInTree: boolean}} Kept  `include`: the project names ignored files that may come along; `isInTree`: it works in a work tree, whose work may come back */
 
 /** The session on the screen, and where its files were kept. @type {import("@preact/signals").Signal<Kept | null>} */
 const kept = signal(null);
 
 /** @param {Kept["desk"]} desk @param {Kept["session"]} session */
 async function look(desk, session) {
-  const { turns, include } = await read(`/sessions/${encodeURIComponent(session.id)}/kept`);
-  if (place.peek().id === session.id) kept.value = { desk, session, turns, include };
+  const { turns, include, isInTree } = await read(`/sessions/${encodeURIComponent(session.id)}/kept`);
+  if (place.peek().id === session.id) kept.value = { desk, session, turns, include, isInTree };
 }
 
 /** Look where files were kept, again with each change of the session in the list. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {Received} row */
 export function useKept(desk, session, row) {
   useEffect(() => {
-    const without = () => (kept.value = { desk, session, turns: [], include: false });
+    const without = () => (kept.value = { desk, session, turns: [], include: false, isInTree: false });
     if (kept.peek()?.session !== session) without();
     // A server that is not reached offers none; the next change asks again.
-    if (row?.files && device()?.scopes.includes("files")) look(desk, session).catch(without);
+    if (device()?.scopes.includes("files")) look(desk, session).catch(without);
   }, [session, row?.updatedAt, row?.files?.at, row?.live?.state]);
 }
+
+/** True if a session on the screen works in a work tree. @param {Kept["session"]} session */
+export const isInTree = (session) => kept.value?.session === session && kept.value.isInTree;
 
 /** True if there are files of the end of a session, as the server knows it: its row in the list may say it later. @param {Kept["desk"]} desk @param {Kept["session"]} session @param {Received} row */
 export async function hasFilesNow(desk, session, row) {

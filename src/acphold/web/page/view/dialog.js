@@ -4,10 +4,12 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 
-/** @typedef {{title: string, text?: string, action: string, isBad?: boolean, label?: string, value?: string, mayBeEmpty?: boolean}} Words  with a `label` there is a field, which has `value` at first */
+/** @typedef {{title: string, text?: string, action: string, isBad?: boolean, label?: string, value?: string, mayBeEmpty?: boolean, check?: string}} Words  with a `label` there is a field, which has `value` at first; with a `check` there is a box, which is not checked */
+
+export const CHECKED = "checked";
 
 /**
- * Ask, and wait for the answer: what stands in the field, "" where there is none; null if the person does not want it.
+ * Ask, and wait for the answer: what stands in the field, CHECKED if the box is, "" where there is none; null if the person does not want it.
  * @param {Words} words @returns {Promise<string | null>}
  */
 export const asked = (words) => inFront(Dialog, words);
@@ -31,7 +33,7 @@ export function inFront(View, props) {
 }
 
 /** @param {Words & {done: (answer: string | null) => void}} props */
-function Dialog({ title, text, action, isBad, label, value = "", mayBeEmpty = false, done }) {
+function Dialog({ title, text, action, isBad, label, value = "", mayBeEmpty = false, check, done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [words, setWords] = useState(value);
   useEffect(() => {
@@ -44,6 +46,7 @@ function Dialog({ title, text, action, isBad, label, value = "", mayBeEmpty = fa
       <h2 id="dialog-title">${title}</h2>
       ${text && html`<p id="dialog-text">${text}</p>`}
       ${label && html`<label>${label}<input value=${words} required=${!mayBeEmpty} maxlength="200" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></label>`}
+      ${check && html`<label class="check"><input type="checkbox" checked=${words === CHECKED} onChange=${() => setWords(words ? "" : CHECKED)} /> <span>${check}</span></label>`}
       <div class="choice"><button type="button" autofocus=${!label} onClick=${() => done(null)}>Cancel</button>
         <button type="submit" class=${isBad ? "danger" : "main"} disabled=${label && !mayBeEmpty && !words.trim()}>${action}</button></div>
     </form>

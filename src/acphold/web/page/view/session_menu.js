@@ -3,10 +3,11 @@ import { useRef, useState } from "preact/hooks";
 import { exported } from "../model/exports.js";
 import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
-import { continueInCopy, hasFilesNow, useKept } from "./copies.js";
+import { continueInCopy, hasFilesNow, isInTree, useKept } from "./copies.js";
 import { html } from "./html.js";
 import { go, here } from "./places.js";
-import { archive, remove } from "./undo.js";
+import { archive, askToRemove } from "./undo.js";
+import { bringBack } from "./work_tree.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
 function toList(id) {
@@ -43,10 +44,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (!row?.archived) toList(id);
   };
   const throwAway = async () => {
-    const isWanted = await asked({ title: "Delete this session?", text: `This deletes “${title}” and its whole conversation. You can undo it for ten seconds.`, action: "Delete", isBad: true });
-    if (isWanted === null) return;
-    remove(desk, [id], title);
-    toList(id);
+    if (await askToRemove(desk, [id], title, isInTree(session))) toList(id);
   };
   useKept(desk, session, row);
   const isOurs = session.permits("manage");
@@ -59,6 +57,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       ${isOurs && html`<button type="button" onClick=${act(tag)}>Tags…</button><button type="button" onClick=${act(rename)}>Rename</button>`}
       <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
       ${isOurs && html`<button type="button" onClick=${act(async () => continueInCopy({ desk, session, files: { after: await hasFilesNow(desk, session, row) } }))}>Continue in a copy…</button>`}
+      ${isOurs && isInTree(session) && html`<button type="button" onClick=${act(() => bringBack(desk, id))}>Merge…</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
       ${isOurs && html`<button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>`}

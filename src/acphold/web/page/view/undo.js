@@ -1,12 +1,16 @@
 // What was just done to sessions, and the way back: a bar with "Undo"; and what can be done to several.
-import { called, counted } from "../model/text.js";
-import { asked } from "./dialog.js";
+import { called, counted, line, sentence } from "../model/text.js";
+import { asked, CHECKED } from "./dialog.js";
 import { html } from "./html.js";
+import { treesOf } from "./work_tree.js";
 
 /** @typedef {import("../model/desk.js").Desk} Desk */
 
 /** How long it can be undone. */
 const GRACE_MS = 10_000;
+
+/** Most sessions whose work trees are looked at before they are deleted together. */
+const TREES = 20;
 
 /** Show for a while what was done. @param {Desk} desk @param {string} words @param {() => void} [undo] */
 export function notify(desk, words, undo) {
@@ -27,15 +31,32 @@ const named = (ids, title) => (ids.length === 1 ? `“${called(title)}” ` : `$
 const are = (ids) => (ids.length === 1 ? "is" : "are");
 
 /**
+ * Ask if sessions are to be deleted, and if their work trees go, too; true if they are.
+ * @param {Desk} desk @param {string[]} ids @param {string} title @param {boolean} mayHaveTrees
+ */
+export async function askToRemove(desk, ids, title, mayHaveTrees = true) {
+  const [only, them] = [ids.length === 1, `${counted(ids.length, "session")} and their whole conversations`];
+  const text = `This deletes ${only ? `“${called(title)}” and its whole conversation` : them}. You can undo it for ten seconds.`;
+  const trees = mayHaveTrees && ids.length <= TREES ? await treesOf(desk, ids) : null;
+  const answer = await asked({ title: only ? "Delete this session?" : `Delete ${counted(ids.length, "session")}?`, text, action: "Delete", isBad: true, check: trees?.words });
+  if (answer !== null) remove(desk, ids, title, answer === CHECKED ? trees?.marks : undefined);
+  return answer !== null;
+}
+
+/**
  * Take sessions out of the list, and delete them unless somebody wants them back within ten seconds. A
  * page that is left before then deletes nothing.
- * @param {Desk} desk @param {string[]} ids @param {string} title
+ * @param {Desk} desk @param {string[]} ids @param {string} title @param {Map<string, string>} [trees]  the marks of work trees that go, too
  */
-export function remove(desk, ids, title) {
+function remove(desk, ids, title, trees) {
   desk.hide(ids, true);
   const due = setTimeout(() => {
     for (const id of ids) {
-      desk.server.call("session/delete", { sessionId: id }).catch((error) => {
+      const mark = trees?.get(id);
+      desk.server.call("session/delete", { sessionId: id, ...(mark && { _meta: { "acphold/worktree": mark } }) }).then((told) => {
+        const stays = told?._meta?.["acphold/stays"];
+        if (stays) notify(desk, `${sentence(line(stays))} stays.`);
+      }, (error) => {
         desk.hide([id], false);
         notify(desk, `“${called(desk.rows.peek().get(id)?.title ?? title)}” was not deleted. ${error.message}`);
       });
@@ -81,8 +102,7 @@ export function Chosen({ desk }) {
     return words && tag(desk, ids, words.split(/[\s,]+/).filter(Boolean));
   };
   const removeAll = async () => {
-    const text = "This deletes them and their whole conversations. You can undo it for ten seconds.";
-    return (await asked({ title: `Delete ${counted(ids.length, "session")}?`, text, action: "Delete", isBad: true })) === null ? null : remove(desk, ids, title);
+    return (await askToRemove(desk, ids, title)) ? undefined : null;
   };
   const isNone = ids.length === 0;
   return html`<div class="chosen" role="toolbar" aria-label="Selected sessions"><span>${ids.length} selected</span>

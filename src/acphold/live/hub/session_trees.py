@@ -1,19 +1,32 @@
-"""Work trees for new sessions, with the ignored files that a project wants there."""
+"""Work trees of sessions: new ones, with the ignored files that a project wants there, and what a
+person is asked before their work comes back, or before they go with a deleted session."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Surroundings, resolve_folder
+from acp_wire.visible_text import on_one_line
 from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.errors import WorkspaceError
 from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.kept_stores import stores_of
 from acphold.safety.snapshots import bounds, worktree
-from acphold.safety.snapshots.branches import NewTree, new_tree
+from acphold.safety.snapshots.branches import (
+    BranchTree,
+    NewTree,
+    WayBack,
+    new_tree,
+    tree_of,
+    way_back,
+)
 from acphold.safety.snapshots.checkouts import checkout_at
 
 
@@ -72,3 +85,55 @@ async def make_tree(
             await Threads(1).run(done[0].tree.remove)
         raise
     return done[0]
+
+
+class SeenTree(Struct, frozen=True):
+    """The work tree of a session, as a person sees it before a yes. `back` is None if there is no
+    way back, and `problem` says why."""
+
+    tree: BranchTree
+    back: WayBack | None = None
+    problem: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Another one, once anything is different that the person was asked about."""
+        back = self.back
+        facts = (self.tree, self.problem, *(() if back is None else (back.at, back.uncommitted)))
+        return sha256(repr(facts).encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def title_of_work(row: SessionRow) -> str:
+    """Return the message of a commit with the work of a session."""
+    return on_one_line(row.title or "Work of an agent")
+
+
+def see_tree(tree: BranchTree) -> SeenTree:
+    """Look at a work tree as a person is to see it; blocks."""
+    try:
+        return SeenTree(tree, way_back(tree))
+    except WorkspaceError as error:
+        return SeenTree(tree, problem=str(error))
+
+
+async def trees_of(journal: Journal, rows: Sequence[SessionRow]) -> list[BranchTree]:
+    """Return the work trees of ours in which of all sessions only these have worked."""
+    found: dict[str, BranchTree] = {}
+    ids = {row.session_id for row in rows}
+    for row in rows:
+        tree = await Threads(1).run(tree_of, row.cwd)
+        if tree is None or not tree.is_ours or tree.git_folder in found:
+            continue
+        its = ListFilter(words=((tree.top.casefold(), ()),), archived="include")
+        beside = [
+            *await journal.page(replace(its, words=(), cwd=row.cwd), None, len(ids) + 1),
+            *(some := await journal.page(its, None, hub_bounds.REMAINS_ROWS)),
+        ]
+        is_all = len(some) < hub_bounds.REMAINS_ROWS
+        if is_all and all(it.session_id in ids for it in beside if _is_within(it, tree)):
+            found[tree.git_folder] = tree
+    return [*found.values()]
+
+
+def _is_within(row: SessionRow, tree: BranchTree) -> bool:
+    return f"{resolve_folder(row.cwd)}/".startswith(f"{tree.top}/")

@@ -1,0 +1,170 @@
+"""A session in a work tree: its work comes back from its menu, its tree goes when it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+import acphold
+from acphold.safety.snapshots.branches import NewTree, new_tree
+from tests.editor import DEADLINE, scripted_agent
+from tests.page.conftest import choose, opened, row_of, steps, violations
+from tests.snapshots.conftest import Project, begun
+from tests.web.conftest import Served, serving
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
+
+ADA = {"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.com"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    settings = folder / "settings.toml"
+    settings.write_text(f"[agents.scripted]\ncommand = {json.dumps([*scripted_agent()])}\n")
+    variables = {"ACPHOLD_SETTINGS": str(settings), **ADA}
+    with serving(folder, agent=(), variables=variables) as found:
+        yield found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = begun(tmp_path)
+    made.write("a.txt", "a\n")
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def tree(project: Project) -> NewTree:
+    """A work tree with a commit and a file that is not committed."""
+    made = new_tree(str(project.top))
+    Path(made.cwd, "a.txt").write_text("a\nb\n")
+    project.git("commit", "-qam", "Add b", at=Path(made.cwd))
+    Path(made.cwd, "c.txt").write_text("c\n")
+    return made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def session(
+    page: Page, agent: acphold.RemoteAgent, tree: NewTree
+) -> AsyncIterator[acphold.RemoteSession]:
+    """A session in it, on the screen."""
+    made = await agent.new_session(cwd=tree.cwd)
+    await made.prompt(steps({"say": "Done."}))
+    await opened(page, made.id)
+    yield made
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_what_would_come_is_seen_committed_and_merged(
+    page: Page, project: Project, tree: NewTree, session: acphold.RemoteSession, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 760})
+    target = project.git("branch", "--show-current").strip()
+    await choose(page, "Merge…")
+    dialog = page.get_by_role("dialog", name=re.compile(f"^Merged? into {target}"))
+    await expect(dialog).to_contain_text(f"acphold/work → {target} in {project.top}")
+    await expect(dialog).to_contain_text("Add b")
+    await expect(dialog).to_contain_text(re.compile(r"a\.txt\s*\+1"))
+    await expect(dialog).to_contain_text("1 file not committed")
+    assert await violations(page) == []
+    if shots := os.environ.get("SHOTS"):
+        await page.screenshot(path=f"{shots}/merge-{width}.png")
+    await dialog.get_by_role("button", name=re.compile("^Commit as ")).click()
+    await expect(dialog).to_contain_text("2 commits")
+    await expect(dialog).not_to_contain_text("not committed")
+    assert not (project.top / "c.txt").exists()
+    await dialog.get_by_role("button", name="Merge", exact=True).click()
+    if shots := os.environ.get("SHOTS"):
+        await page.screenshot(path=f"{shots}/merged-{width}.png")
+    await expect(dialog.get_by_role("heading", name=f"Merged into {target}")).to_be_visible()
+    assert (project.top / "c.txt").read_text() == "c\n"
+    assert project.git("log", "-1", "--format=%an").strip() == "Ada"
+    await page.get_by_role("button", name="Close").click()
+    await choose(page, "Merge…")
+    await expect(page.get_by_role("dialog")).to_contain_text("Nothing to merge")
+
+
+async def test_a_yes_to_what_is_there_no_more_is_refused_and_shows_what_is(
+    page: Page, project: Project, tree: NewTree, session: acphold.RemoteSession
+) -> None:
+    await choose(page, "Merge…")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("Add b")
+    project.git("commit", "-qam", "Meanwhile", "--allow-empty", at=Path(tree.cwd))
+    await dialog.get_by_role("button", name="Merge", exact=True).click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("has changed since you saw it")
+    await expect(dialog).to_contain_text("Meanwhile")
+    assert (project.top / "a.txt").read_text() == "a\n"
+    await dialog.get_by_role("button", name="Merge", exact=True).click()
+    await expect(dialog).to_contain_text("has all of its commits now")
+
+
+async def test_changes_in_the_same_files_and_conflicts_leave_it_to_the_person(
+    page: Page, project: Project, tree: NewTree, session: acphold.RemoteSession
+) -> None:
+    project.write("a.txt", "mine\n")
+    await choose(page, "Merge…")
+    dialog = page.get_by_role("dialog")
+    alert = dialog.get_by_role("alert")
+    await expect(alert).to_contain_text("has uncommitted changes in the same files")
+    await expect(dialog.get_by_role("button", name="Merge", exact=True)).to_have_count(0)
+    await dialog.get_by_role("button", name="Close").click()
+    project.git("commit", "-qam", "Mine")
+    await choose(page, "Merge…")
+    await expect(alert).to_contain_text("Git finds conflicts in 1 file")
+    await expect(dialog).to_contain_text(f"git -C {project.top} merge acphold/work")
+    assert await violations(page) == []
+    if shots := os.environ.get("SHOTS"):
+        await page.screenshot(path=f"{shots}/conflict-360.png")
+
+
+async def test_a_session_of_another_folder_has_nothing_to_merge(
+    page: Page, agent: acphold.RemoteAgent, project: Project
+) -> None:
+    made = await agent.new_session(cwd=project.top)
+    await made.prompt(steps({"say": "Done."}))
+    await opened(page, made.id)
+    await page.get_by_label("More").click()
+    await expect(page.get_by_role("button", name="Export")).to_be_visible()
+    await expect(page.get_by_role("button", name="Merge…")).to_have_count(0)
+
+
+async def test_a_deleted_session_takes_its_work_tree_along_if_that_is_wanted(
+    page: Page, project: Project, tree: NewTree, session: acphold.RemoteSession
+) -> None:
+    target = project.git("branch", "--show-current").strip()
+    await choose(page, "Delete")
+    dialog = page.get_by_role("dialog")
+    losses = f"with 1 commit that {target} lacks and 1 uncommitted file"
+    await expect(dialog).to_contain_text(f"and the branch acphold/work, {losses}")
+    box = dialog.get_by_role("checkbox", name="Also delete its work tree")
+    await expect(box).not_to_be_checked()
+    assert await violations(page) == []
+    if shots := os.environ.get("SHOTS"):
+        await page.screenshot(path=f"{shots}/delete-360.png")
+    await box.check()
+    await page.clock.install()
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(row_of(page, session)).to_have_count(0)
+    assert is_there(tree)  # it can be undone
+    await page.clock.fast_forward(11_000)
+    deadline = time.monotonic() + DEADLINE
+    while is_there(tree):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    assert "acphold/work" not in project.git("branch")
+
+
+def is_there(tree: NewTree) -> bool:
+    return os.path.exists(tree.cwd)
