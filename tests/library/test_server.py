@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +29,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
+from acphold.library import bounds as library_bounds
 from acphold.live.hub import bounds
 from acphold.live.hub.desk import Desk
 from acphold.machine.runtime_folder import sockets
@@ -126,6 +129,84 @@ async def test_who_leaves_ends_no_turn_of_others(journal: Path) -> None:
         assert not turn.done()
         stays.tell("session/cancel", {"sessionId": session})
         assert await turn == {"stopReason": "cancelled"}
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not is_so():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_of_the_sessions_that_clients_left_the_last_stay_open_and_others_go_on_when_loaded(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_bounds, "LEFT_SESSIONS", 2)
+    monkeypatch.setattr(library_bounds, "LEFT_LOOK_SECONDS", 0.02)
+    agent, closed = desk(), list[str]()
+
+    @agent.on_close
+    async def on_close(session: acphold.Session) -> None:
+        closed.append(session.id)
+
+    async def leave(*words: str) -> str:
+        caller, tasks = await come(server)
+        id = await caller.new()
+        for each in words:
+            await caller.prompt(id, each)
+        await caller.leave()
+        await asyncio.wait(tasks)
+        return id
+
+    async with agent.server(journal=journal) as server:
+        stays, _ = await come(server)
+        opened = await stays.new()
+        busy, tasks = await come(server)
+        working = await busy.new()
+        busy.begin_prompt(working, "wait")
+        await busy.until(lambda: "wait" in busy.text())
+        await busy.leave()
+        await asyncio.wait(tasks)
+        first, second, third = [await leave("hello") for _ in range(3)]
+        await until(lambda: first in closed)
+        fourth = await leave("hello")
+        await until(lambda: second in closed)
+        assert closed == [first, second]
+        assert all(map(agent.session, (third, fourth, opened, working)))
+        await stays.load(first)
+        await stays.prompt(first, "again")
+        assert stays.text() == "for everybody: hellofor everybody: again"
+
+
+@pytest.mark.parametrize("are_closed", [True, False])
+async def test_of_sessions_that_are_closed_no_object_is_left(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, *, are_closed: bool
+) -> None:
+    monkeypatch.setattr(library_bounds, "LEFT_SESSIONS", 0 if are_closed else 3)
+    monkeypatch.setattr(library_bounds, "LEFT_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(bounds, "CLOSED_SESSIONS", 3)
+
+    def live() -> Counter[str]:
+        gc.collect()
+        of_ours = [type(it) for it in gc.get_objects() if type(it).__module__.startswith("acphold")]
+        return Counter(it.__qualname__ for it in of_ours)
+
+    async def visit(number: int) -> None:
+        for _ in range(number):
+            caller, tasks = await come(server)
+            session = await caller.talk("hello")
+            if are_closed:
+                await caller.call("session/close", {"sessionId": session})
+            await caller.leave()
+            await asyncio.wait(tasks)
+
+    async with desk().server(journal=journal) as server:
+        await visit(5)
+        await until(lambda: live()["Session"] <= 3)
+        before = live()
+        await visit(10)
+        await until(lambda: live()["Session"] <= 3)
+        more = live() - before
+        assert {name: more[name] for name in more if more[name] >= 5} == {}
 
 
 async def test_each_session_knows_the_client_that_has_opened_it(journal: Path) -> None:

@@ -81,6 +81,14 @@ that prints for an hour sends 1.5 MiB."""
 LIVE_PAUSE_CHARACTERS: Final = 64 * 1024
 """After this many characters of its updates, the pauses between them begin to grow."""
 
+# Sessions that clients have left.
+
+LEFT_SESSIONS: Final = 100
+"""Most sessions of a server that stay open without a client; those left first are closed."""
+
+LEFT_LOOK_SECONDS: Final = 10.0
+"""Seconds between two looks for more."""
+
 # The end.
 
 COMMANDS_END_SECONDS: Final = 5.0

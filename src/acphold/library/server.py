@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import TaskSet, end, finish, require_loop
+from acp_wire.tasks import TaskSet, beside, end, finish, require_loop
 from acphold.journal.journal import Journal
+from acphold.library import bounds
 from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
 from acphold.live.server.directory import Directory
@@ -55,7 +56,8 @@ class Server:
         async with agent.server(journal="sessions.db") as server:
             await server.attend(transport)
 
-    The end of the block ends all turns, and disconnects all clients with a reason.
+    The end of the block ends all turns, and disconnects all clients with a reason. The last
+    hundred sessions that no client has open stay open; earlier ones are closed.
     """
 
     def __init__(self, service: Service) -> None:
@@ -69,8 +71,10 @@ class Server:
     async def __aenter__(self) -> Server:
         require_loop()
         journal = journal_at(self._service.journal)
-        self._directory = await self._stack.enter_async_context(open_desk(self._service, journal))
-        self._journal = journal
+        directory = await self._stack.enter_async_context(open_desk(self._service, journal))
+        closing = directory.hub.close_left(bounds.LEFT_SESSIONS, bounds.LEFT_LOOK_SECONDS)
+        await self._stack.enter_async_context(beside(closing, "close sessions"))
+        self._directory, self._journal = directory, journal
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -195,6 +195,11 @@ class AgentSession(Struct, eq=False):
         """Return params about this session with the id that the agent knows."""
         return splice(params, {"sessionId": encode(self.id)})
 
+    @property
+    def params_to_close(self) -> bytes | None:
+        """The params to close it at the agent; None if it is not open there."""
+        return self.under_its_id(b"{}") if self.is_open else None
+
     def under_our_id(self, params: bytes) -> bytes:
         """Return params about this session with the id that clients know."""
         if self.id == self._session_id:

@@ -144,6 +144,9 @@ AHEAD_MS: Final = 5000
 """Milliseconds by which the agent's list must be ahead of our last entry: some agents write a title
 after a turn."""
 
+CLOSED_SESSIONS: Final = 1000
+"""Most ids of closed sessions, and of their sub-agents, whose late updates are known as such."""
+
 SESSION_ID_CHARACTERS: Final = 1000
 """Most characters of an agent's id of a session: it is in every message about it."""
 

@@ -237,7 +237,7 @@ class Desk:
         """Move a session here from the agent that has it open; end that one if it cannot close it,
         and so has no other."""
         side = conversation.side
-        at_agent = side.under_its_id(b"{}") if side.is_open else None
+        at_agent = side.params_to_close
         services = conversation.services
         conversation.move(self._shared, setup)  # in the same step as the check that nothing runs
         await services.aclose()

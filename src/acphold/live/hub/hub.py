@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from acp_wire.newest import Newest
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
 from acp_wire.schema import CLOSE_SESSION
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish, tick
 from acphold import errors
 from acphold.journal.journal import Journal
 from acphold.journal.rows import Archived, ListFilter, SessionRow
@@ -276,7 +276,7 @@ class Hub:
             await conversation.close_for(client)
         else:
             side = conversation.side
-            at_agent = side.under_its_id(b"{}") if side.is_open else None
+            at_agent = side.params_to_close
             if side.agent.reads_journal:
                 # The last words of an agent of ours are part of the session; those of a program are
                 # dropped.
@@ -296,16 +296,40 @@ class Hub:
         async def close() -> None:
             # Requests no longer find it; a load waits until it is closed.
             async with self.alone(conversation.id):
-                if self.live.get(conversation.id) is conversation:
-                    del self.live[conversation.id]
-                    self.activity.stir()
-                    await conversation.aclose()
+                await self._end(conversation)
 
         # Begin at once: a load right after this call has to wait for it.
         closing = self.tasks.begin(close(), "close session")
         if closing is not None:
             self._closing.add(closing)
             await asyncio.shield(closing)
+
+    def _is_left(self, conversation: Conversation) -> bool:
+        is_live = self.live.get(conversation.id) is conversation
+        return is_live and not (conversation.session.attachments or conversation.is_busy)
+
+    async def close_left(self, most: int, seconds: float) -> None:
+        """Close, every so many seconds, the sessions at agents of ours that no client has open and
+        in which nothing goes on; but for those that were left last, at most."""
+        left: dict[Conversation, None] = {}
+        while True:
+            await tick(seconds)
+            left = dict.fromkeys(it for it in (*left, *self.live.values()) if self._is_left(it))
+            for conversation in [*left][: max(0, len(left) - most)]:
+                async with self.alone(conversation.id):  # whoever loads it waits
+                    if self._is_left(conversation):
+                        side = conversation.side
+                        await close_at(side.agent, conversation.id, side.params_to_close)
+                        try:
+                            await self._end(conversation)
+                        except errors.JournalError as exc:
+                            log.warning("session %s: closing it failed: %s", conversation.id, exc)
+
+    async def _end(self, conversation: Conversation) -> None:
+        if self.live.get(conversation.id) is conversation:
+            del self.live[conversation.id]
+            self.activity.stir()
+            await conversation.aclose()
 
     async def end_closing(self) -> None:
         """Wait until the sessions that are being closed are closed."""

@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from acp_wire.newest import Newest
 from acphold.live.agents.interface import HubAgent, Updates
 from acphold.live.hub import bounds
 
@@ -46,7 +47,7 @@ class _Known(Struct):
     sessions: dict[str, str] = {}
     children: dict[str, Child] = {}
     children_of: dict[str, dict[str, Child]] = {}
-    closed: set[str] = set()
+    closed: Newest[str, None] = field(default_factory=lambda: Newest(bounds.CLOSED_SESSIONS))
     early: dict[str, list[Updates]] = {}
     early_bytes: int = 0
     at_work: dict[str, AgentTurn] = {}
@@ -88,7 +89,7 @@ class Routes:
 
     def _early_of(self, agent_session: str) -> list[Updates]:
         known = self._known
-        known.closed.discard(agent_session)
+        known.closed.pop(agent_session, None)
         early = known.early.pop(agent_session, [])
         known.early_bytes -= sum(map(_size, early))
         return early
@@ -98,10 +99,12 @@ class Routes:
         known = self._known
         for agent_session in [key for key, value in known.sessions.items() if value == session_id]:
             del known.sessions[agent_session]
-            known.closed.add(agent_session)
+            known.closed[agent_session] = None
         for agent_session in known.children_of.pop(session_id, ()):
             del known.children[agent_session]
-            known.closed.add(agent_session)
+            known.closed[agent_session] = None
+        for agent_session in [key for key, turn in known.at_work.items() if turn.is_set()]:
+            del known.at_work[agent_session]
 
     def find(self, agent_session: str | None) -> str | None:
         """Return the session behind an id of the agent, also behind a child's; None if it is not
@@ -123,7 +126,7 @@ class Routes:
         return self._known.children_of.get(session_id, {})
 
     def is_closed(self, agent_session: str | None) -> bool:
-        """Return True if this id was once bound and is no longer."""
+        """Return True if this id was once bound and is no longer; the newest are known."""
         return agent_session in self._known.closed
 
     def keep(self, updates: Updates) -> None:
