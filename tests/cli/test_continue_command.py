@@ -49,7 +49,7 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         shown = one.until("3 of 3", "Enter continues")
         places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
         assert places == sorted(places), shown
-        one.type("app", "1 of 3", "▸ S about apples", but="about pears")
+        one.type("app", "1 of 3", "▸ Sc about apples", but="about pears")
         one.type("\r")
         one.until("to continue “about apples”", "agent  apples", "ready", but="Enter continues")
         one.type(json.dumps([{"say": "more of them"}]) + "\r", "agent  more of them", "ready")
@@ -60,7 +60,7 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
 def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place) -> None:
     hold(home, "apples")
     with home.on_terminal("continue", columns=100) as one:
-        one.until("▸ S about apples", "Enter continues", "^R rename")
+        one.until("▸ Sc about apples", "Enter continues", "^R rename")
         one.type("bananas", "no matches", "Esc clears", but="Enter continues")
         assert "^R rename" not in one.text
         assert one.ended("\r\x03") == 0
@@ -90,10 +90,10 @@ def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside
     hold(home, "apples")
     hold(home, "pears")
     with home.on_terminal("continue", columns=100) as one:
-        shown = one.until("▸ S about pears", "agent: pears", but="agent: apples")
+        shown = one.until("▸ Sc about pears", "agent: pears", but="agent: apples")
         assert "│" in shown
-        one.type("\x1b[B", "▸ S about apples", "agent: apples", but="agent: pears")
-        one.type("\t", "▸ S about apples", but="│")
+        one.type("\x1b[B", "▸ Sc about apples", "agent: apples", but="agent: pears")
+        one.type("\t", "▸ Sc about apples", but="│")
         assert one.ended("\x1b") == 0
 
 
@@ -103,7 +103,7 @@ def test_the_list_takes_all_rows_of_the_terminal(home: Place) -> None:
         remember(home.journal, f"s{number}", *said, title=f"about apples {number}", cwd=os.getcwd())
     with home.on_terminal("continue", columns=90) as one:
         shown = one.until("30 of 30", "about apples 0 ")  # the last row may come later
-        assert sum(line.startswith(("  S about", "▸ S about")) for line in shown.splitlines()) == 30
+        assert sum("Sc about" in line for line in shown.splitlines()) == 30
         assert one.ended("\x1b") == 0
 
 
@@ -112,7 +112,7 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
     session = hold(home, "zwetschgen")
     home.run("session", "rename", session, "nothing of that kind")
     with home.on_terminal("continue", "zwetschgen", columns=90) as one:
-        shown = one.until("found in the text", "▸ S nothing of that kind", "    zwetschgen")
+        shown = one.until("found in the text", "▸ Sc nothing of that kind", "     zwetschgen")
         assert "1 of 2" in shown
         one.type("\t", "agent: zwetschgen")
         assert one.ended("\x03") == 0
@@ -139,9 +139,9 @@ def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
     with home.on_terminal("continue", "apples", columns=100) as one:
         one.until("1 of 2")
         one.type("\x12", "New title:")
-        one.type("\x15red apples\r", "is now red apples", "1 of 2", "▸ S red apples")
+        one.type("\x15red apples\r", "is now red apples", "1 of 2", "▸ Sc red apples")
         one.type("\x1b[3~", "deleted 1 session, ^Z undoes", "0 of 1")
-        one.type("\x1a", "Undone: deleted 1 session.", "▸ S red apples")
+        one.type("\x1a", "Undone: deleted 1 session", "▸ Sc red apples")
         one.type("\x1b[3~", "^Z undoes", "0 of 1")
         assert "red apples" in home.run("list").stdout  # until the list is left
         one.type("\x03", "Deleted 1 session.")
@@ -164,10 +164,10 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
         one.type("fruit salad; \r", "Tags, with - before one to remove:", below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
         assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
-        one.type("\x1a", "Undone: tagged 2 sessions.", "3 of 3")
+        one.type("\x1a", "Undone: tagged 2 sessions", "3 of 3")
         assert tags() == [[], [], []]
-        one.type("\x13\x13\x18", "Archived 2 sessions.", "1 of 1")
-        one.type("\x1a", "Restored 2 sessions", "3 of 3")
+        one.type("\x13\x13\x18", "archived 2 sessions, ^Z undoes", "1 of 1")
+        one.type("\x1a", "Undone: archived 2 sessions", "3 of 3")
         assert one.ended("\x03") == 0
 
 

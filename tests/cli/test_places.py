@@ -33,7 +33,7 @@ def home(place: Place, journal: Path) -> Place:  # noqa: F811
 def test_without_an_id_the_person_chooses(home: Place, command: str, does: str, then: str) -> None:
     with home.on_terminal(command) as one:
         one.until(f"Enter {does}", "3 of 3")
-        one.type("apple", "1 of 3", "▸ S of b-apple")
+        one.type("apple", "1 of 3", "▸ Sc of b-apple")
         one.type("\r", then, but="Enter")
         one.type("q")  # of the pager, if it is one that waits
         assert one.ended() == 0

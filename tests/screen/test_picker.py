@@ -17,9 +17,12 @@ from acphold.faces.screen.picker import (
     FOUND,
     HERE,
     PROGRAMS,
+    WAITS,
+    AgentLetters,
     Picked,
     Picker,
     PickerLine,
+    PickerNews,
     end_of,
     highlight,
     shorten,
@@ -76,6 +79,7 @@ class Sessions:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.previewed: list[tuple[str, int]] = []
+        self.news = asyncio.Queue[PickerNews]()
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         yield [
@@ -95,6 +99,10 @@ class Sessions:
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         self.asked += session_ids
         return {session_id: f"The {session_id[2:]} has it." for session_id in session_ids}
+
+    async def changes(self) -> AsyncIterator[PickerNews]:
+        while True:
+            yield await self.news.get()
 
     async def preview(self, session_id: str, seq: int) -> Sequence[str]:
         self.previewed.append((session_id, seq))
@@ -132,18 +140,132 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
             assert await picker.run() == Picked("s-web page", "open")
 
 
-async def test_agents_whose_names_begin_alike_have_different_colours(
+def test_two_letters_tell_agents_apart_whoever_comes_first() -> None:
+    names = [
+        "codex",
+        "claude",
+        "cline",
+        "copilot",
+        "cursor",
+        "crush",
+        "c",
+        "cc",
+        "クロード",
+        "",
+        "my-own",
+    ]
+    one, other = AgentLetters(), AgentLetters()
+    letters = [one.of(name) for name in names]
+    assert len({*letters}) == len(names)
+    assert all(cell_len(it) <= 2 for it in letters)
+    assert [other.of(name) for name in names[5::-1]] == letters[5::-1]
+
+
+class Actions:
+    """Notes what is done to sessions; a person archives at their own speed, the journal at its."""
+
+    def __init__(self) -> None:
+        self.hidden: set[str] = set()
+        self.acted: list[Picked] = []
+        self.goes_on = asyncio.Event()
+        self.done = ""
+
+    async def act(self, choice: Picked) -> str:
+        self.acted.append(choice)
+        await self.goes_on.wait()
+        if choice.action == "undo":
+            self.hidden.clear()
+            return "Undone"
+        if choice.action == "export":
+            raise OSError("the disk is full")
+        return ""
+
+
+async def test_each_key_is_for_the_session_that_the_one_before_has_left_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "__stdout__", io.StringIO())
     with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions())
+        actions = Actions()
+        picker = Picker(Sessions(), acts=actions)
 
         async def person() -> None:
             await until(lambda: len(picker._shown) == 2)
-            letters = [piece for piece in picker._list_text() if piece[1] == "C "]
-            assert len({style for style, _, *_ in letters}) == 2
+            keys.send_text("\x18\x18")
+            await until(lambda: picker._count()[0][1] == "0 of 0")
+            actions.goes_on.set()
+            await until(lambda: len(actions.acted) == 2)
+            assert actions.acted == [
+                Picked("s-web page", "archive"),
+                Picked("s-terminal", "archive"),
+            ]
+            keys.send_text("\x1a")
+            await until(lambda: picker._count()[0][1] == "2 of 2")
+            keys.send_text("\x05")
+            await until(lambda: picker._hints()[0][1].startswith("the disk is full · "))
             keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
+
+
+async def test_the_list_follows_the_sessions_and_stays_on_the_selected_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(sessions := Sessions())
+
+        def titles() -> list[str]:
+            return [line.title for line in picker._shown]
+
+        async def person() -> None:
+            await until(lambda: "The terminal has it." in terminal.getvalue())
+            keys.send_text("\x1b[B")
+            old = PickerLine(
+                "s-web page", TITLE, "", "claude", "/shop", "1 h", HERE, at=1, said=None
+            )
+            new = PickerLine(
+                "s-new", "Just begun", "waiting", "pi", "/", "now", WAITS, at=3, said=""
+            )
+            sessions.news.put_nowait(PickerNews([old, new], []))
+            await until(lambda: titles() == ["Just begun", TITLE, TITLE])
+            assert picker._current is not None
+            assert picker._current.session_id == "s-terminal"
+            await until(
+                lambda: sessions.asked.count("s-web page") == 2
+            )  # its last words may differ
+            sessions.news.put_nowait(
+                PickerNews([new._replace(group=HERE, state="")], ["s-web page"])
+            )
+            await until(lambda: titles() == ["Just begun", TITLE])
+            keys.send_text("\r")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() == Picked("s-terminal", "open")
+
+
+async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(Sessions())
+
+        def shown() -> str:
+            return "".join(piece[1] for piece in picker._list_text())
+
+        async def person() -> None:
+            await until(lambda: "? keys" in terminal.getvalue())
+            keys.send_text("?")
+            await until(lambda: "reads all of it" in shown())
+            keys.send_text("\r")  # goes back, and opens nothing
+            await until(lambda: TITLE[:20] in shown())
+            keys.send_text("why?")
+            await until(lambda: picker._words.text == "why?")
+            keys.send_text("\x1bOP")
+            await until(lambda: "reads all of it" in shown())
+            keys.send_text("\x03\x03")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() is None

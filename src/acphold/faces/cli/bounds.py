@@ -246,6 +246,9 @@ FOLLOWED_SESSIONS: Final = 200
 SEARCH_HITS: Final = 20
 """Hits of a search shown by default."""
 
+PICKER_NEWEST: Final = 100
+"""Newest sessions that the picker reads again once it has read all: they may have changed."""
+
 PICKER_HITS: Final = 20
 """Most places with the typed words that are shown below the list."""
 

@@ -151,7 +151,7 @@ async def _choose(words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
     if words and (found := await continuation.find_id(words)) is not None:
         return found
-    choice = await pick_session(words, acts=False, read=show_in_pager)
+    choice = await pick_session(words, read=show_in_pager)
     return None if choice is None else choice.session_id
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable
 from typing import Any
 
 from msgspec.json import encode
@@ -19,18 +18,16 @@ from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.main import parser_of
+from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
-from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_list, copy_session
+from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
-from acphold.faces.cli.terminal_text import on_one_line, on_terminal, quantity, tell, visible
-from acphold.faces.screen.picker import Picked
-from acphold.faces.screen.terminal import open_output
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
 from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
@@ -225,20 +222,17 @@ def continue_conversation(**given: Any) -> int:
     found = words[0] if words else None
     if on_terminal():
         found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
-    acting = _Acting()
+    words_now, at, acting = " ".join(words), "", ListActions()
     while found is None:
-        choice = asyncio.run(
-            pick_session(
-                " ".join(words), done=acting.done, without=acting.deleted, read=show_in_pager
-            )
-        )
+        choice = asyncio.run(pick_session(words_now, acts=acting, at=at, read=show_in_pager))
         if choice is None or choice.action == "open":
             acting.end()
             if choice is None:
                 return Exit.OK
             found = choice.session_id
         else:
-            acting.act(choice)
+            acting.act_on_terminal(choice)
+            words_now, at = choice.words, choice.session_id
     return talk_here(WantedConversation(found, cwd=cwd))
 
 
@@ -312,87 +306,3 @@ async def _watch(words: str) -> int:
             tell("No session is running. `acphold list` shows all.")
             return Exit.OK
     return (await join(session_id, watch=True))[0]
-
-
-async def _title(session_id: str) -> str:
-    async with existing_journal() as kept:
-        return on_one_line((await kept.session(session_id)).title or "")
-
-
-def _asked(question: str, already: str = "") -> str:
-    """Return the line that the person makes of what is there `already`; "" after Esc or Ctrl-C."""
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-
-    keys = KeyBindings()
-
-    @keys.add("escape", eager=True)
-    def _(event: KeyPressEvent) -> None:
-        event.app.exit(result="")
-
-    @keys.add("c-r")
-    @keys.add("c-s")
-    def _(_: KeyPressEvent) -> None:
-        """There is nothing to search in."""
-
-    asking: PromptSession[str] = PromptSession(key_bindings=keys, output=open_output(None))
-    try:
-        return asking.prompt(question, default=already)
-    except (EOFError, KeyboardInterrupt):
-        return ""
-
-
-class _Acting:
-    """The person's actions on the list, of which the last can be undone. What they do is printed
-    above the next list; those that they delete go when they leave it."""
-
-    def __init__(self) -> None:
-        self.done = ""
-        self.deleted: list[str] = []
-        self._undo: Callable[[], object] = bool
-
-    def act(self, choice: Picked) -> None:
-        """Carry an action out, or undo the last one."""
-        from acphold.faces.cli import session_commands as commands  # late: few choose them
-
-        session_id, ids = choice.session_id, [choice.session_id, *choice.others]
-        done, undo, self.done = self.done, self._undo, ""
-        match choice.action:
-            case "undo":
-                undo()
-                print(f"Undone: {done}.")
-            case "rename":
-                title = asyncio.run(_title(session_id))
-                if words := _asked("New title: ", title).split():
-                    asyncio.run(commands.rename(session_id=session_id, words=words))
-            case "archive":
-                asyncio.run(commands.archive(session_ids=ids, undo=False))
-                restore = partial(commands.archive, session_ids=ids, undo=True)
-                self._note("archived", ids, lambda: bool(asyncio.run(restore())))
-            case "delete":
-                self.deleted += ids
-                self._note("deleted", ids, partial(self._keep, ids))
-            case "tag":
-                asking = "Tags, with - before one to remove: "
-                while words := _asked(asking).replace(",", " ").split():
-                    if before := asyncio.run(commands.tag_all(ids, words)):
-                        back = partial(lambda had: asyncio.run(commands.put_back(had)), before)
-                        self._note("tagged", ids, back)
-                        break
-            case "export":
-                parser_of("export").run(["--output", f"{session_id[:12]}.md", session_id])
-            case "copy":
-                copy_of_list(session_id)
-
-    def end(self) -> None:
-        """Delete what the person has deleted, for good."""
-        if self.deleted:
-            from acphold.faces.cli import session_commands as commands
-
-            commands.delete(session_ids=self.deleted, sure=True, now=False)
-
-    def _note(self, did: str, ids: Sequence[str], undo: Callable[[], object]) -> None:
-        self.done, self._undo = f"{did} {quantity(len(ids), 'session')}", undo
-
-    def _keep(self, ids: Sequence[str]) -> None:
-        self.deleted = [each for each in self.deleted if each not in ids]

@@ -115,6 +115,15 @@ async def export(
         _report_removed(redaction, report)
 
 
+async def export_here(session_id: str) -> str:
+    """Write a session as Markdown into this folder; return the name of the file."""
+    async with reading(None) as reader:
+        row = await reader.whole(await reader.session(session_id))
+        form = FORMS["markdown"]
+        await _ExportWriter(reader.entries, form, None, ()).fill(os.curdir, [row])
+    return head_of(row).file_name + form.suffix
+
+
 class _Destination(Struct, frozen=True):
     """The destination: a form, and a file, a folder, or stdout if there is no path."""
 

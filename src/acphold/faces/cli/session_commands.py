@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -148,11 +148,8 @@ async def archive(
             await find_session(LocalReader(kept), given, does, archived=undo)
             for given in session_ids
         ]
-        found = {row.session_id for row in rows if row.archived is undo}
-        for session_id in found:
-            await kept.change(session_id, RowChange(archived=not undo))
-        # If one is live, its next prompt has to bring it back, however soon it comes.
-        await asyncio.gather(*(_tell(kept, it, archived=not undo) for it in found))
+    found = {row.session_id for row in rows if row.archived is undo}
+    await archive_all(found, undo=undo)
     if found:
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")
@@ -160,6 +157,15 @@ async def archive(
         state = "not archived" if undo else "already archived"
         print(f"{quantity(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
     return Exit.OK
+
+
+async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
+    """Archive sessions, or restore them."""
+    async with existing_journal() as kept:
+        for session_id in session_ids:
+            await kept.change(session_id, RowChange(archived=not undo))
+        # If one is live, its next prompt has to bring it back, however soon it comes.
+        await asyncio.gather(*(_tell(kept, it, archived=not undo) for it in session_ids))
 
 
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)

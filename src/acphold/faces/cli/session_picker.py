@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,11 @@ from acphold.faces.screen.picker import (
     PINNED,
     PROGRAMS,
     WAITS,
+    ActsOnSessions,
     Picked,
     Picker,
     PickerLine,
+    PickerNews,
 )
 from acphold.journal.hits import terms
 from acphold.journal.rows import ListFilter, SessionRow
@@ -57,13 +60,12 @@ if TYPE_CHECKING:
 async def pick_session(
     words: str = "",
     *,
-    acts: bool = True,
-    done: str = "",
-    without: Collection[str] = (),
+    acts: ActsOnSessions | None = None,
+    at: str = "",
     read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
-    """Return the person's choice, None for nothing. With `acts` they may do more than continue, and
-    undo what was `done`. `read` shows a session; some are left out.
+    """Return the person's choice, None for nothing; the list begins `at` a session. With `acts`
+    they may do more than continue. `read` shows a session.
 
     Raises UsageError if there is no session yet.
     """
@@ -75,8 +77,8 @@ async def pick_session(
             )
         reader = LocalReader(kept)
         await list_growth(reader)
-        source = _ReadSessions(reader, without=without)
-        return await Picker(source, words=words, acts=acts, done=done, read=read).run()
+        source = _ReadSessions(reader)
+        return await Picker(source, words=words, acts=acts, at=at, read=read).run()
 
 
 async def choose_session(
@@ -86,7 +88,7 @@ async def choose_session(
 
     `does` is the text for what Enter does with it, such as "continues".
     """
-    picker = Picker(_ReadSessions(reader, among), words=words, does=does, acts=False)
+    picker = Picker(_ReadSessions(reader, among), words=words, does=does)
     choice = await picker.run()
     return None if choice is None else choice.session_id
 
@@ -94,7 +96,7 @@ async def choose_session(
 async def choose_session_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
     """Return the session of the agent that the person chooses to continue; None for none."""
     source = _SessionsOfAgent(agent)
-    choice = await Picker(source, words=words, acts=False).run()
+    choice = await Picker(source, words=words).run()
     return None if choice is None else source.infos[choice.session_id]
 
 
@@ -159,11 +161,10 @@ class _ReadSessions:
         self,
         reader: SessionReader,
         among: Collection[str] | None = None,
-        without: Collection[str] = (),
     ) -> None:
         self._reader = reader
         self._among = among
-        self._without = without
+        self._below: dict[str, int] = {}  # by tail, the group of its origin
         self._lines = _LineMaker()
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
@@ -187,24 +188,41 @@ class _ReadSessions:
                 yield [*self._folded(new)]
 
     def _has(self, session_id: str) -> bool:
-        is_among = self._among is None or session_id in self._among
-        return is_among and session_id not in self._without
+        return self._among is None or session_id in self._among
+
+    async def changes(self) -> AsyncIterator[PickerNews]:
+        async with aclosing(self._reader.changes(bounds.PICKER_NEWEST)) as found:
+            async for news in found:
+                gone, lines = [*news.gone], list[PickerLine]()
+                for it in news.sessions:
+                    if self._has(it.row.session_id):
+                        is_out = it.row.archived and self._among is None
+                        if is_out or not (it.row.prompted or it.live):
+                            gone.append(it.row.session_id)
+                        else:
+                            lines.append(self._line(it))
+                yield PickerNews(lines, gone)
+
+    def _line(self, it: ListedSession) -> PickerLine:
+        row = it.row
+        made = self._lines.of(
+            *(row, row.agent, row.updated_at, it.live),
+            said=it.said,
+            pinned=it.pinned,
+            by_program=it.by_program,
+        )
+        if (group := self._below.get(row.session_id)) is None:
+            return made
+        return made._replace(title=f"{BELOW}{made.title}", group=group)
 
     def _folded(self, listed: Sequence[ListedSession]) -> Iterator[PickerLine]:
         """Yield the lines of sessions, each tail under the session that it was left in."""
         group = 0
         places = [(it.row.session_id, it.row.tail_of) for it in listed]
         for number, is_below in under_origins(places):
-            it = listed[number]
-            row, said = it.row, it.said
-            made = self._lines.of(
-                *(row, row.agent, row.updated_at, it.live),
-                said=said,
-                pinned=it.pinned,
-                by_program=it.by_program,
-            )
             if is_below:
-                made = made._replace(title=f"{BELOW}{made.title}", group=group)
+                self._below[listed[number].row.session_id] = group
+            made = self._line(listed[number])
             group = made.group
             yield made
 
@@ -257,6 +275,11 @@ class _SessionsOfAgent:
 
     async def search(self, words: str) -> Sequence[PickerLine]:
         return ()
+
+    async def changes(self) -> AsyncIterator[PickerNews]:
+        nothing: Sequence[PickerNews] = ()
+        for never in nothing:
+            yield never
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         return {}

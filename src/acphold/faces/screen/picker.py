@@ -4,8 +4,8 @@ one: its end, or the place that was found.
 A session has two lines, its title and its last words. Typed words filter it, by title, agent and
 folder; sessions with these words in their text follow. The list can be used while it is still
 loading, even with a hundred thousand sessions: last words are read of what is on the screen. Those
-of programs are counted, and shown to whoever asks for them or searches. It leaves nothing on the
-terminal.
+of programs are counted, and shown to whoever asks for them or searches. It follows the sessions as
+they change, and leaves nothing on the terminal.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from prompt_toolkit.application import Application, get_app, in_terminal
@@ -23,7 +24,14 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import fragment_list_width
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import (
+    ConditionalKeyBindings,
+    KeyBindings,
+    KeyBindingsBase,
+    KeyPressEvent,
+    merge_key_bindings,
+)
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -41,10 +49,12 @@ from rich.text import Text
 
 from acp_wire.tasks import TaskSet
 from acphold.conversation.history.titles import words_below
-from acphold.conversation.presentation.visible_text import local
+from acphold.conversation.presentation.visible_text import local, on_one_line
+from acphold.errors import AcpError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
 from acphold.faces.screen.terminal import open_output
+from acphold.known_agents import KNOWN_AGENTS
 
 PREVIEW_HEIGHT: Final = 10
 
@@ -58,7 +68,7 @@ LIST_SHARE: Final = 0.6
 """The list's share of the columns then."""
 
 AGENTS: Final = ("ansigreen", "ansimagenta", "ansiblue", "ansicyan")
-"""The colours of agents: two whose names begin alike have different ones, as far as these reach."""
+"""The colours of agents, beside two letters that tell them apart."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -85,6 +95,27 @@ ACTIONS: Final = {
 
 FOR_SEVERAL: Final = ("archive", "delete", "tag")
 """Those for all that are selected."""
+
+AT_ONCE: Final = ("archive", "delete", "export", "undo")
+"""Those that ask nothing: the list stays on the terminal."""
+
+KEYS: Final = (
+    ("words", "filter by title, agent, folder and #tag, then by what was said"),
+    ("Up Down", "move; also PgUp, PgDn, Home and End"),
+    ("Enter", "{does}"),
+    ("Tab", "shows or hides the end of the conversation"),
+    ("^O", "reads all of it"),
+    ("^A", "this folder only, or all"),
+    ("^G", "also sessions that only scripts and other programs prompted, or not"),
+    ("^S", "selects it: ^X, ^T and Del are then for all that are selected"),
+    ("^R ^T", "rename it, tag it"),
+    ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
+    ("^Z", "undoes the last of these, then the one before"),
+    ("^E ^F", "write it to a file in this folder, continue a copy"),
+    ("Esc", "clears the words, then leaves; also ^C"),
+    ("? F1", "these keys; ? while there are no words"),
+)
+"""The keys with what they do."""
 
 
 class PickerLine(NamedTuple):
@@ -145,6 +176,24 @@ def highlight(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples
     return [*pieces, (style, text[end:])]
 
 
+class AgentLetters:
+    """Gives each agent two letters of its name that no other has."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+        for name in KNOWN_AGENTS:
+            self.of(name)
+
+    def of(self, agent: str) -> str:
+        """Return the letters of an agent, always the same ones."""
+        if agent not in self._given:
+            taken = {*self._given.values()}
+            first, rest = agent[:1].upper(), [*filter(str.isalnum, agent[1:]), *"123456789"]
+            both = (first + letter for letter in rest if cell_len(first + letter) == 2)
+            self._given[agent] = next((it for it in both if it not in taken), first)
+        return self._given[agent]
+
+
 GROUPS: Final = (
     "waiting for you",
     "running or idle",
@@ -159,11 +208,33 @@ WAITS, LIVE, PINNED, HERE, ELSEWHERE, PROGRAMS, FOUND = range(len(GROUPS))
 
 class Picked(NamedTuple):
     """The person's choice: `action` is "open", "undo" or one of ACTIONS; `others` are the other
-    sessions that it is for."""
+    sessions that it is for, and `words` those that the list was filtered by."""
 
     session_id: str
     action: str
     others: tuple[str, ...] = ()
+    words: str = ""
+
+
+class PickerNews(NamedTuple):
+    """Sessions that are new or changed, and the ids of those that left the list."""
+
+    lines: Sequence[PickerLine]
+    gone: Sequence[str]
+
+
+class ActsOnSessions(Protocol):
+    """Carries out the person's actions."""
+
+    hidden: set[str]
+    """The sessions that were archived or deleted."""
+
+    @property
+    def done(self) -> str:
+        """The action that would be undone; "" for nothing."""
+
+    async def act(self, choice: Picked) -> str:
+        """Carry out one of AT_ONCE; return a sentence about it, "" if `done` says it."""
 
 
 class PickerSource(Protocol):
@@ -181,12 +252,14 @@ class PickerSource(Protocol):
     async def preview(self, session_id: str, seq: int) -> Sequence[str]:
         """Return the last lines of a conversation; with `seq`, lines from that entry on."""
 
+    def changes(self) -> AsyncIterator[PickerNews]:
+        """Yield the newest sessions, then changes, until closed."""
+
 
 class Picker:
-    """The picker; see the module. `does` describes Enter; with `acts` there are more keys, and one
-    for what was `done` last, "" for nothing.
+    """The picker; see the module. `does` describes Enter; with `acts` there are more keys.
 
-    `read` shows all of a session; the picker is off the terminal meanwhile.
+    It begins `at` a session. `read` shows all of one; the picker is off the terminal meanwhile.
     """
 
     def __init__(
@@ -195,12 +268,16 @@ class Picker:
         *,
         words: str = "",
         does: str = "continues",
-        acts: bool = True,
-        done: str = "",
+        acts: ActsOnSessions | None = None,
+        at: str = "",
         read: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self._source = source
-        self._done = done
+        self._at = at
+        self._hidden = set[str]() if acts is None else acts.hidden
+        self._acting = asyncio.Lock()
+        self._notice = ""
+        self._helps = False
         self._selected: dict[str, None] = {}
         self._does = does
         self._acts = acts
@@ -214,7 +291,8 @@ class Picker:
         self._with_programs = False
         self._is_read = False
         self._said: dict[str, str] = {}
-        self._letters: dict[str, list[str]] = {}  # the agents whose names begin with each
+        self._stale = set[str]()  # those of `_said` that may have changed
+        self._letters = AgentLetters()
         self._preview: tuple[PickerLine, Sequence[str]] | None = None
         self._wants_preview: bool | None = None  # None: where it stands beside the list
         self._reading: asyncio.Task[None] | None = None
@@ -286,19 +364,50 @@ class Picker:
             await asyncio.sleep(0)  # handle keys before the other lines
         self._is_read = True
         self._show()
+        with suppress(AcpError):  # the list stays as it is
+            async for news in self._source.changes():
+                self._take(news)
+
+    def _take(self, news: PickerNews) -> None:
+        """Take in what has changed: a session that was active goes to the top of its group."""
+        new = {line.session_id: line for line in news.lines}
+        gone = {*news.gone} - self._hidden  # those come back if it is undone
+        for number, group in enumerate(self._known):
+            left = list[tuple[str, PickerLine]]()
+            for known in group:
+                line = new.get(known[1].session_id)
+                if line is None:
+                    left += [known] if known[1].session_id not in gone else []
+                elif (line.group, line.at) == (number, known[1].at):
+                    left.append((line.search_text, line))
+                    del new[line.session_id]
+            self._known[number] = left
+        for line in sorted(new.values(), key=lambda it: it.at or 0):
+            self._stale.add(line.session_id)
+            group = self._known[line.group]
+            older = (n for n, (_, it) in enumerate(group) if (it.at or 0) <= (line.at or 0))
+            group.insert(next(older, len(group)), (line.search_text, line))
+        self._fit()
+        self._show()
 
     def _fits(self, known: tuple[str, PickerLine]) -> bool:
         """Return True if the typed words fit a session."""
         searched, line = known
-        return all(word in searched or line.session_id.startswith(word) for word in self._sought)
+        return line.session_id not in self._hidden and all(
+            word in searched or line.session_id.startswith(word) for word in self._sought
+        )
+
+    def _fit(self) -> None:
+        self._fitting = [
+            [known[1] for known in group if self._fits(known)] for group in self._known
+        ]
 
     def _filter(self) -> None:
         """Filter by the words again; the selection starts at the top."""
         self._sought = self._words.text.casefold().split()
-        self._fitting = [
-            [known[1] for known in group if self._fits(known)] for group in self._known
-        ]
+        self._fit()
         self._hits = ()
+        self._notice = ""
         if self._searching is not None:
             self._searching.cancel()
         if self._app.is_running and (words := self._words.text).strip():
@@ -308,17 +417,19 @@ class Picker:
 
     def _show(self) -> None:
         """Show what fits; the selection stays on its line, if that is still there."""
-        chosen = self._current
+        chosen = self._at or (self._current.session_id if self._current else "")
         groups = self._fitting[: ELSEWHERE + 1 if self._all_folders else ELSEWHERE]
         if self._shows_programs:
             groups = [*groups, self._fitting[PROGRAMS]]
         self._shown = [line for group in groups for line in group]
         if self._hits:  # one may be listed by its title already
             listed = {line.session_id for line in self._shown}
+            listed |= self._hidden
             self._shown += [hit for hit in self._hits if hit.session_id not in listed]
-        if chosen is not None:
-            with suppress(ValueError):
-                self._place = self._shown.index(chosen)
+        if chosen:
+            places = (n for n, line in enumerate(self._shown) if line.session_id == chosen)
+            self._place = next(places, self._place)
+            self._at = "" if self._current and self._current.session_id == chosen else self._at
         self._place = max(0, min(self._place, len(self._shown) - 1))
         self._read_end()
         self._app.invalidate()
@@ -340,8 +451,10 @@ class Picker:
         while ids := [
             line.session_id
             for line in (self._shown[number] for number in self._numbers)
-            if line.said is None and line.session_id not in self._said
+            if line.said is None
+            and (line.session_id not in self._said or line.session_id in self._stale)
         ]:
+            self._stale.difference_update(ids)
             found = await self._source.endings(ids)
             self._said |= {session_id: found.get(session_id, "") for session_id in ids}
             self._app.invalidate()
@@ -371,6 +484,27 @@ class Picker:
             self._preview = line, lines
             self._app.invalidate()
 
+    def _act(self, choice: Picked) -> None:
+        """Carry out one of AT_ONCE. What is archived or deleted leaves the list at once, so that
+        the next key is for the next session."""
+        if choice.action in ("archive", "delete"):
+            self._hidden |= {choice.session_id, *choice.others}
+            self._selected.clear()
+            self._fit()
+            self._show()
+        self._begin(self._carry_out(choice))
+
+    async def _carry_out(self, choice: Picked) -> None:
+        assert self._acts is not None
+        async with self._acting:
+            try:
+                self._notice = await self._acts.act(choice)
+            except (AcpError, OSError) as error:
+                self._notice = on_one_line(str(error))
+                self._hidden -= {choice.session_id, *choice.others}
+        self._fit()
+        self._show()
+
     async def _read_whole(self, session_id: str) -> None:
         assert self._read_all is not None
         async with in_terminal():
@@ -378,11 +512,23 @@ class Picker:
 
     # -- keys -----------------------------------------------------------------------------
 
-    def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
+    def _keys(self) -> KeyBindingsBase:
+        keys, back = KeyBindings(), KeyBindings()
+
+        @keys.add("?", filter=Condition(lambda: not self._words.text))
+        @keys.add("f1")
+        def _(_: KeyPressEvent) -> None:
+            self._helps = True
+
+        helps = Condition(lambda: self._helps)
+
+        @back.add(Keys.Any, filter=helps, eager=True)
+        def _(_: KeyPressEvent) -> None:
+            self._helps = False
 
         def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
             def move(_: KeyPressEvent) -> None:
+                self._at = ""
                 self._place = max(0, min(len(self._shown) - 1, self._place + step()))
                 self._read_end()
 
@@ -428,7 +574,7 @@ class Picker:
             self._with_programs = not self._with_programs
             self._filter()
 
-        @keys.add("c-s", filter=Condition(lambda: self._acts))
+        @keys.add("c-s", filter=Condition(lambda: self._acts is not None))
         def _(_: KeyPressEvent) -> None:
             if self._current is not None:
                 chosen = self._current.session_id
@@ -439,22 +585,24 @@ class Picker:
                 self._place = min(len(self._shown) - 1, self._place + 1)
                 self._read_end()
 
-        @keys.add("c-z")
-        def _(event: KeyPressEvent) -> None:
-            if self._done:
-                event.app.exit(result=Picked("", "undo"))
+        def act(event: KeyPressEvent, action: str) -> None:
+            if self._current is None:
+                return
+            several = [*self._selected] if action in FOR_SEVERAL else []
+            first, *others = several or [self._current.session_id]
+            choice = Picked(first, action, tuple(others))
+            if action in AT_ONCE:
+                self._act(choice)
+            else:
+                words = "" if action == "open" else self._words.text
+                event.app.exit(result=choice._replace(words=words))
 
-        actions = {key: action for key, (action, _) in ACTIONS.items()} if self._acts else {}
-        for key, action in {"enter": "open", **actions}.items():
-
-            def act(event: KeyPressEvent, action: str = action) -> None:
-                if self._current is not None:
-                    several = [*self._selected] if action in FOR_SEVERAL else []
-                    first, *others = several or [self._current.session_id]
-                    event.app.exit(result=Picked(first, action, tuple(others)))
-
-            keys.add(key)(act)
-        return keys
+        keys.add("enter")(partial(act, action="open"))
+        if self._acts is not None:
+            keys.add("c-z")(lambda _: self._act(Picked("", "undo")))
+            for pressed, named in ACTIONS.items():  # eager: ^X begins keys of editing, too
+                keys.add(pressed, eager=True)(partial(act, action=named[0]))
+        return merge_key_bindings([ConditionalKeyBindings(keys, ~helps), back])
 
     # -- the screen -----------------------------------------------------------------------
 
@@ -476,7 +624,8 @@ class Picker:
 
     @property
     def _is_beside(self) -> bool:
-        return self._shows_preview and self._is_wide and bool(self._shown)
+        is_shown = self._shows_preview and bool(self._shown) and not self._helps
+        return is_shown and self._is_wide
 
     @property
     def _list_width(self) -> int:
@@ -496,6 +645,8 @@ class Picker:
         if programs and not self._shows_programs:
             known -= programs
             more = f" · {programs:,} by programs: ^G{more}"
+        if self._hidden:
+            known -= sum(it.session_id in self._hidden for of in self._known for _, it in of)
         if self._selected:
             more = f" · {len(self._selected):,} selected"
         return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
@@ -508,6 +659,8 @@ class Picker:
 
     def _list_text(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
+        if self._helps:
+            return self._help_text()
         if not self._shown:
             return [("class:faint", "  no matches" if self._is_read else "  …")]
         width, room = self._list_width - 1, self._height
@@ -527,34 +680,41 @@ class Picker:
 
     def _title_row(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
         """Return the first row of a session; the title gets what state and age leave."""
-        letter = line.agent[:1].upper()
-        alike = self._letters.setdefault(letter, [])
-        if line.agent not in alike:
-            alike.append(line.agent)
-        colour = AGENTS[(ord(letter or " ") + alike.index(line.agent)) % len(AGENTS)]
+        letters = self._letters.of(line.agent)
+        colour = AGENTS[sum(map(ord, letters)) % len(AGENTS)]
         beside: StyleAndTextTuples = [("", "  "), ("class:faint", f"{line.age:>4}")]
         if line.state:
             state = "class:waits" if line.group == WAITS else "class:state"
             beside = [("", "  "), (state, line.state), *beside]
-        room = max(8, width - 4 - fragment_list_width(beside))
+        room = max(8, width - 5 - fragment_list_width(beside))
         title = set_cell_size(shorten(line.title, room), room)
         selected = "•" if line.session_id in self._selected else " "
         mark = ("class:mark", f"{MARK if chosen else ' '}{selected}")
         words = highlight(title, self._sought, "class:chosen" if chosen else "")
-        return [mark, (f"{colour} bold", set_cell_size(letter, 2)), *words, *beside]
+        return [mark, (f"{colour} bold", set_cell_size(letters, 3)), *words, *beside]
 
     def _row_below(self, line: PickerLine, width: int) -> StyleAndTextTuples:
         """Return the second row: what was found or said last, and the folder if it is another."""
         said = line.said if line.said is not None else self._said.get(line.session_id, " ")
         place = end_of(line.folder, width // 4) if not line.is_here else ""
-        room = max(8, width - 4 - cell_len(place) - 2)
+        room = max(8, width - 5 - cell_len(place) - 2)
         words = line.excerpt or f"{line.tags} {words_below(said, line.title)}".strip()
         if not words and not place:
             return []
         text = set_cell_size(shorten(words, room), room)
         sought = self._sought if line.excerpt else ()
         found = highlight(text, sought, "class:faint")
-        return [("", "    "), *found, ("class:faint", f"  {place}" if place else "")]
+        return [("", " " * 5), *found, ("class:faint", f"  {place}" if place else "")]
+
+    def _help_text(self) -> StyleAndTextTuples:
+        does = f"{self._does} the conversation with its agent, in its folder"
+        rows = [(key, words.format(does=does)) for key, words in KEYS]
+        text = [
+            piece
+            for key, words in rows
+            for piece in (("class:key", f"  {key:<9}"), ("", f"{words}\n"))
+        ]
+        return [*text, ("class:faint", "  any key goes back to the list\n")]
 
     def _preview_text(self) -> StyleAndTextTuples:
         chosen, (found, lines) = self._current, self._preview or (None, ())
@@ -592,15 +752,17 @@ class Picker:
         if self._current is not None:  # before that, these keys do nothing
             hints += [f"Enter {self._does}", *(["^O reads it"] if self._read_all else [])]
             hints += ["Tab preview"]
-        if self._done:
-            hints[:0] = [f"{self._done}, ^Z undoes"]
-        if self._acts and hints:
+        if self._acts is not None and hints:
             hints += ["^S selects", *(words for _, words in ACTIONS.values())]
+        done = "" if self._acts is None else self._acts.done
+        if news := self._notice or (done and f"{done}, ^Z undoes"):
+            hints[:0] = [news]
         hints += [
             "^A all folders" if not self._all_folders else "^A this folder",
+            "F1 keys" if self._words.text else "? keys",
             "Esc clears" if self._words.text else "Esc leaves",
         ]
         width = get_app().output.get_size().columns - 1
-        while len(hints) > 2 and len(" · ".join(hints)) > width:
-            del hints[-2]
+        while len(hints) > 3 and len(" · ".join(hints)) > width:
+            del hints[-3]
         return [("class:faint", " · ".join(hints))]

@@ -1,0 +1,118 @@
+"""The actions of the picker on its sessions; those that change something can be undone, the last
+one first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from acphold.faces.cli.journals import existing_journal
+from acphold.faces.cli.terminal_text import on_one_line, quantity
+from acphold.faces.screen.picker import Picked
+from acphold.faces.screen.terminal import open_output
+
+
+class ListActions:
+    """See the module. Sessions that the person deletes go when they leave the list."""
+
+    def __init__(self) -> None:
+        self.hidden: set[str] = set()
+        self._deleted: list[str] = []
+        self._undos: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+
+    @property
+    def done(self) -> str:
+        """What would be undone now; "" for nothing."""
+        return self._undos[-1][0] if self._undos else ""
+
+    async def act(self, choice: Picked) -> str:
+        """Carry out an action that asks nothing; return a sentence about it, "" if `done` says
+        it."""
+        from acphold.faces.cli import session_commands as commands  # late: few choose them
+
+        ids = [choice.session_id, *choice.others]
+        match choice.action:
+            case "undo" if self._undos:
+                done, undo = self._undos.pop()
+                await undo()
+                return f"Undone: {done}"
+            case "archive":
+                await commands.archive_all(ids, undo=False)
+                self._note("archived", ids, partial(self._restore, ids))
+            case "delete":
+                self._deleted += ids
+                self._note("deleted", ids, partial(self._keep, ids))
+            case "export":
+                from acphold.faces.cli.export import export_here
+
+                return f"Wrote ./{on_one_line(await export_here(choice.session_id))}"
+        return ""
+
+    def act_on_terminal(self, choice: Picked) -> None:
+        """Carry out an action that asks for words; the list is off the terminal."""
+        from acphold.faces.cli import session_commands as commands
+        from acphold.faces.cli.session_copies import copy_of_list
+
+        session_id, ids = choice.session_id, [choice.session_id, *choice.others]
+        match choice.action:
+            case "rename":
+                title = asyncio.run(_title(session_id))
+                if words := _asked("New title: ", title).split():
+                    asyncio.run(commands.rename(session_id=session_id, words=words))
+            case "tag":
+                asking = "Tags, with - before one to remove: "
+                while words := _asked(asking).replace(",", " ").split():
+                    if before := asyncio.run(commands.tag_all(ids, words)):
+                        self._note("tagged", ids, partial(commands.put_back, before))
+                        break
+            case "copy":
+                copy_of_list(session_id)
+
+    def end(self) -> None:
+        """Delete what the person has deleted, for good."""
+        if self._deleted:
+            from acphold.faces.cli import session_commands as commands
+
+            commands.delete(session_ids=self._deleted, sure=True, now=False)
+
+    def _note(self, did: str, ids: Sequence[str], undo: Callable[[], Awaitable[object]]) -> None:
+        self._undos.append((f"{did} {quantity(len(ids), 'session')}", undo))
+
+    async def _restore(self, ids: Sequence[str]) -> None:
+        from acphold.faces.cli import session_commands as commands
+
+        await commands.archive_all(ids, undo=True)
+        self.hidden -= {*ids}
+
+    async def _keep(self, ids: Sequence[str]) -> None:
+        self._deleted = [each for each in self._deleted if each not in ids]
+        self.hidden -= {*ids}
+
+
+async def _title(session_id: str) -> str:
+    async with existing_journal() as kept:
+        return on_one_line((await kept.session(session_id)).title or "")
+
+
+def _asked(question: str, already: str = "") -> str:
+    """Return the line that the person makes of what is there `already`; "" after Esc or Ctrl-C."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("escape", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    @keys.add("c-r")
+    @keys.add("c-s")
+    def _(_: KeyPressEvent) -> None:
+        """There is nothing to search in."""
+
+    asking: PromptSession[str] = PromptSession(key_bindings=keys, output=open_output(None))
+    try:
+        return asking.prompt(question, default=already)
+    except (EOFError, KeyboardInterrupt):
+        return ""
