@@ -1,4 +1,4 @@
-"""A correct ACP agent over stdio, and fifty ways to break it: `python agent.py [FAULT]`.
+"""A correct ACP agent over stdio, with nine oddities that are correct: `python agent.py [ODDITY]`.
 
 It plays a language model: words of the prompt choose what a turn does (`Turn.work`). Sessions live
 as JSON lines in the folder `HELDOUT_STORE`. Written from the protocol's pages alone.
@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import signal
 import sys
 import tempfile
@@ -26,75 +25,6 @@ from uuid import uuid4
 
 Obj = dict[str, Any]
 
-FAULTS: dict[str, tuple[str, str]] = {
-    # name: (what is wrong, page # heading of the sentence it breaks)
-    "version-echo": ("agrees to whatever version is asked", "initialization#version-negotiation"),
-    "version-refused": ("an unknown version is an error", "initialization#version-negotiation"),
-    "version-text": ("protocolVersion is a string", "initialization#protocol-version"),
-    "capabilities-missing": ("initialize names no capabilities", "initialization"),
-    "info-missing": ("no agentInfo (SHOULD)", "initialization#implementation-information"),
-    "capability-true": ("sessionCapabilities.list is true", "schema#sessioncapabilities"),
-    "logout-missing": ("advertises logout, does not know it", "authentication#logging-out"),
-    "auth-code": ("after logout session/new fails with -32603", "authentication#logging-out"),
-    "auth-terminal": (
-        "a terminal method nobody can show",
-        "authentication#terminal-authentication",
-    ),
-    "banner": ("a greeting on stdout", "transports#stdio"),
-    "log-on-stdout": ("a log line on stdout when a tool runs", "transports#stdio"),
-    "pretty": ("session/list is printed over several lines", "transports#stdio"),
-    "latin-1": ("text is not UTF-8", "transports"),
-    "envelope": ("errors lack the member jsonrpc", "overview#communication-model"),
-    "id-text": ("number ids come back as strings", "overview#communication-model"),
-    "notification-answered": ("an unknown notification is answered", "overview#error-handling"),
-    "notification-fatal": (
-        "an unknown notification kills it",
-        "extensibility#custom-notifications",
-    ),
-    "custom-silent": ("custom requests are never answered", "extensibility#custom-requests"),
-    "custom-code": ("unknown custom request gives -32603", "extensibility#custom-requests"),
-    "custom-field": ("a custom field beside stopReason", "extensibility#the-_meta-field"),
-    "meta-text": ("_meta of a tool call is a string", "extensibility#the-_meta-field"),
-    "id-by-folder": ("one session id for each folder", "session-setup#creating-a-session"),
-    "cwd-relative": ("takes a relative cwd", "session-setup#working-directory"),
-    "cwd-ignored": ("works where it was started", "session-setup#working-directory"),
-    "load-half": ("replays only the first chunk of a message", "session-setup#loading-a-session"),
-    "load-tools": ("replays no tool call updates", "session-setup#loading-a-session"),
-    "load-sorted": ("replays all prompts, then all answers", "session-setup#loading-a-session"),
-    "load-early": ("answers session/load before the end", "session-setup#loading-a-session"),
-    "load-forgets": ("forgets behind a load what it replayed", "session-setup#loading-a-session"),
-    "load-volatile": ("a restart loses the sessions", "session-setup#loading-sessions"),
-    "load-mcp": ("a loaded session has no MCP servers", "session-setup#loading-a-session"),
-    "resume-replays": ("session/resume replays", "session-setup#resuming-a-session"),
-    "resume-forgets": ("a resumed session has no context", "session-setup#resuming-a-session"),
-    "close-waits": ("close lets the running turn end", "session-setup#closing-a-session"),
-    "mcp-env": ("env of an MCP server is dropped", "session-setup#stdio-transport"),
-    "mcp-first": (
-        "only the first MCP server is connected",
-        "session-setup#checking-transport-support",
-    ),
-    "list-prefix": ("the cwd filter also takes subfolders", "session-list#listing-sessions"),
-    "list-cursor": ("a wrong cursor gives the first page", "session-list#pagination"),
-    "list-date": ("updatedAt is not ISO 8601", "session-list#listing-sessions"),
-    "delete-back": ("a deleted session is back after a restart", "session-delete#semantics"),
-    "delete-unknown": ("an unknown id cannot be deleted", "session-delete#semantics"),
-    "cancel-everywhere": ("cancel ends the other sessions' turns too", "prompt-turn#cancellation"),
-    "cancel-late": ("an update behind the cancelled answer", "prompt-turn#cancellation"),
-    "tool-open": ("the turn ends with a tool in progress", "prompt-turn#4-check-for-completion"),
-    "permission-ignored": (
-        "runs a rejected tool",
-        "prompt-turn#5-tool-invocation-and-status-reporting",
-    ),
-    "tool-bare": ("tool content without its wrapper", "tool-calls#content"),
-    "plan-delta": ("a plan update names only the changed entry", "agent-plan#updating-plans"),
-    "write-unasked": ("takes any fs capability for writing", "file-system#checking-support"),
-    "terminal-leak": ("a cancelled turn's terminal stays", "terminals#killing-commands"),
-    "config-partial": (
-        "set_config_option answers one option",
-        "session-config-options#from-the-client",
-    ),
-}
-
 ODDITIES: dict[str, str] = {
     "text-ids": "its requests have string ids: RequestId is null, an integer or a string",
     "minimal": "offers nothing optional: load, list, modes and tools are all optional",
@@ -107,12 +37,12 @@ ODDITIES: dict[str, str] = {
     "echo": "sends the prompt back as user_message_chunk: the update exists in every turn",
 }
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
+ODDITY = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def is_(name: str) -> bool:
-    assert name in FAULTS or name in ODDITIES, name
-    return name == FAULT
+    assert name in ODDITIES, name
+    return name == ODDITY
 
 
 STORE = Path(os.environ.get("HELDOUT_STORE") or Path(tempfile.gettempdir(), "heldout-agent"))
@@ -145,8 +75,6 @@ class Failure(Exception):
 
 
 def now() -> str:
-    if is_("list-date"):
-        return datetime.now(UTC).strftime("%d.%m.%Y %H:%M:%S.%f")
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -158,10 +86,8 @@ def dumps(message: Obj) -> bytes:
         message = _with_metas(message)
     if is_("escapes"):
         return json.dumps(dict(reversed(message.items())), separators=(" ,  ", " :  ")).encode()
-    if is_("pretty") and "sessions" in (message.get("result") or {}):
-        return json.dumps(message, ensure_ascii=False, indent=2).encode()
     text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("latin-1", "replace") if is_("latin-1") else text.encode()
+    return text.encode()
 
 
 def _with_metas(message: Obj) -> Obj:
@@ -176,8 +102,6 @@ def _with_metas(message: Obj) -> Obj:
 
 
 def write(message: Obj) -> None:
-    if is_("envelope") and "error" in message:
-        message.pop("jsonrpc")
     sys.stdout.buffer.write(dumps(message) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -221,11 +145,7 @@ class ToolServer:
 
     async def connect(self) -> None:
         if "command" in self.spec:
-            given = (
-                {}
-                if is_("mcp-env")
-                else {e["name"]: e["value"] for e in self.spec.get("env") or []}
-            )
+            given = {e["name"]: e["value"] for e in self.spec.get("env") or []}
             self.program = await asyncio.create_subprocess_exec(
                 self.spec["command"],
                 *self.spec.get("args") or [],
@@ -319,22 +239,20 @@ class Session:
         self.turns: dict[asyncio.Task[str], asyncio.Task[None]] = {}
         self.line = asyncio.Lock()
         self.calls = 0
-        self.amnesia = False
 
     @property
     def place(self) -> str:
         """The folder where its tools work."""
-        return os.getcwd() if is_("cwd-ignored") else self.cwd
+        return self.cwd
 
     @property
     def file(self) -> Path:
         return STORE / f"{self.id}.jsonl"
 
     def keep(self, record: Obj) -> None:
-        if not is_("load-volatile"):
-            STORE.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+        STORE.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
     def keep_head(self) -> None:
         head = {
@@ -352,7 +270,7 @@ class Session:
             notify(self.id, update)
 
     async def connect(self, specs: list[Obj]) -> None:
-        servers = [ToolServer(spec, self.cwd) for spec in specs[: 1 if is_("mcp-first") else None]]
+        servers = [ToolServer(spec, self.cwd) for spec in specs]
         outcomes = await asyncio.gather(*(s.connect() for s in servers), return_exceptions=True)
         for server, outcome in zip(servers, outcomes, strict=True):
             if isinstance(outcome, BaseException):
@@ -427,7 +345,6 @@ def all_stored() -> dict[str, Session]:
 
 
 OPEN: dict[str, Session] = {}
-MEMORY: dict[str, Session] = {}
 DELETED: set[str] = set()
 CLIENT: Obj = {}
 STATE = {"initialized": False, "authenticated": True}
@@ -457,7 +374,7 @@ def want(params: Obj, name: str, kind: type) -> Any:
 def setup(params: Obj) -> tuple[str, list[str], list[Obj]]:
     cwd = want(params, "cwd", str)
     roots = params.get("additionalDirectories") or []
-    for folder in [] if is_("cwd-relative") else [cwd, *roots]:
+    for folder in [cwd, *roots]:
         if not isinstance(folder, str) or not os.path.isabs(folder):
             raise Failure(INVALID, f"{folder} is not an absolute path")
     if "mcpServers" not in params:
@@ -475,9 +392,7 @@ def setup(params: Obj) -> tuple[str, list[str], list[Obj]]:
 
 
 async def initialize(params: Obj) -> Obj:
-    version = want(params, "protocolVersion", int)
-    if is_("version-refused") and version != 1:
-        raise Failure(INVALID, f"version {version} is not supported")
+    want(params, "protocolVersion", int)
     CLIENT.clear()
     CLIENT.update(params.get("clientCapabilities") or {})
     STATE["initialized"] = True
@@ -496,19 +411,9 @@ async def initialize(params: Obj) -> Obj:
         "agentInfo": {"name": "heldout-agent", "title": "Held-out agent", "version": "1.0.0"},
         "authMethods": [{"id": "login", "name": "Log in", "description": "Always succeeds"}],
     }
-    if offered("auth", "terminal") is True or is_("auth-terminal"):
+    if offered("auth", "terminal") is True:
         method = {"id": "tty", "name": "Terminal login", "type": "terminal", "args": ["--login"]}
         answer["authMethods"].append(method)
-    if is_("version-echo"):
-        answer["protocolVersion"] = version
-    if is_("version-text"):
-        answer["protocolVersion"] = "1"
-    if is_("capabilities-missing"):
-        del answer["agentCapabilities"]
-    if is_("info-missing"):
-        del answer["agentInfo"]
-    if is_("capability-true"):
-        answer["agentCapabilities"]["sessionCapabilities"]["list"] = True
     if is_("minimal"):
         answer = {"protocolVersion": 1, "agentCapabilities": {}}
         answer["agentInfo"] = {"name": "minimal", "version": "0"}
@@ -529,10 +434,9 @@ async def logout(params: Obj) -> Obj:
 
 async def new(params: Obj) -> Obj:
     if not STATE["authenticated"]:
-        raise Failure(-32603 if is_("auth-code") else AUTH, "log in first")
+        raise Failure(AUTH, "log in first")
     cwd, roots, servers = setup(params)
-    session_id = base64.b32encode(cwd.encode()).decode().strip("=")[-40:]
-    session = Session(session_id if is_("id-by-folder") else uuid4().hex, cwd, roots)
+    session = Session(uuid4().hex, cwd, roots)
     await session.connect(servers)
     OPEN[session.id] = session
     session.keep_head()
@@ -558,7 +462,7 @@ async def reopen(params: Obj) -> Session:
     session_id = want(params, "sessionId", str)
     cwd, roots, servers = setup({"mcpServers": [], **params})
     running = OPEN.get(session_id)
-    session = running or stored(session_id) or MEMORY.get(session_id)
+    session = running or stored(session_id)
     if session is None:
         raise Failure(NOT_FOUND, f"there is no session {session_id}")
     if not same_folder(cwd, session.cwd):
@@ -582,15 +486,6 @@ def replayed(session: Session) -> list[Obj]:
     history = session.history
     if is_("merged-replay"):
         return merged(history)
-    if is_("load-half"):
-        kinds = [None, *(u["sessionUpdate"] for u in history)]
-        chunk = "agent_message_chunk"
-        pairs = zip(history, kinds, strict=False)
-        return [u for u, before in pairs if not (u["sessionUpdate"] == chunk == before)]
-    if is_("load-tools"):
-        return [u for u in history if u["sessionUpdate"] != "tool_call_update"]
-    if is_("load-sorted"):
-        return sorted(history, key=lambda u: u["sessionUpdate"] != "user_message_chunk")
     return history
 
 
@@ -614,23 +509,13 @@ def merged(history: list[Obj]) -> list[Obj]:
 async def load(params: Obj) -> Any:
     if "mcpServers" not in params:
         raise Failure(INVALID, "mcpServers is required")
-    session = await reopen({**params, "mcpServers": []} if is_("load-mcp") else params)
-    session.amnesia = is_("load-forgets")
-    history = replayed(session)
-    replay(session, history[:1] if is_("load-early") else history)
-    if is_("load-early"):
-        rest = history[1:]
-        later = asyncio.get_running_loop().call_later
-        later(0.05, lambda: replay(session, rest))
+    session = await reopen(params)
+    replay(session, replayed(session))
     return None if is_("null-load") else session.state()
 
 
 async def resume(params: Obj) -> Obj:
-    session = await reopen(params)
-    session.amnesia = is_("resume-forgets")
-    if is_("resume-replays"):
-        replay(session, session.history)
-    return session.state()
+    return (await reopen(params)).state()
 
 
 def replay(session: Session, history: list[Obj]) -> None:
@@ -640,24 +525,18 @@ def replay(session: Session, history: list[Obj]) -> None:
 
 async def close(params: Obj) -> Obj:
     session = open_session(params)
-    if is_("close-waits") and session.turns:
-        await asyncio.wait(session.turns.values())
     del OPEN[session.id]
     await session.stop()
-    if is_("load-volatile"):
-        MEMORY[session.id] = session
     return {}
 
 
 async def delete(params: Obj) -> Obj:
     session_id = want(params, "sessionId", str)
     session = OPEN.pop(session_id, None)
-    if is_("delete-unknown") and stored(session_id) is None:
-        raise Failure(NOT_FOUND, f"there is no session {session_id}")
     if session:
         await session.stop()
     DELETED.add(session_id)
-    if "/" not in session_id and not is_("delete-back"):
+    if "/" not in session_id:
         (STORE / f"{session_id}.jsonl").unlink(missing_ok=True)
     return {}
 
@@ -666,18 +545,15 @@ async def list_sessions(params: Obj) -> Obj:
     cwd, cursor = params.get("cwd"), params.get("cursor")
     if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
         raise Failure(INVALID, "cwd has to be an absolute path")
-    known = {**all_stored(), **MEMORY, **OPEN}
+    known = {**all_stored(), **OPEN}
     rows = [s for s in known.values() if s.id not in DELETED and (cwd is None or s.cwd == cwd)]
-    if is_("list-prefix") and cwd is not None:
-        rows = [s for s in known.values() if s.id not in DELETED and s.cwd.startswith(cwd)]
     rows.sort(key=lambda s: (s.updated, s.id), reverse=True)
     if cursor is not None:
         try:
             after = json.loads(base64.urlsafe_b64decode(cursor))
             rows = [s for s in rows if (s.updated, s.id) < (after["at"], after["id"])]
         except (ValueError, TypeError, KeyError):
-            if not is_("list-cursor"):
-                raise Failure(INVALID, "cursor is not one of ours") from None
+            raise Failure(INVALID, "cursor is not one of ours") from None
     size = 1 if is_("page-of-one") else 50
     answer: Obj = {"sessions": [about(s) for s in rows[:size]]}
     if len(rows) > size:
@@ -726,8 +602,7 @@ async def set_config_option(params: Obj) -> Obj:
     session.keep_head()
     if option == "mode":
         notify(session.id, {"sessionUpdate": "current_mode_update", "currentModeId": session.mode})
-    options = session.options()
-    return {"configOptions": [o for o in options if o["id"] == option or not is_("config-partial")]}
+    return {"configOptions": session.options()}
 
 
 # Turns
@@ -756,8 +631,6 @@ class Turn:
             for u in session.history
             if u["sessionUpdate"] == "user_message_chunk" and "text" in u["content"]
         ]
-        if session.amnesia:
-            self.earlier = []
         mine = uuid4().hex
         for block in self.blocks:
             update = {"sessionUpdate": "user_message_chunk", "messageId": mine, "content": block}
@@ -849,25 +722,18 @@ class Turn:
         call = f"call-{self.session.calls}-{uuid4().hex[:6]}"
         update = {"sessionUpdate": "tool_call", "toolCallId": call, "title": title, "kind": kind}
         update |= {"status": "pending", **more}
-        if is_("meta-text"):
-            update["_meta"] = "none"
         self.open[call] = update
         if not is_("one-shot-tools"):
             self.session.say(dict(update))
-        if is_("log-on-stdout"):
-            sys.stdout.write(f"DEBUG {title}\n")
-            sys.stdout.flush()
         return call
 
     def change(self, call: str, **fields: Any) -> None:
-        if is_("tool-bare") and fields.get("content"):
-            fields["content"] = [c.get("content", c) for c in fields["content"]]
         self.open[call].update(fields)
         ended = fields.get("status") in ("completed", "failed")
         if is_("one-shot-tools"):
             if ended:
                 self.session.say(self.open[call])
-        elif not (is_("tool-open") and fields.get("status") == "completed"):
+        else:
             self.session.say({"sessionUpdate": "tool_call_update", "toolCallId": call, **fields})
         if ended:
             del self.open[call]
@@ -896,7 +762,7 @@ class Turn:
             raise asyncio.CancelledError
         if answer["optionId"] == "yes-always":
             self.session.allowed.add(kind)
-        if answer["optionId"].startswith("yes") or is_("permission-ignored"):
+        if answer["optionId"].startswith("yes"):
             return True
         self.refused = True
         self.fail(call, "The user rejected it.")
@@ -923,8 +789,6 @@ class Turn:
             shown = [text_content(folder + ": " + ", ".join(names))]
             self.change(call, status="completed", content=shown)
         entries = [{**entry, "status": "completed"} for entry in entries]
-        if is_("plan-delta"):
-            entries = entries[:1]
         self.session.say({"sessionUpdate": "plan", "entries": entries})
 
     async def slowly(self, rest: str) -> None:
@@ -979,8 +843,6 @@ class Turn:
         except (Failure, OSError, UnicodeDecodeError):
             old = None
         writes = offered("fs", "writeTextFile") is True
-        if is_("write-unasked"):
-            writes = bool(offered("fs"))
         try:
             if writes:
                 params = {"sessionId": self.session.id, "path": path, "content": text}
@@ -1029,8 +891,6 @@ class Turn:
             status = await ask("terminal/wait_for_exit", terminal)
             output = (await ask("terminal/output", terminal))["output"]
         except asyncio.CancelledError:
-            if is_("terminal-leak"):
-                raise
             with contextlib.suppress(TimeoutError, Failure):
                 async with asyncio.timeout(5):
                     terminal = handle(await creating)
@@ -1038,7 +898,7 @@ class Turn:
                     await ask("terminal/output", terminal)
             raise
         finally:
-            if terminal and not (is_("terminal-leak") and stopped(asyncio.current_task())):
+            if terminal:
                 with contextlib.suppress(TimeoutError, Failure):
                     async with asyncio.timeout(5):
                         await ask("terminal/release", terminal)
@@ -1118,10 +978,6 @@ def file_of(uri: str) -> str:
     return os.path.normpath(unquote(urlparse(uri).path))
 
 
-def stopped(task: asyncio.Task[Any] | None) -> bool:
-    return task is not None and task.cancelling() > 0
-
-
 def names_in(folder: str) -> list[str]:
     return sorted(os.listdir(folder))[:20] if os.path.isdir(folder) else []
 
@@ -1167,8 +1023,7 @@ async def finish(number: Any, turn: Turn, running: asyncio.Task[str]) -> None:
     if not running.cancelled() and (error := running.exception()):
         sys.stderr.write(f"turn: {error!r}\n")
     for call in list(turn.open):
-        if running.cancelled() or not is_("tool-open"):
-            turn.fail(call, "Cancelled.")
+        turn.fail(call, "Cancelled.")
     session.updated = now()
     info: Obj = {"sessionUpdate": "session_info_update", "updatedAt": session.updated}
     if not session.title and turn.text.strip():
@@ -1182,20 +1037,15 @@ async def finish(number: Any, turn: Turn, running: asyncio.Task[str]) -> None:
     del session.turns[running]
     del REQUESTS[number]
     result: Obj = {"stopReason": "cancelled" if running.cancelled() else "end_turn"}
-    if is_("custom-field"):
-        result["durationMs"] = 12
     if running.cancelled() or not running.exception():
         answer(number, result)
     else:
         answer_error(number, Failure(-32603, "internal error"))
-    if is_("cancel-late") and running.cancelled():
-        turn.say("(stopped)")
 
 
 def cancel(params: Obj) -> None:
-    session = OPEN.get(str(params.get("sessionId")))
-    for other in list(OPEN.values()) if is_("cancel-everywhere") else [session] if session else []:
-        for running in other.turns:
+    if session := OPEN.get(str(params.get("sessionId"))):
+        for running in session.turns:
             running.cancel()
 
 
@@ -1221,16 +1071,12 @@ METHODS: dict[str, Callable[[Obj], Coroutine[Any, Any, Any]]] = {
 }
 if is_("minimal"):
     METHODS = {name: METHODS[name] for name in ("initialize", "session/new")}
-if is_("logout-missing"):
-    del METHODS["logout"]
 NOTIFICATIONS = {"session/cancel": cancel, "$/cancel_request": cancel_request}
 REQUESTS: dict[Any, asyncio.Task[str]] = {}
 TASKS: set[asyncio.Task[None]] = set()
 
 
 def answer(number: Any, result: Any) -> None:
-    if is_("id-text") and isinstance(number, int):
-        number = str(number)
     write({"jsonrpc": "2.0", "id": number, "result": result})
 
 
@@ -1277,29 +1123,19 @@ def receive(line: bytes) -> None:
     if "id" not in message:
         if handler := NOTIFICATIONS.get(method):
             handler(params)
-        elif is_("notification-fatal"):
-            raise SystemExit(f"unknown notification {method}")
-        elif is_("notification-answered"):
-            answer_error(None, Failure(NO_METHOD, "Method not found"))
         return None
     if method == "session/prompt":
         return prompt(number, params)
     if method in METHODS:
         task = asyncio.create_task(serve(number, method, params))
-    elif method.startswith("_") and is_("custom-silent"):
-        return None
     else:
-        code = -32603 if is_("custom-code") and method.startswith("_") else NO_METHOD
-        return answer_error(number, Failure(code, f"Method not found: {method}"))
+        return answer_error(number, Failure(NO_METHOD, f"Method not found: {method}"))
     TASKS.add(task)
     task.add_done_callback(TASKS.discard)
     return None
 
 
 async def main() -> None:
-    if is_("banner"):
-        sys.stdout.write("Held-out agent, ready.\n")
-        sys.stdout.flush()
     reader = asyncio.StreamReader(limit=1 << 27)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -1311,9 +1147,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    if FAULT and FAULT not in FAULTS and FAULT not in ODDITIES:
-        raise SystemExit(
-            f"unknown fault {shlex.quote(FAULT)}; one of: {', '.join([*FAULTS, *ODDITIES])}"
-        )
     with contextlib.suppress(BrokenPipeError):
         asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A correct ACP client, and forty-nine ways to break it: `python client.py [FAULT] -- AGENT…`.
+"""A correct ACP client, with six oddities that are correct: `python client.py [ODDITY] -- AGENT…`.
 
 It does an editor's day with the agent: sets sessions up, prompts, answers, cancels, lists, loads
 and deletes as far as the agent offers it. Written from the protocol's pages alone.
@@ -7,7 +7,6 @@ and deletes as far as the agent offers it. Written from the protocol's pages alo
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
@@ -22,62 +21,6 @@ from uuid import uuid4
 
 Obj = dict[str, Any]
 
-FAULTS: dict[str, tuple[str, str]] = {
-    # name: (what is wrong, page # heading of the sentence it breaks)
-    "new-first": ("session/new before initialize", "initialization"),
-    "version-missing": ("initialize names no version", "initialization#version-negotiation"),
-    "version-text": ("protocolVersion is a string", "initialization#protocol-version"),
-    "version-ignored": ("goes on with version 99 (SHOULD)", "initialization#version-negotiation"),
-    "info-missing": ("no clientInfo (SHOULD)", "initialization#implementation-information"),
-    "terminal-object": ("capability terminal is {}", "schema#clientcapabilities"),
-    "terminal-lie": ("offers terminals, knows none", "initialization#terminal"),
-    "write-lie": ("offers writing, does not know it", "initialization#file-system"),
-    "custom-field": ("a custom field in initialize", "extensibility#the-_meta-field"),
-    "cwd-relative": ("cwd is .", "session-setup#working-directory"),
-    "cwd-home": ("cwd is ~/project", "session-setup#working-directory"),
-    "mcp-missing": ("session/new without mcpServers", "session-setup#creating-a-session"),
-    "mcp-relative": ("MCP command is not absolute", "session-setup#stdio-transport"),
-    "mcp-env-map": ("env is an object", "session-setup#stdio-transport"),
-    "mcp-http": ("an HTTP server unasked", "session-setup#checking-transport-support"),
-    "mcp-sse": ("an SSE server unasked", "session-setup#checking-transport-support"),
-    "load-unasked": ("loads without the capability", "session-setup#checking-support"),
-    "load-bare": ("load without cwd", "session-setup#loading-a-session"),
-    "resume-unasked": ("resumes without the capability", "session-setup#checking-support"),
-    "close-unasked": ("closes without the capability", "session-setup#checking-support"),
-    "roots-unasked": ("additionalDirectories unasked", "session-setup#additional-workspace-roots"),
-    "roots-relative": ("a relative root", "session-setup#additional-workspace-roots"),
-    "list-unasked": ("lists without the capability", "session-list#checking-support"),
-    "list-relative": ("filters by a relative cwd", "session-list#listing-sessions"),
-    "list-on": ("asks on behind the last page", "session-list#pagination"),
-    "list-cursor": ("edits the cursor", "session-list#pagination"),
-    "delete-unasked": ("deletes without the capability", "session-delete#checking-support"),
-    "logout-unasked": (
-        "logs out without the capability",
-        "authentication#advertising-authentication",
-    ),
-    "auth-made-up": ("a method nobody advertised", "authentication#protocol-driven-authentication"),
-    "image-unasked": ("an image unasked", "prompt-turn#1-user-message"),
-    "embedded-unasked": ("an embedded resource unasked", "prompt-turn#1-user-message"),
-    "prompt-text": ("the prompt is a string", "prompt-turn#1-user-message"),
-    "link-nameless": ("a resource link has no name", "content#resource-link"),
-    "cancel-request": ("session/cancel has an id", "prompt-turn#cancellation"),
-    "cancel-unanswered": ("leaves the permission open on cancel", "prompt-turn#cancellation"),
-    "cancel-allowed": ("allows on cancel", "prompt-turn#cancellation"),
-    "permission-kind": ("answers with the kind, not the id", "tool-calls#requesting-permission"),
-    "permission-flat": ("outcome is not an object", "tool-calls#requesting-permission"),
-    "read-zero": ("counts lines from 0", "file-system#reading-files"),
-    "read-whole": ("ignores limit", "file-system#reading-files"),
-    "write-old": ("writes only files that exist", "file-system#writing-files"),
-    "create-waits": ("terminal/create waits for the end", "terminals#executing-commands"),
-    "keeps-start": ("truncates the end", "terminals#executing-commands"),
-    "cuts-character": ("truncates within a character", "terminals#executing-commands"),
-    "kill-releases": ("a killed terminal is unknown", "terminals#killing-commands"),
-    "release-leaves": ("release lets the command run", "terminals#releasing-terminals"),
-    "unknown-silent": ("an unknown request is not answered", "extensibility#custom-requests"),
-    "notification-answered": ("answers unknown notifications", "overview#error-handling"),
-    "garbage": ("a line that is no message", "transports#stdio"),
-}
-
 ODDITIES: dict[str, str] = {
     "text-ids": "its requests have string ids: RequestId is null, an integer or a string",
     "bare": "offers no capability: all of them are optional",
@@ -87,7 +30,7 @@ ODDITIES: dict[str, str] = {
     "nulls": "optional nullable fields are null: the schema allows it",
 }
 
-FAULT = ""
+ODDITY = ""
 NO_METHOD, INVALID, NOT_FOUND, AUTH = -32601, -32602, -32002, -32000
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -96,8 +39,8 @@ PNG = (
 
 
 def is_(name: str) -> bool:
-    assert name in FAULTS or name in ODDITIES, name
-    return name == FAULT
+    assert name in ODDITIES, name
+    return name == ODDITY
 
 
 class Failure(Exception):
@@ -136,11 +79,8 @@ class Terminal:
             self.kept += data
             if self.limit is not None and len(self.kept) > self.limit:
                 self.truncated = True
-                if is_("keeps-start"):
-                    self.kept = self.kept[: self.limit]
-                    continue
                 self.kept = self.kept[len(self.kept) - self.limit :]
-                while self.kept and self.kept[0] & 0xC0 == 0x80 and not is_("cuts-character"):
+                while self.kept and self.kept[0] & 0xC0 == 0x80:
                     self.kept = self.kept[1:]
         await self.program.wait()
 
@@ -223,9 +163,6 @@ class Editor:
                 task.add_done_callback(self.tasks.discard)
             elif message["method"] == "session/update":
                 self.stirred.set()
-            elif is_("notification-answered"):
-                error = {"code": NO_METHOD, "message": "Method not found"}
-                self.send({"jsonrpc": "2.0", "id": None, "error": error})
         for future in self.pending.values():
             if not future.done():
                 future.set_exception(Failure(0, "the agent is gone"))
@@ -263,13 +200,8 @@ class Editor:
 
     async def serve(self, message: Obj) -> None:
         method, answer = message["method"], {"jsonrpc": "2.0", "id": message["id"]}
-        lies = (is_("terminal-lie") and "terminal/" in method) or (
-            is_("write-lie") and method == "fs/write_text_file"
-        )
         try:
-            if method not in self.answers or lies:
-                if is_("unknown-silent"):
-                    return
+            if method not in self.answers:
                 raise Failure(NO_METHOD, "Method not found")
             answer["result"] = await self.answers[method](message.get("params") or {})
         except Failure as failure:
@@ -288,15 +220,10 @@ class Editor:
             self.stirred.set()
             self.asked.set()
             await cancelled.wait()
-            if is_("cancel-unanswered"):
-                return NotImplemented
-            if not is_("cancel-allowed"):
-                return {"outcome": {"outcome": "cancelled"}}
+            return {"outcome": {"outcome": "cancelled"}}
         wanted = "reject_once" if is_("rejects") else "allow_once"
         chosen = next((o for o in options if o["kind"] == wanted), options[0])
-        if is_("permission-flat"):
-            return {"outcome": "selected", "optionId": chosen["optionId"]}
-        option = chosen["kind"] if is_("permission-kind") else chosen["optionId"]
+        option = chosen["optionId"]
         return {"outcome": {"outcome": "selected", "optionId": option}}
 
     def known(self, params: Obj) -> str:
@@ -319,16 +246,14 @@ class Editor:
             raise Failure(NOT_FOUND, f"there is no file {path}") from None
         lines = re.findall(r"[^\n]*\n|[^\n]+", text)
         first = params.get("line")
-        lines = lines[max(0, (1 if first is None else first) - (0 if is_("read-zero") else 1)) :]
-        if params.get("limit") is not None and not is_("read-whole"):
+        lines = lines[max(0, (1 if first is None else first) - 1) :]
+        if params.get("limit") is not None:
             lines = lines[: params["limit"]]
         narrowed = first is not None or params.get("limit") is not None
         return {"content": "".join(lines) if narrowed else text}
 
     async def write(self, params: Obj) -> Obj | None:
         path = self.path(params)
-        if is_("write-old") and not await asyncio.to_thread(path.exists):
-            raise Failure(NOT_FOUND, f"there is no file {path}")
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         await asyncio.to_thread(path.write_bytes, params["content"].encode())
         return None if is_("nulls") else {}
@@ -337,8 +262,6 @@ class Editor:
         session = self.known(params)
         terminal = Terminal(params.get("outputByteLimit"))
         await terminal.start(params, self.folders[session])
-        if is_("create-waits"):
-            await terminal.ended()
         name = f"term-{uuid4().hex[:8]}"
         self.terminals[name] = terminal
         return {"terminalId": name}
@@ -352,8 +275,7 @@ class Editor:
     async def output(self, params: Obj) -> Obj:
         terminal = self.terminal(params)
         kept = terminal.kept
-        if not is_("cuts-character"):
-            kept = whole_characters(kept)
+        kept = whole_characters(kept)
         shown = {"output": kept.decode(errors="replace"), "truncated": terminal.truncated}
         status = terminal.status()
         return shown | ({"exitStatus": status} if status or is_("nulls") else {})
@@ -363,14 +285,11 @@ class Editor:
 
     async def kill(self, params: Obj) -> Obj:
         self.terminal(params).kill()
-        if is_("kill-releases"):
-            del self.terminals[params["terminalId"]]
         return {}
 
     async def release(self, params: Obj) -> Obj:
         terminal = self.terminal(params)
-        if not is_("release-leaves"):
-            terminal.kill()
+        terminal.kill()
         del self.terminals[params["terminalId"]]
         return {}
 
@@ -385,23 +304,17 @@ class Editor:
     async def initialize(self) -> int:
         everything: Obj = {
             "fs": {"readTextFile": True, "writeTextFile": True},
-            "terminal": {} if is_("terminal-object") else True,
+            "terminal": True,
             "session": {"configOptions": {"boolean": {}}},
         }
         params: Obj = {
-            "protocolVersion": "1" if is_("version-text") else 1,
+            "protocolVersion": 1,
             "clientCapabilities": {} if is_("bare") else everything,
             "clientInfo": {"name": "heldout-client", "title": "Held-out client", "version": "1.0"},
         }
         if is_("nulls"):
             params["clientCapabilities"] |= {"session": None, "elicitation": None, "_meta": None}
             params["clientInfo"]["title"] = None
-        if is_("version-missing"):
-            del params["protocolVersion"]
-        if is_("info-missing"):
-            del params["clientInfo"]
-        if is_("custom-field"):
-            params["workspaceName"] = "project"
         answer = await self.call("initialize", params)
         self.offers = answer.get("agentCapabilities") or {}
         self.methods = answer.get("authMethods") or []
@@ -413,39 +326,17 @@ class Editor:
         servers: list[Obj] = [
             {"name": "greeter", "command": sys.executable, "args": [me, "--mcp"], "env": env}
         ]
-        if is_("mcp-relative"):
-            servers[0]["command"] = "python3"
-        if is_("mcp-env-map"):
-            servers[0]["env"] = {"HELDOUT_GREETING": "hello"}
-        remote = {"name": "remote", "url": "http://127.0.0.1:9/mcp", "headers": []}
-        if is_("mcp-http") and not self.has("mcpCapabilities", "http"):
-            servers.append({"type": "http", **remote})
-        if is_("mcp-sse") and not self.has("mcpCapabilities", "sse"):
-            servers.append({"type": "sse", **remote})
         return servers
 
     def setup(self, folder: str) -> Obj:
         params: Obj = {"cwd": folder, "mcpServers": self.servers()}
-        if is_("cwd-relative"):
-            params["cwd"] = "."
-        if is_("cwd-home"):
-            params["cwd"] = "~/project"
-        if is_("mcp-missing"):
-            del params["mcpServers"]
         supported = self.has("sessionCapabilities", "additionalDirectories")
-        if is_("roots-unasked") and not supported:
-            params["additionalDirectories"] = [folder]
-        if is_("roots-relative"):
-            params["additionalDirectories"] = ["lib"]
         if is_("nulls") and supported:
             params["additionalDirectories"] = []
         return params
 
     async def new(self, folder: str) -> Obj:
         params = self.setup(folder)
-        if is_("auth-made-up"):
-            with contextlib.suppress(Failure):
-                await self.call("authenticate", {"methodId": "password"})
         try:
             answer: Obj = await self.call("session/new", params)
         except Failure as failure:
@@ -463,14 +354,12 @@ class Editor:
         blocks: list[Obj] = [{"type": "text", "text": text}, link]
         if is_("nulls"):
             link |= {"mimeType": None, "size": None, "annotations": None}
-        if is_("link-nameless"):
-            del link["name"]
-        if self.has("promptCapabilities", "image") or is_("image-unasked"):
+        if self.has("promptCapabilities", "image"):
             blocks.append({"type": "image", "data": PNG, "mimeType": "image/png"})
-        if self.has("promptCapabilities", "embeddedContext") or is_("embedded-unasked"):
+        if self.has("promptCapabilities", "embeddedContext"):
             resource = {"uri": f"file://{file}", "text": "print('hello')\n"}
             blocks.append({"type": "resource", "resource": resource})
-        return text if is_("prompt-text") else blocks
+        return blocks
 
     async def prompt(self, session: str, text: str, *, plain: bool = True) -> Obj:
         prompt = [{"type": "text", "text": text}]
@@ -488,12 +377,7 @@ class Editor:
         turn = self.begin("session/prompt", {"sessionId": session, "prompt": prompt})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(sign.wait(), 2)
-        if is_("cancel-request"):
-            self.begin("session/cancel", {"sessionId": session}).add_done_callback(
-                lambda future: future.exception()
-            )
-        else:
-            self.notify("session/cancel", {"sessionId": session})
+        self.notify("session/cancel", {"sessionId": session})
         self.cancelled[session].set()
         answer: Obj = await asyncio.wait_for(turn, 20)
         del self.cancelled[session]
@@ -517,29 +401,19 @@ class Editor:
 
     async def listed(self, folder: str) -> list[Obj]:
         rows: list[Obj] = []
-        params: Obj = {"cwd": "project" if is_("list-relative") else folder}
+        params: Obj = {"cwd": folder}
         for _ in range(50):
             page = await self.call("session/list", params)
             rows += page["sessions"]
             cursor = page.get("nextCursor")
             if cursor is None:
-                if is_("list-on"):
-                    await self.call("session/list", {**params, "cursor": ""})
                 return rows
-            if is_("list-cursor"):
-                cursor = base64.b64encode(cursor.encode()).decode().rstrip("=")
             params = {**params, "cursor": cursor}
         return rows
 
     async def day(self, folder: str, other: str) -> None:
-        if is_("garbage"):
-            assert self.agent.stdin
-            self.agent.stdin.write(b"hello agent\n")
-        if is_("new-first"):
-            with contextlib.suppress(Failure):
-                await self.call("session/new", {"cwd": folder, "mcpServers": []})
         version = await self.initialize()
-        if version != 1 and not is_("version-ignored"):
+        if version != 1:
             sys.stderr.write(f"The agent speaks version {version}, which is not supported.\n")
             return
         if is_("metas"):
@@ -564,23 +438,21 @@ class Editor:
     async def lifecycle(self, session: str, folder: str) -> None:
         capability = "sessionCapabilities"
         again: Obj = {"sessionId": session, **self.setup(folder)}
-        if self.has(capability, "list") or is_("list-unasked"):
+        if self.has(capability, "list"):
             await self.attempt(self.listed(folder))
-        if self.has(capability, "close") or is_("close-unasked"):
+        if self.has(capability, "close"):
             await self.attempt(self.call("session/close", {"sessionId": session}))
-        if self.has("loadSession") or is_("load-unasked"):
-            if is_("load-bare"):
-                del again["cwd"]
+        if self.has("loadSession"):
             await self.attempt(self.call("session/load", again))
             await self.attempt(self.prompt(session, "Where were we?"))
-        if self.has(capability, "resume") or is_("resume-unasked"):
+        if self.has(capability, "resume"):
             if self.has(capability, "close"):
                 await self.attempt(self.call("session/close", {"sessionId": session}))
             await self.attempt(self.call("session/resume", again))
             await self.attempt(self.prompt(session, "And now?"))
-        if self.has(capability, "delete") or is_("delete-unasked"):
+        if self.has(capability, "delete"):
             await self.attempt(self.call("session/delete", {"sessionId": session}))
-        if self.has("auth", "logout") or is_("logout-unasked"):
+        if self.has("auth", "logout"):
             await self.attempt(self.call("logout", {}))
 
     async def leave(self) -> None:
@@ -667,7 +539,5 @@ if __name__ == "__main__":
         mcp()
         raise SystemExit
     split = sys.argv.index("--")
-    FAULT = sys.argv[1] if split > 1 else ""
-    if FAULT and FAULT not in FAULTS and FAULT not in ODDITIES:
-        raise SystemExit(f"unknown fault {FAULT}; one of: {', '.join([*FAULTS, *ODDITIES])}")
+    ODDITY = sys.argv[1] if split > 1 else ""
     raise SystemExit(asyncio.run(main(sys.argv[split + 1 :])))

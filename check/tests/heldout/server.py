@@ -1,4 +1,4 @@
-"""A correct server of the remote transport, and 32 ways to break it: `python server.py [FAULT]`.
+"""A correct server of the remote transport, with oddities: `python server.py [ODDITY]`.
 
 HTTP with server-sent events and WebSocket on one endpoint, `/acp`, before `agent.py`: one agent for
 each connection. Prints its address. HTTP/2, which the proposal wants, is left to a proxy. Written
@@ -25,52 +25,6 @@ from uuid import uuid4
 
 Obj = dict[str, Any]
 
-RFD = "streamable-http-websocket-transport#"
-FAULTS: dict[str, tuple[str, str]] = {
-    # name: (what is wrong, page # heading of the sentence it breaks)
-    "init-accepted": ("initialize is answered on the stream", RFD + "1-adds-an-http-transport"),
-    "init-header": ("the connection id is in the body alone", RFD + "identity-model"),
-    "init-type": ("initialize is answered as text/plain", RFD + "streamable-http-message-flow"),
-    "post-200": ("messages are answered 200", RFD + "6-defines-a-unified-routing-model"),
-    "post-body": ("202 has a body", RFD + "1-adds-an-http-transport"),
-    "post-waits": ("the POST of a prompt lasts the turn", RFD + "1-adds-an-http-transport"),
-    "type-any": ("any Content-Type is taken", RFD + "content-negotiation-and-validation"),
-    "type-charset": (
-        "a charset in Content-Type is 415",
-        RFD + "content-negotiation-and-validation",
-    ),
-    "accept-any": ("GET needs no Accept", RFD + "content-negotiation-and-validation"),
-    "get-anonymous": ("GET without connection is 404", RFD + "unified-endpoint-routing"),
-    "get-unknown": ("GET of an unknown connection is open", RFD + "unified-endpoint-routing"),
-    "get-session": ("a stream for any session id", RFD + "content-negotiation-and-validation"),
-    "post-anonymous": ("POST without connection is taken", RFD + "unified-endpoint-routing"),
-    "post-unknown": ("POST to an unknown connection is 400", RFD + "unified-endpoint-routing"),
-    "cancel-sessionless": ("cancel needs no Acp-Session-Id", RFD + "unified-endpoint-routing"),
-    "answer-sessionless": ("answers need no Acp-Session-Id", RFD + "identity-model"),
-    "batch": ("a batch is carried out", RFD + "content-negotiation-and-validation"),
-    "batch-400": ("a batch is 400", RFD + "content-negotiation-and-validation"),
-    "delete-anonymous": ("DELETE without connection is 202", RFD + "unified-endpoint-routing"),
-    "delete-204": ("DELETE is 204", RFD + "unified-endpoint-routing"),
-    "delete-open": ("DELETE leaves the streams open", RFD + "streamable-http-message-flow"),
-    "delete-usable": ("a deleted connection goes on", RFD + "unified-endpoint-routing"),
-    "prompt-elsewhere": (
-        "prompts are answered on the connection",
-        RFD + "1-adds-an-http-transport",
-    ),
-    "replay-elsewhere": ("a load replays on the connection", RFD + "streamable-http-message-flow"),
-    "load-elsewhere": ("load is answered on the session", RFD + "1-adds-an-http-transport"),
-    "cross-session": ("all sessions' streams have all", RFD + "how-are-sessions-identified"),
-    "stream-short": ("the session stream ends with a turn", RFD + "1-adds-an-http-transport"),
-    "sse-lines": ("a message of several lines, one data:", RFD + "connection-and-session-model"),
-    "one-session": ("a second session has no stream", RFD + "connection-and-session-model"),
-    "ws-header": (
-        "101 without Acp-Connection-Id",
-        RFD + "connection-establishment-get-with-upgrade",
-    ),
-    "ws-binary": ("obeys binary frames", RFD + "bidirectional-messaging"),
-    "ws-binary-out": ("sends binary frames", RFD + "bidirectional-messaging"),
-}
-
 ODDITIES: dict[str, str] = {
     "sticky": "sets a cookie and demands it: clients MUST return cookies, servers may rely on them",
     "ws-only": "knows WebSocket alone: servers MAY choose that",
@@ -79,12 +33,12 @@ ODDITIES: dict[str, str] = {
     "ws-fragments": "messages in fragments, pings between: the WebSocket standard allows both",
 }
 
-FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
+ODDITY = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def is_(name: str) -> bool:
-    assert name in FAULTS or name in ODDITIES, name
-    return name == FAULT
+    assert name in ODDITIES, name
+    return name == ODDITY
 
 
 STORE = Path(os.environ.get("HELDOUT_STORE") or Path(tempfile.gettempdir(), "heldout-agent"))
@@ -112,11 +66,9 @@ class Connection:
         self.cookie = uuid4().hex
         self.streams: dict[str | None, Stream] = {None: Stream()}
         self.sessions: set[str] = set()
-        self.made: list[str] = []
         self.asked: dict[Any, tuple[str, str | None]] = {}
         self.questions: dict[Any, str] = {}
         self.first: asyncio.Future[Obj] = asyncio.get_running_loop().create_future()
-        self.ended: dict[Any, asyncio.Event] = {}
         self.out: Callable[[Obj, str | None], None] = self.to_stream
 
     async def start(self) -> None:
@@ -149,9 +101,7 @@ class Connection:
                 session = (message.get("params") or {}).get("sessionId")
                 if "id" in message and session:
                     self.questions[message["id"]] = session
-                replaying = any(m == "session/load" for m, _ in self.asked.values())
-                elsewhere = is_("replay-elsewhere") and replaying
-                self.out(message, None if elsewhere else session)
+                self.out(message, session)
                 continue
             method, session = self.asked.pop(message.get("id"), ("", None))
             if method == "initialize" and not self.first.done():
@@ -159,34 +109,23 @@ class Connection:
                 continue
             if method == "session/new" and "result" in message:
                 self.sessions.add(message["result"]["sessionId"])
-                self.made.append(message["result"]["sessionId"])
-            here = method in ON_CONNECTION and not (is_("load-elsewhere") and "load" in method)
-            if is_("prompt-elsewhere") and method == "session/prompt":
-                here = True
+            here = method in ON_CONNECTION
             if method == "session/load" and self.stream(session).reader:
                 # The answer is not to overtake the replay on the other stream.
                 late = partial(self.out, message, None if here else session)
                 self.stream(session).waiting.put_nowait(late)
             else:
                 self.out(message, None if here else session)
-            if ended := self.ended.pop(message.get("id"), None):
-                ended.set()
-            if is_("stream-short") and method == "session/prompt":
-                self.stream(session).waiting.put_nowait(None)
 
     def stream(self, session: str | None) -> Stream:
         return self.streams.setdefault(session, Stream())
 
     def to_stream(self, message: Obj, session: str | None) -> None:
-        if is_("cross-session") and session:
-            for other in {session, *self.streams} - {None}:
-                self.stream(other).waiting.put_nowait(message)
-            return
         self.stream(session).waiting.put_nowait(message)
 
     async def stop(self) -> None:
         for stream in self.streams.values():
-            if stream.reader and not is_("delete-open"):
+            if stream.reader:
                 stream.reader.cancel()
         assert self.agent.stdin
         self.agent.stdin.close()
@@ -286,51 +225,29 @@ class Exchange:
 
     async def post(self, body: bytes) -> None:
         kind = self.headers["content-type"].lower()
-        wanted = kind if is_("type-charset") else kind.split(";")[0].strip()
-        if wanted != "application/json" and not is_("type-any"):
+        wanted = kind.split(";")[0].strip()
+        if wanted != "application/json":
             raise Refusal(415, "Content-Type has to be application/json")
         try:
             message = json.loads(body)
         except ValueError:
             raise Refusal(400, "this is not JSON") from None
         if isinstance(message, list):
-            if is_("batch"):
-                connection = self.connection()
-                for each in message:
-                    connection.receive(each)
-                return self.respond(202)
-            raise Refusal(400 if is_("batch-400") else 501, "there are no batches")
+            raise Refusal(501, "there are no batches")
         if not isinstance(message, dict):
             raise Refusal(400, "this is no message")
         if message.get("method") == "initialize" and not self.headers["acp-connection-id"]:
             return await self.initialize(message)
-        if is_("post-anonymous") and not self.headers["acp-connection-id"]:
-            return self.respond(202)
-        if is_("post-unknown") and self.headers["acp-connection-id"] not in CONNECTIONS:
-            raise Refusal(400, "there is no such connection")
         connection = self.connection()
         self.check_session(connection, message)
-        number = message.get("id")
-        ended = asyncio.Event()
-        if is_("post-waits") and message.get("method") == "session/prompt":
-            connection.ended[number] = ended
-            connection.receive(message)
-            await ended.wait()
-        else:
-            connection.receive(message)
-        if is_("post-body"):
-            return self.respond(202, b'{"status":"accepted"}', {"Content-Type": "application/json"})
-        return self.respond(200 if is_("post-200") else 202)
+        connection.receive(message)
+        return self.respond(202)
 
     def check_session(self, connection: Connection, message: Obj) -> None:
         params = message.get("params")
         named = params.get("sessionId") if isinstance(params, dict) else None
         if "method" not in message:
             named = connection.questions.get(message.get("id"))
-            if is_("answer-sessionless"):
-                return
-        if is_("cancel-sessionless") and message.get("method") == "session/cancel":
-            return
         if named is None and str(message.get("method")) in SCOPED:
             named = self.headers["acp-session-id"] or "?"
         if named is None:
@@ -349,38 +266,24 @@ class Exchange:
         headers = {"Content-Type": "application/json", "Acp-Connection-Id": connection.id}
         if is_("sticky"):
             headers["Set-Cookie"] = f"heldout={connection.cookie}; Path=/; HttpOnly"
-        if is_("init-accepted"):
-            connection.to_stream(answer, None)
-            return self.respond(202, b"", {"Acp-Connection-Id": connection.id})
-        if is_("init-header"):
-            answer["result"]["connectionId"] = headers.pop("Acp-Connection-Id")
-        if is_("init-type"):
-            headers["Content-Type"] = "text/plain"
         return self.respond(200, json.dumps(answer).encode(), headers)
 
     # DELETE
 
     async def delete(self) -> None:
-        if is_("delete-anonymous") and not self.headers["acp-connection-id"]:
-            return self.respond(202)
         connection = self.connection()
-        if not is_("delete-usable"):
-            del CONNECTIONS[connection.id]
-            stopping = asyncio.create_task(connection.stop())
-            BACKGROUND.add(stopping)
-            stopping.add_done_callback(BACKGROUND.discard)
-        return self.respond(204 if is_("delete-204") else 202)
+        del CONNECTIONS[connection.id]
+        stopping = asyncio.create_task(connection.stop())
+        BACKGROUND.add(stopping)
+        stopping.add_done_callback(BACKGROUND.discard)
+        return self.respond(202)
 
     # GET
 
     async def events(self) -> None:
-        if "text/event-stream" not in self.headers["accept"].lower() and not is_("accept-any"):
+        if "text/event-stream" not in self.headers["accept"].lower():
             raise Refusal(406, "Accept has to include text/event-stream")
-        if is_("get-anonymous") and not self.headers["acp-connection-id"]:
-            raise Refusal(404, "there is no such connection")
-        named = self.headers["acp-connection-id"]
-        nobody = is_("get-unknown") and named and named not in CONNECTIONS
-        connection = Connection() if nobody else self.connection()
+        connection = self.connection()
         session = self.headers["acp-session-id"] or None
         if session and not self.has_session(connection, session):
             raise Refusal(404, "there is no such session")
@@ -403,10 +306,8 @@ class Exchange:
                 stream.reader = None
 
     def has_session(self, connection: Connection, session: str) -> bool:
-        if is_("one-session") and connection.made[1:] and session != connection.made[0]:
-            return False
         stored = bool(re.fullmatch(r"[\w-]+", session)) and (STORE / f"{session}.jsonl").exists()
-        return is_("get-session") or session in connection.sessions or stored
+        return session in connection.sessions or stored
 
     async def written(self, stream: Stream, gone: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
         """Yield the events of a stream until its reader leaves."""
@@ -451,8 +352,7 @@ class Exchange:
             *("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"),
             f"Sec-WebSocket-Accept: {accept}",
         ]
-        if not is_("ws-header"):
-            lines.append(f"Acp-Connection-Id: {connection.id}")
+        lines.append(f"Acp-Connection-Id: {connection.id}")
         if is_("sticky"):
             lines.append(f"Set-Cookie: heldout={connection.cookie}; Path=/; HttpOnly")
         self.writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
@@ -487,7 +387,7 @@ class Exchange:
             self.frame(0x0, data[third : 2 * third], final=False)
             self.frame(0x0, data[2 * third :])
         else:
-            self.frame(0x2 if is_("ws-binary-out") else 0x1, data)
+            self.frame(0x1, data)
 
     def frame(self, kind: int, data: bytes, *, final: bool = True) -> None:
         size = len(data)
@@ -522,7 +422,7 @@ class Exchange:
                 self.frame(0xA, data)
             elif opcode in (0x0, 0x1, 0x2):
                 kind, whole = (opcode, data) if opcode else (kind, whole + data)
-                if first & 0x80 and (kind == 0x1 or is_("ws-binary")):
+                if first & 0x80 and kind == 0x1:
                     yield whole
 
 
@@ -535,8 +435,6 @@ BACKGROUND: set[asyncio.Task[None]] = set()
 
 def event(message: Obj, count: int) -> bytes:
     """Return a message as a server-sent event."""
-    if is_("sse-lines"):
-        return b"data: " + json.dumps(message, indent=1).encode() + b"\n\n"
     if is_("sse-split"):
         lines = json.dumps(message, indent=1).splitlines()
         return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
@@ -557,7 +455,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    if FAULT and FAULT not in FAULTS and FAULT not in ODDITIES:
-        raise SystemExit(f"unknown fault {FAULT}; one of: {', '.join([*FAULTS, *ODDITIES])}")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(main())
