@@ -55,3 +55,26 @@ def test_what_is_imported_later_is_what_was_there_at_first(
         *([False, False], [True, False], [True, True]),
         *("kitchen", str(kitchen), "house.rooms"),
     ]
+
+
+def test_what_is_imported_already_is_not_read_again(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    house.mkdir()
+    for name in ("__init__", "hall", "attic"):
+        (house / f"{name}.py").touch()
+    program = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import house.hall
+from acphold.machine.installation import keep_code
+opened = []
+def note(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(sys.argv[1]):
+        opened.append(os.path.basename(arguments[0]).partition(".")[0])
+sys.addaudithook(note)
+keep_code("house")
+print(*sorted(set(opened)))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
+    assert told.stdout.split() == ["attic"]

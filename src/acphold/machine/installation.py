@@ -36,9 +36,9 @@ class _Kept(Struct, frozen=True):
 
 
 def keep_code(*packages: str) -> None:
-    """Keep the code of these imported packages, which are imported from memory from now on.
+    """Keep what these imported packages have not imported yet; it comes from memory from now on.
 
-    It takes some 0.1 s of CPU, in any thread. Raises OSError if a file cannot be read.
+    May be called in any thread. Raises OSError if a file cannot be read.
     """
     sys.meta_path.insert(0, _Installation(packages))
 
@@ -76,6 +76,8 @@ class _Installation:
                 is_package = stem == "__init__"
                 name = package if is_package else f"{package}.{stem}"
                 self._stamps[entry.path] = _stamp(entry.path)
+                if name in sys.modules:
+                    continue
                 code, is_compiled = _code_of(entry.path)
                 self._kept[name] = _Kept(
                     entry.path, zlib.compress(code, 1), is_compiled, is_package
