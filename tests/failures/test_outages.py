@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import signal
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,18 @@ import pytest
 from acphold.live.hub.pauses import AWAY, BACK
 from tests.conftest import Defaults
 from tests.editor import SCRIPTED, Editor, Refused, wrapped
-from tests.failures.outage import KINDS, PACE, away, failed_over, live_through, numbers
+from tests.failures.outage import (
+    ASK,
+    KINDS,
+    PACE,
+    PERMISSION,
+    PIECES,
+    away,
+    failed_over,
+    live_through,
+    numbers,
+    was_asked,
+)
 from tests.timelines import database
 from tests.watched_processes import lives, until
 from tests.web.network import network, own_port
@@ -195,6 +207,61 @@ async def test_a_cancel_reaches_the_agent_while_the_database_is_away(tmp_path: P
             editor.tell("session/cancel", {"sessionId": session})
             await until(told.exists)
         assert await turn == {"stopReason": "cancelled"}
+
+
+async def test_a_turn_goes_on_whose_client_leaves_while_the_database_is_away(
+    tmp_path: Path,
+) -> None:
+    async with away("frozen") as there, wrapped(there.url) as other:
+        async with wrapped(there.url) as one:
+            session = await one.new()
+            await one.prompt(session, {"say": "hello"})
+            await other.load(session)
+            one.begin_prompt(session, {"paced": [PIECES, PACE]})
+            await other.until_text("#9 ")
+            with there.outage():
+                await one.until_text(AWAY)
+                await one.kill()
+        await other.until_text(f"#{PIECES - 1} ")
+        async with wrapped(there.url) as again:
+            await again.load(session)
+            for each in (other, again):
+                assert numbers(each.text()) == [*range(PIECES)]
+
+
+async def test_of_two_clients_that_answer_while_the_database_is_away_the_first_one_counts(
+    tmp_path: Path,
+) -> None:
+    async with away("ended") as there, wrapped(there.url) as one, wrapped(there.url) as other:
+        session = await one.new()
+        await one.prompt(session, {"say": "hello"})
+        await other.load(session)
+        now, late = asyncio.Event(), asyncio.Event()
+        one.answers[PERMISSION] = answering("no", late)
+        other.answers[PERMISSION] = answering("yes", now)
+        turn = one.begin_prompt(session, {"ask": [PERMISSION, ASK]})
+        for each in (one, other):
+            await each.until(partial(was_asked, each))
+        with there.outage():
+            now.set()
+            await one.until_text(AWAY)
+            late.set()
+            await other.until_text(AWAY)
+        assert await turn == {"stopReason": "end_turn"}
+        await other.until_text(BACK)
+        for each in (one, other):
+            assert '"optionId": "yes"' in each.text()
+            assert '"no"' not in each.text()
+
+
+def answering(option: str, when: asyncio.Event) -> Any:
+    """An answer that a person gives then."""
+
+    async def answer(_: Any) -> Any:
+        await when.wait()
+        return {"outcome": {"outcome": "selected", "optionId": option}}
+
+    return answer
 
 
 async def taken(editor: Editor, session: str) -> None:
