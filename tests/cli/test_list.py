@@ -184,6 +184,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "tags": [],
         "byProgram": False,
         "origins": [],
+        "unstarted": True,
         "movedTo": None,
         "queued": 0,
         "held": None,

@@ -899,6 +899,27 @@ def test_a_folder_for_logs_that_cannot_be_made_is_told_with_what_to_do(
         log_to_file(str(tmp_path / "journal.db"))
 
 
+async def test_who_leaves_a_question_is_told_that_it_waits_and_how_to_find_it_later(
+    home: Home,
+) -> None:
+    chat = [sys.executable, "-m", "acphold", "chat"]
+    env = home.env | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    options = [{"optionId": "go", "name": "Go on", "kind": "allow_once"}]
+    call = {"toolCall": {"toolCallId": "t1", "title": "Edit hello.py"}, "options": options}
+    turn = json.dumps([{"ask": ["session/request_permission", call]}])
+    with terminal([*chat, "--", *scripted_agent()], env) as one:
+        one.until("ready")
+        one.type(f"{turn}\r", "Edit hello.py", "waiting for your answer")
+        assert one.ended("\x04") == 0
+        [row] = map(json.loads, home.run("list", "--json").stdout.splitlines())
+        said = one.until("1 question waits in", f"To continue: acphold continue {row['sessionId']}")
+        assert "in the background" not in said
+    with terminal([*chat, "--resume", row["sessionId"]], env) as two:
+        two.until("waiting for your answer")
+        assert two.ended("\x04") == 0
+        two.until("1 question waits in", "To continue")
+
+
 async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_again(
     home: Home, tmp_path: Path
 ) -> None:

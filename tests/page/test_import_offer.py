@@ -34,6 +34,21 @@ async def test_conversations_found_here_are_in_the_list_after_one_tap(page: Page
     await expect(offer).to_be_hidden()
 
 
+async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_not_served(
+    page: Page,
+) -> None:
+    offer = page.get_by_role("group", name="Import")
+    await offer.get_by_role("button", name="Import 1 conversation found here").click()
+    await page.locator("a.session", has_text="Where is the needle?").click()
+    instead = page.get_by_label("Another agent")
+    await expect(instead).to_contain_text("held with claude, which this server does not run")
+    await expect(instead).to_contain_text("install it")
+    await expect(page.locator(".composer")).to_have_count(0)
+    await instead.get_by_role("button").first.click()
+    await expect(page.locator(".composer")).to_be_visible()
+    await expect(instead).to_have_count(0)
+
+
 async def test_no_thanks_is_remembered_on_this_device(page: Page) -> None:
     offer = page.get_by_role("group", name="Import")
     await offer.get_by_role("button", name="No, thanks").click()

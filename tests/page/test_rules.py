@@ -51,6 +51,26 @@ def rules(served: Served, *words: str) -> list[dict[str, Any]]:
     return [json.loads(it) for it in served.run("rules", *words, "--json").splitlines()]
 
 
+async def test_a_rule_is_offered_beside_a_question_of_which_one_can_be_made(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    card = page.locator(".asking section.question")
+    offer = card.get_by_role("button", name="Allow once, and choose a rule for the next time")
+    unclear = steps(ask("t0", title="Think", kind="think"))
+    for number, (prompt, count) in enumerate(((runs("pytest -q", "t1"), 1), (unclear, 0))):
+        turn = session.prompt(prompt)
+        if number == 0:
+            await opened(page, session.id)
+        await card.wait_for()
+        async with page.expect_response("**/rules/offers*") as told:
+            await card.get_by_role("button", name="More answers").click()
+        await (await told.value).finished()
+        await expect(offer).to_have_count(count)
+        await card.get_by_role("button", name="Allow once: Go on").click()
+        await asyncio.wait_for(turn, 60)
+
+
 async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_is_answered(
     page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
 ) -> None:

@@ -112,6 +112,20 @@ def test_a_place_is_shown_even_if_another_path_ends_like_it() -> None:
     ]
 
 
+def test_an_edit_without_a_change_says_so_beside_all_that_is_known() -> None:
+    place, said = [{"path": "/srv/hello.py"}], ("text", "", "The agent does not show the change.")
+    title = ("text", "", "Edit hello.py")
+    assert told(title="Edit hello.py", kind="edit") == [title, said]
+    assert told(
+        title="Edit hello.py", kind="edit", rawInput={"path": "hello.py"}, locations=place
+    ) == [title, ("path", "path", "hello.py"), ("path", "location", "/srv/hello.py"), said]
+    text = {"content": "print()"}
+    assert said not in told(title="Edit hello.py", kind="edit", rawInput=text)
+    diff = {"type": "diff", "path": "/srv/hello.py", "newText": "x"}
+    assert said not in told(title="Edit hello.py", kind="edit", content=[diff])
+    assert said not in told(title="Read hello.py", kind="read")
+
+
 def test_a_path_is_without_detours_and_stands_beside_that_as_it_was_given() -> None:
     given = "/srv/src/" + "./" * 260 + "../.github/x.yml"
     assert told(title="Edit", rawInput={"file_path": given})[1:] == [

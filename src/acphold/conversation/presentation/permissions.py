@@ -81,6 +81,9 @@ SIDES: Final = frozenset(
 AS_SAID: Final = "as the agent says"
 """Said of a diff that could not be compared with its file."""
 
+NO_CHANGE: Final = "The agent does not show the change."
+"""Said where a call is to change a file, and has no diff and no arguments that could be one."""
+
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
 
 NOTHING_PRESENT: Final[Mapping[int, PresentDiff]] = {}
@@ -187,6 +190,8 @@ def blocks_of_call(
     for path in dict.fromkeys(paths):
         if path not in told:
             blocks += path_blocks(path, "location")
+    if tool.kind == "edit" and not has_diff and not any(it.part == "" for it in given):
+        blocks.append(title_block(NO_CHANGE))
     return blocks or [title_block("A tool call")]
 
 

@@ -18,8 +18,14 @@ from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
-from acphold.faces.cli.list import short_id
-from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
+from acphold.faces.cli.list import lasting_id
+from acphold.faces.cli.screen_session import (
+    ChatFrontend,
+    LeftSession,
+    WantedConversation,
+    join,
+    waiting_questions,
+)
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.session_picker import choose_session_of, pick_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
@@ -246,19 +252,20 @@ async def _chat_with(
         if not on_terminal() or not session.state.timeline:
             return
         async with existing_journal() as found:
-            short = await short_id(found, session.id)
+            word = await lasting_id(found, session.id)
+            asked = await waiting_questions(found, session.id)
             row = await found.session(session.id)
         journal = default_location()
         if find_start(row.start, journal) is None:  # the wrap behind it takes seconds to write it
             begun = start_in(within, start.agent, program, start.options)
             if begun.mark == row.start:
                 write_start(begun, journal)
-        command = f"chat{host_option()} --resume {short} {shlex.join(start.words)}"
+        command = f"chat{host_option()} --resume {word} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
-            command = f"continue{host_option()} {short}"
+            command = f"continue{host_option()} {word}"
         runs_on = frontend.chat.in_turn and frontend.chat.turns.error is None
-        state = "The turn continues in the background. " if runs_on else ""
+        state = asked or ("The turn continues in the background. " if runs_on else "")
         waiting = len(session.queue.state.waiting)
         state += f"{prompt_quantity(waiting)}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")

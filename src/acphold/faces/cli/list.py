@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import sys
 import time
@@ -343,6 +344,16 @@ class Table:
 async def short_id(journal: Sessions, session_id: str) -> str:
     """Return the shortest unique prefix of an id, at least SHORT_ID characters, to be shown."""
     return on_one_line((await journal.short_ids([session_id], SHORT_ID))[0])
+
+
+async def lasting_id(journal: Sessions, session_id: str) -> str:
+    """Return the word that will still find a session when there are more: of a random id the
+    shortest unique prefix, all of another one, which those after it may begin like."""
+    short = await short_id(journal, session_id)
+    return short if _RANDOM_ID.fullmatch(session_id) else shlex.quote(on_one_line(session_id))
+
+
+_RANDOM_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def cells(

@@ -23,8 +23,9 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import ENDS, Exit
+from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import existing_journal
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.list import lasting_id, short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from acphold.faces.screen.line_screen import LineScreen
     from acphold.faces.screen.plain import PlainFace
     from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn
+    from acphold.journal.journal import Journal
 
 T = TypeVar("T")
 
@@ -319,13 +321,29 @@ async def join(
         short = await _short_id(session_id)
         _print_how_to_continue(f"Session {short} is not running; to continue it", short)
         return Exit.ERROR, None
-    short = await _short_id(session_id)
+    async with existing_journal() as kept:
+        word, asked = await lasting_id(kept, session_id), await waiting_questions(kept, session_id)
     if on_terminal() and code == Exit.OK:
-        print(f"\nDetached; the session continues: acphold continue{host_option()} {short}")
+        how = f"acphold continue{host_option()} {word}"
+        print(
+            f"\n{asked}To continue: {how}" if asked else f"\nDetached; the session continues: {how}"
+        )
     elif frontend.chat.turns.error is not None:
-        _print_how_to_continue("To continue", short)
+        _print_how_to_continue("To continue", word)
     goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
+
+
+async def waiting_questions(journal: Journal, session_id: str) -> str:
+    """Return a line about the questions that wait in a session; "" if there are none."""
+    from acphold.live.reading.local_reader import LocalReader
+
+    found = await LocalReader(journal).questions()
+    questions = [it for it in found if it.row.session_id == session_id]
+    if not questions:
+        return ""
+    waits = "question waits" if len(questions) == 1 else "questions wait"
+    return f"{len(questions)} {waits} in {title_of(questions[0].row)}.\n"
 
 
 async def _short_id(session_id: str) -> str:

@@ -59,6 +59,7 @@ def session_json(session: ListedSession) -> str:
         "byProgram": session.by_program,
         **({"project": session.project} if session.project else {}),
         "origins": row.origins,
+        **({} if row.start is not None else {"unstarted": True}),
         "movedTo": destination(row) or None,
         "queued": row.queued,
         "held": row.held or None,

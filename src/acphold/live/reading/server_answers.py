@@ -72,6 +72,7 @@ class RemoteRow(Struct, rename="camel"):
     held_until: str | None = None
     moved_to: str | None = None
     ruled: int = 0
+    unstarted: bool = False
     live: RemoteLive | None = None
     open_questions: list[RemoteQuestion] = []
     files: FilesOfSession | None = None
@@ -239,6 +240,7 @@ def session_row(row: RemoteRow) -> SessionRow:
         unread=b"" if row.unread else None,
         queued=row.queued,
         ruled=row.ruled,
+        start=None if row.unstarted else "",
         held=row.held or "",
         held_until=None if row.held_until is None else milliseconds(row.held_until),
         tags=row.tags,

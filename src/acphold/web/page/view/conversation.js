@@ -38,6 +38,8 @@ export function Conversation({ desk, id, seq }) {
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
   const who = agentName(row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent");
+  const unserved = unservedAgent(session, row);
+  const other = session.otherAgent.value ?? unserved;
   const back = html`<a class="back" href="#/" aria-label="All sessions"></a>`;
   if (status === "missing") {
     return html`<main class="conversation" id="main" tabindex="-1">
@@ -60,11 +62,19 @@ export function Conversation({ desk, id, seq }) {
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${isRunning && html`<${Later} name="TellMe" session=${session} />`}
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
-      ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
+      ${other && html`<${Later} name="OtherAgent" session=${session} other=${other} />`}
       ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`
+        : unserved ? null
         : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} instead=${instead(session, desk.inbox.value)} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
     </footer>`}
   </main>`;
+}
+
+/** Nobody can go on with what was imported from an agent that is not served, until another one is to: nothing is offered that would need it. @param {import("../model/session.js").Session} session @param {import("../wire/pages.js").Row | undefined} row */
+function unservedAgent(session, row) {
+  const served = session.server.agents.value;
+  const isUnserved = row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
+  return isUnserved && session.permits("prompt") ? { agent: row.agentName, served } : null;
 }
 
 /** What is written while an agent asks for permission is said in place of a yes. @param {import("../model/session.js").Session} session @param {import("../model/desk.js").Waiting[]} waiting */

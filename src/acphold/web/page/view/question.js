@@ -110,16 +110,22 @@ function Permission({ id, params, shows, isNarrow, ...rest }) {
   const isWhole = mayAllow(parts);
   return html`<${Whole}><${Blocks} parts=${parts} open=${(/** @type {string} */ part) => setOpened([...opened, part])} isNarrow=${isNarrow} /><//>
     ${!isWhole && html`<p class="aside" role="status">Open the parts that are cut to allow this.</p>`}
-    <${Answers} options=${scene.options} isWhole=${isWhole} ...${rest} />`;
+    <${Answers} id=${id} session=${params.sessionId} options=${scene.options} isWhole=${isWhole} ...${rest} />`;
 }
 
-/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{options: Offer[], isWhole: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
-function Answers({ options, isWhole, answer, later, stop, isBusy }) {
+/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{id: string, session: string, options: Offer[], isWhole: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Answers({ id, session, options, isWhole, answer, later, stop, isBusy }) {
   const [isOpen, setOpen] = useState(false);
+  const [hasRule, setRule] = useState(false);
   /** @param {string} kind */
   const first = (kind) => options.find((each) => each.kind === `${kind}_once`) ?? options.find((each) => each.kind.startsWith(kind));
   const [yes, no] = [first("allow"), first("reject")];
   const others = options.filter((each) => each !== yes && each !== no);
+  // Of most questions no rule can be made: a wish for one would come to nothing.
+  const mayRule = isOpen && yes?.kind === "allow_once" && Boolean(device()?.scopes.includes("rules"));
+  useEffect(() => {
+    if (mayRule) read("/rules/offers", { session, question: id }).then(({ offers }) => setRule(offers.length > 0), () => {});
+  }, [mayRule, id]);
   const isOff = isBusy || !answer;
   /** @param {Offer} each @param {boolean} [isRule] */
   const give = ({ optionId, kind }, isRule) => answer?.({ outcome: { outcome: "selected", optionId } }, kind, isRule);
@@ -130,8 +136,8 @@ function Answers({ options, isWhole, answer, later, stop, isBusy }) {
   return html`<div class="options">
     <div class=${`row ${no?.isLong ? "long" : ""}`}>${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
     ${isOpen && html`<div class="rest">${others.map(button)}
-      ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
       ${stop && html`<button type="button" disabled=${isOff} onClick=${stop}>Stop the turn</button>`}
-      <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button></div>`}
+      <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button>
+      ${hasRule && yes && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}</div>`}
   </div>`;
 }

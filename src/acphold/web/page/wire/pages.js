@@ -49,6 +49,7 @@ function told({ status, told }) {
  * @property {string} [project]  its folder in the main work tree of the repository, if that is another
  * @property {boolean} [byProgram]  no person has prompted it
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
+ * @property {boolean} [unstarted]  its agent was never started here, as of what was imported
  * @property {string | null} [movedTo]  the machine on which it continues
  * @property {number} queued  queued prompts in it
  * @property {number} ruled  questions that rules have answered in it
