@@ -293,32 +293,6 @@ async def test_a_session_that_another_client_holds_is_not_open_here(house: Share
             await asyncio.sleep(0.01)
 
 
-async def test_prompts_of_two_clients_wait_for_each_other(house: Shared) -> None:
-    one, two, session = await house.pair()
-    first = await house.begun(one, session, "first")
-    second = two.begin_prompt(session, "second")
-    await house.agent.say(session, "1 ")
-    await until([one, two], "1 ")
-    await house.agent.end(session)
-    assert await first == {"stopReason": "end_turn"}
-    await house.agent.prompted(session)
-    await house.agent.say(session, "2 ")
-    await house.agent.end(session)
-    assert await second == {"stopReason": "end_turn"}
-    prompts = [params for method, params in house.agent.asked if method == "session/prompt"]
-    assert [p["prompt"][0]["text"] for p in prompts] == ["first", "second"]
-
-
-async def test_a_mode_that_one_client_sets_is_told_to_the_others(house: Shared) -> None:
-    house.agent.results["session/set_mode"] = b"{}"
-    one, two, session = await house.pair()
-    await one.call("session/set_mode", {"sessionId": session, "modeId": "code"})
-    [update] = await two.until(two.updates)
-    assert update["sessionUpdate"] == "current_mode_update"
-    assert update["currentModeId"] == "code"
-    assert one.updates() == []
-
-
 async def test_a_load_that_fails_leaves_nobody_attached(house: Shared) -> None:
     one, two = await house.client(), await house.client()
     session = await one.new()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from acp_wire.rpc.peer import UNANSWERED
 from acphold.conversation.history.entries import milliseconds
 from acphold.errors import JournalUnavailableError
-from acphold.live.agents.interface import AgentRequest, Notified, Updates
+from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds
 from tests.editor import Refused
 from tests.hub.shared import Shared, said, shared
@@ -182,27 +180,6 @@ async def test_of_a_prompt_that_comes_back_as_one_text_only_the_persons_words_ar
         await house.agent.end("s0")
         await turn
         assert client.text("user_message_chunk") == "go on"
-
-
-async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(house: Shared) -> None:
-    client, session = await house.opened()
-    client.reads.clear()
-    filler = "x" * 1_000_000
-
-    async def ask(number: int) -> Any:
-        params = {"sessionId": session, "n": number, "filler": filler}
-        return await house.agent.listener.answer(
-            AgentRequest("_vendor/ask", json.dumps(params).encode())
-        )
-
-    asking = [asyncio.create_task(ask(n)) for n in range(40)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert client.connection.buffered < 4_000_000
-    assert UNANSWERED == 16 * 1024 * 1024  # the most that the agent's peer lets through
-    for task in asking:
-        task.cancel()
-    await asyncio.gather(*asking, return_exceptions=True)
 
 
 async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(house: Shared) -> None:

@@ -401,15 +401,6 @@ async def test_a_session_that_somebody_holds_is_left_for_later(
     assert await take(opened, tmp_path) == "busy"
 
 
-async def test_a_conversation_that_was_deleted_here_stays_deleted(
-    opened: Journal, tmp_path: Path
-) -> None:
-    conversation(1).write(tmp_path)
-    await take(opened, tmp_path)
-    await opened.delete(SESSION)
-    assert await take(opened, tmp_path) == "deleted"
-
-
 async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
     opened: Journal, tmp_path: Path
 ) -> None:

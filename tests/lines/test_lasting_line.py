@@ -216,14 +216,6 @@ class Lines(RuleBasedStateMachine):
 TestLines = Lines.TestCase
 
 
-def test_a_server_of_others_gets_no_prompt_twice() -> None:
-    line = LastingLine[int]()
-    sent, unsent = (line.ask(n, "session/prompt", params("a"), "a") for n in (1, 2))
-    line.send(sent)
-    order = line.on_reconnect()
-    assert (order.refuse, order.ask) == ([sent], [unsent])
-
-
 def test_a_prompt_is_sent_again_with_a_position_from_before_it() -> None:
     line = LastingLine[int]()
     line.knows_positions = True

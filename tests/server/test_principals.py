@@ -71,14 +71,6 @@ def test_what_is_permitted_in_a_session_is_not_refused(
     assert noted == []
 
 
-def test_what_is_done_is_written_down_and_what_is_looked_at_is_not() -> None:
-    noted: list[tuple[str, str | None]] = []
-    who = Principal(name="bob", tenant="acme", note=lambda *deed: noted.append(deed))
-    for method in ("session/prompt", "session/load", "session/list", "session/set_mode"):
-        who.does(Asked.read(method, b'{"sessionId":"s1"}'))
-    assert noted == [("session/prompt", "s1"), ("session/set_mode", "s1")]
-
-
 def test_who_watches_reads_the_prompts_that_wait_and_changes_none() -> None:
     noted: list[tuple[str, str | None]] = []
     who = Principal(

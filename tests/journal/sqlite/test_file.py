@@ -22,7 +22,6 @@ import pytest
 
 from acphold.conversation.history.entries import Segment
 from acphold.errors import (
-    JournalBusyError,
     JournalError,
     JournalUnavailableError,
     NewerJournalError,
@@ -630,20 +629,6 @@ async def test_a_process_that_ends_leaves_the_log_of_the_new_journal_too(path: P
     assert path.with_name("journal.db-wal").stat().st_size > 0
     assert await read_all(new) == history
     await new.aclose()
-
-
-async def test_a_journal_that_was_locked_at_first_is_used_once_it_is_free(path: Path) -> None:
-    history = await written(path)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
-    holder.execute("BEGIN EXCLUSIVE")
-    journal = SqliteJournal(path, busy_seconds=0.05)
-    for _ in range(2):
-        with pytest.raises(JournalBusyError, match="try again"):
-            await journal.session("s1")
-    holder.close()
-    assert await read_all(journal) == history
-    await journal.aclose()
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.98])
