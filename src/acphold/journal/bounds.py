@@ -212,6 +212,10 @@ AHEAD_ENTRIES: Final = 1000
 """After so many entries that are not settled, a summary of them is kept: whoever opens the session
 after a crash reads only what follows it."""
 
+RESERVED_BYTES: Final = 8 << 20
+"""Room that is set aside on the disk so that something can be deleted once it is full: as
+much as a sweep writes that leaves one volume of words."""
+
 CHECKPOINT_BYTES: Final = 4 << 20
 """The write-ahead log is copied into the journal file after growing by this much."""
 

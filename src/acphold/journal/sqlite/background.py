@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from acphold.errors import JournalError
 from acphold.journal import bounds
 from acphold.journal.sql.store import report_failure
+from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import Connection, OlderFile, connect
 from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
 from acphold.journal.sqlite.migrations import complete
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
     class HasFile(Protocol):
         """The journal of a file."""
+
+        path: str
+
+        @property
+        def is_alone(self) -> bool:
+            """True if one connection has the file open alone: then it does all work, in the thread
+            of the loop."""
 
         def connect(self) -> JournalFile:
             """Return the file, which is opened first if it is not open."""
@@ -86,6 +94,8 @@ class Background:
                 raise
 
         while await self.run(step) and time.monotonic() < deadline:
+            if file_system.is_nearly_full(self._journal.path):
+                self._grown = bounds.CHECKPOINT_BYTES
             self.has_grown(bounds.PIECE_BYTES // 2)
 
     async def wait_for_rest(self) -> None:
@@ -121,6 +131,15 @@ class Background:
         self._executor = None
 
     def _submit(self, work: Callable[[Connection], T]) -> Future[T]:
+        if self._journal.is_alone:
+            from concurrent.futures import Future
+
+            done: Future[T] = Future()
+            try:
+                done.set_result(self._do(work))
+            except Exception as error:
+                done.set_exception(error)
+            return done
         if self._executor is None:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -133,7 +152,9 @@ class Background:
         # file to the new one.
         file.verify()
         try:
-            if self._connection is None:
+            if self._connection is None and file.connection.access.is_alone:
+                self._connection = file.connection
+            elif self._connection is None:
                 self._connection = connect(
                     file.path,
                     self._busy_seconds,
@@ -157,7 +178,7 @@ class Background:
         if self._connection is not None:
             if self._journal.connect().stays_open():
                 abandon(self._connection)
-            else:
+            elif not self._journal.is_alone:
                 self._connection.close()
             self._connection = None
 

@@ -10,8 +10,9 @@ A newer release may change the meaning of rows while this process has the file o
 write by others, a connection checks that the file still has a version that this release knows. A
 file of an older release is only read: see `journal.sqlite.migrations`.
 
-If nothing can be written, not even SQLite's log and its index, the file is opened as *immutable*:
-as a file that nobody writes. SQLite then checks neither for locks nor for changes, so we do.
+If there is no room for the index of SQLite's log, one connection opens the file alone. If nothing
+can be written, the file is opened as *immutable*: as a file that nobody writes. SQLite then checks
+neither for locks nor for changes, so we do.
 """
 
 # See docs/decisions.md, 12.
@@ -39,14 +40,22 @@ T = TypeVar("T")
 class OpenMode(Struct, frozen=True):
     """A way to open a file, in SQLite's terms (sqlite.org, URI Filenames).
 
-    `appearance` is that of an immutable file when it was opened.
+    `appearance` is that of an immutable file when it was opened. One connection that `is_alone`
+    keeps the index of the log in memory, and all others out. Source: sqlite.org, Write-Ahead
+    Logging, 8.
     """
 
     words: Literal["mode=rw", "mode=ro", "immutable=1"]
     appearance: tuple[int, ...] | None = None
+    is_alone: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return self.words == "mode=rw"
 
 
 READ_WRITE: Final = OpenMode("mode=rw")
+ALONE: Final = OpenMode("mode=rw", is_alone=True)
 READ_ONLY: Final = OpenMode("mode=ro")
 
 
@@ -129,7 +138,7 @@ class Connection(sqlite3.Connection):
     def begin(self) -> None:
         """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError, and OlderFile
         if the file has to be upgraded first."""
-        if self.access is not READ_WRITE:  # SQLite would refuse the first statement that writes
+        if not self.access.writes:  # SQLite would refuse the first statement that writes
             raise ReadOnlyJournalError(
                 f"the journal {self.path} is read-only; make the file and its folder writable"
             )
@@ -235,6 +244,17 @@ def connect(
     connection.patience = patience
     connection.gives_way = gives_way
     connection.access = access
+    try:
+        _set_up(connection)
+    except sqlite3.Error:
+        connection.close()  # before the error is handled: it may have a lock
+        raise
+    return connection
+
+
+def _set_up(connection: Connection) -> None:
+    if connection.access.is_alone:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     # NORMAL: a commit survives a killed process, not a power cut; FULL costs ten times as much.
     connection.execute("PRAGMA synchronous = NORMAL")
     # A checkpoint on a busy disk takes 150 ms, so the background connection does them.
@@ -248,7 +268,6 @@ def connect(
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA cache_size = -{bounds.CACHE_KIB}")
-    return connection
 
 
 class writing:

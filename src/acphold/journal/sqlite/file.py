@@ -27,6 +27,7 @@ from acphold.journal import bounds
 from acphold.journal.sql.entry_rows import renew_titles
 from acphold.journal.sqlite import file_system, leases
 from acphold.journal.sqlite.connection import (
+    ALONE,
     READ_ONLY,
     READ_WRITE,
     Connection,
@@ -72,7 +73,7 @@ class JournalFile:
         self._held = held
         self.connection = connection
         self.was_open_to_others = was_open
-        self._has_log = connection.access is READ_WRITE
+        self._has_log = connection.access.writes
         self._identity = _identity(path)
         self._own_log = {file: _identity(file) for file in log_files(path)}
         self._log_path = f"{path}-wal"
@@ -85,19 +86,17 @@ class JournalFile:
         """Open the journal at `path`, creating it if needed; one of an earlier release for reading.
 
         The file gets mode 0600, a missing folder 0700. With `create=False`, a journal in a folder
-        without write permission, or on a full disk, can be read. Raises JournalBusyError,
-        JournalUnavailableError, NotAJournalError and NewerJournalError; then only the file's mode
-        may have changed.
+        without write permission can be read, and one on a full disk by one process at a time.
+        Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError;
+        then only the file's mode may have changed.
         """
         try:
             return cls._open(path, None, create=create, busy_seconds=busy_seconds)
         except errors.JournalUnavailableError as error:
-            # SQLite cannot make the index of its log; without a log there is nothing to find there.
-            is_full = primary_code(error.__cause__ or error) in _NO_ROOM
-            if create or not is_full or _has_log(path):
+            # SQLite cannot make the index of its log.
+            if create or primary_code(error.__cause__ or error) not in _NO_ROOM:
                 raise
-            access = OpenMode("immutable=1", appearance_of(path))
-            return cls._open(path, access, create=False, busy_seconds=busy_seconds)
+            return cls._open(path, ALONE, create=False, busy_seconds=busy_seconds)
 
     @classmethod
     def _open(
@@ -125,7 +124,7 @@ class JournalFile:
                     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")
                 refuse_altered(connection, path)
-                if access is READ_WRITE:
+                if access.writes:
                     _write_ahead(connection, path, busy_seconds)
                     if not version_of(connection):
                         # A connection keeps its statements, so these get one of their own.
@@ -454,7 +453,7 @@ def _has_log(path: str) -> bool:
 def _make_private(path: str) -> bool:
     """Remove the permissions of everybody but the owner; True if there were any."""
     was_open = False
-    for file in (path, f"{path}-wal", f"{path}-shm"):
+    for file in (path, f"{path}-wal", f"{path}-shm", f"{path}-reserve"):
         # The file may not be ours to change, or not exist.
         with suppress(OSError):
             mode = stat.S_IMODE(os.stat(file).st_mode)

@@ -31,6 +31,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from acphold.journal import bounds
+
 MOUNTS: Final = "/proc/self/mountinfo"
 """The mounts on Linux: proc(5)."""
 
@@ -157,6 +159,48 @@ def blank(descriptor: int, start: int, size: int) -> None:
             return
     os.pwrite(descriptor, bytes(size), start)
 
+
+# -- room for deleting on a full disk ----------------------------------------------------------
+
+
+def is_nearly_full(path: str, size: int = bounds.RESERVED_BYTES) -> bool:
+    """True if the disk of the journal has less room than this."""
+    try:
+        found = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < size
+
+
+def keep_reserve(path: str) -> None:
+    """Set room for a deletion aside in a file beside the journal, if the disk has plenty.
+
+    Never more than twice what the journal takes: a deletion needs no more.
+    """
+    reserve = f"{path}{_RESERVE}"
+    with suppress(OSError):
+        wanted = min(bounds.RESERVED_BYTES, 2 * os.stat(path).st_size)
+        has = os.stat(reserve).st_size if os.path.exists(reserve) else 0
+        if has >= wanted // 2 or is_nearly_full(path, 10 * wanted):
+            return
+        file = os.open(reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if sys.platform == "linux":
+                os.posix_fallocate(file, 0, wanted)
+            else:  # not zeros, which take no room on some file systems
+                os.pwrite(file, os.urandom(wanted), 0)
+        finally:
+            os.close(file)
+
+
+def release_reserve(path: str) -> None:
+    """Give that room to a deletion, if there is no other."""
+    if is_nearly_full(path):
+        with suppress(OSError):
+            os.unlink(f"{path}{_RESERVE}")
+
+
+_RESERVE: Final = "-reserve"
 
 _GENERATION: Final = 0x80087601 if sys.maxsize > 1 << 32 else 0x80047601
 """FS_IOC_GETVERSION: ioctl_iflags(2)."""

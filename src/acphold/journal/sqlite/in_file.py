@@ -34,7 +34,7 @@ from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows
 from acphold.journal.sql.session_tables import OF_A_SESSION
-from acphold.journal.sqlite import leases
+from acphold.journal.sqlite import file_system, leases
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -383,6 +383,7 @@ class SqliteFile:
     async def sweep(self) -> None:
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
+        file_system.release_reserve(self.path)
         await self._background.in_pieces(deletion.sweep)
 
     async def give_back(self) -> int:

@@ -144,6 +144,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._is_registered = False  # once it has owned something
         self._sweeps = Sweeps(self._has_remains, self.file.sweep)
 
+    @property
+    def is_alone(self) -> bool:
+        return self._file is not None and self._file.connection.access.is_alone
+
     def connect(self) -> JournalFile:
         """Open the file if it is not open yet.
 
@@ -214,6 +218,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if self._owner is None:
             return []
         self._owner.keep()
+        file_system.keep_reserve(self.path)
         await self._sweeps.look()
         if not self._is_registered:
             return []
@@ -359,6 +364,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
         deleted: set[str] = set()
+        file_system.release_reserve(self.path)
         await self._background.in_pieces(
             lambda db: deletion.delete(db, sessions, idle_since, deleted)
         )
@@ -373,6 +379,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         await self._background.aclose()
         if (owner := self._owner) is not None:
             if self._is_registered:
+                file_system.keep_reserve(self.path)
                 await self._unregister(owner.id)
             owner.close()
             self._owner, self._is_registered = None, False
