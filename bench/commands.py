@@ -57,8 +57,7 @@ def figures(run: Run) -> Iterator[Figure]:
         yield from _compared(command, goals, few, many, sizes)
     for path in (few, many):
         with_index = connect(str(path), 5.0)
-        for _ in search_index.forget(with_index):
-            pass
+        search_index.forget(with_index, search_index.volumes(with_index))
         with_index.close()
     nothing = many.with_name("empty")
     nothing.mkdir(exist_ok=True)

@@ -331,8 +331,7 @@ async def _fill(
         [PastEntry(entry.kind, entry.at, entry.raw, entry.seq) for entry in segment.entries()]
         async for segment in history(source, row.session_id, after, through)
     )
-    if piece := await _take_in_pieces(target, lease, past):
-        await target.take_in(lease, piece)
+    piece = await _take_in_pieces(target, lease, past)
     for agent, downstream_id in await source.links.of(row.session_id):
         await target.links.link(lease, agent, downstream_id)
     for tenant, prompts in row.shared_with.items():
@@ -343,7 +342,10 @@ async def _fill(
         given=row.title if row.renamed else UNSET,
         unread=None,
     )
-    await target.change(lease, change)
+    if piece:
+        await target.take_in(lease, piece, change)
+    else:
+        await target.change(lease, change)
 
 
 _COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "followers", "home"}

@@ -262,11 +262,12 @@ class Sizes(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """The result of a repair: sessions that had a wrong count or summary; and the
-    number of sessions that are gone and had left rows behind."""
+    """The result of a repair: sessions that had a wrong count or summary; the number of sessions
+    that are gone and had left rows behind; and of those that have to be indexed again."""
 
     miscounted: tuple[str, ...]
     left_over: int
+    unindexed: int = 0
 
 
 class InFile(Protocol):
@@ -309,7 +310,8 @@ class InFile(Protocol):
         whole file is read."""
 
     async def repair(self) -> Repaired:
-        """Recompute counts and summaries from the entries, and clear the search index."""
+        """Recompute counts and summaries from the entries, and drop what is wrong in the search
+        index."""
 
     async def give_back(self) -> int:
         """Return unused space to the disk, even while others read and write; the bytes returned."""

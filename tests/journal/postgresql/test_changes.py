@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from acphold.journal import bounds
 from acphold.journal.access import new_token
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
@@ -56,6 +57,31 @@ async def test_an_open_transaction_of_any_database_keeps_no_change_from_being_to
             assert not (await journal.changes(news.last)).session_ids
             await journal.delete("s2")
             assert [*(await journal.changes(news.last)).session_ids] == ["s2"]
+        finally:
+            await journal.aclose()
+
+
+async def test_deleted_sessions_are_told_for_an_hour_and_forgotten_with_a_later_deletion(
+    databases: Databases,
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as beside:
+        journal = await with_sessions(url, *(f"s{number}" for number in range(9)))
+
+        async def left_by_deleting(*names: str) -> list[str]:
+            await journal.delete(*names)
+            gone = beside.execute("SELECT session_id FROM acphold.gone ORDER BY session_id")
+            return [name for (name,) in gone.fetchall()]
+
+        def let_pass(seconds: int) -> None:
+            beside.execute("UPDATE acphold.access_changes SET at = at - %s", (seconds * 1000,))
+
+        try:
+            assert await left_by_deleting("s0", "s1") == ["s0", "s1"]
+            let_pass(bounds.KEPT_CHANGES_SECONDS - 100)
+            assert await left_by_deleting("s2") == ["s0", "s1", "s2"]
+            let_pass(200)
+            await journal.access.forget_ended()
+            assert await left_by_deleting("s3") == ["s2", "s3"]
         finally:
             await journal.aclose()
 

@@ -93,6 +93,59 @@ async def test_a_lost_index_is_made_anew(path: Path) -> None:
     await journal.aclose()
 
 
+EMPTY = "PRAGMA wal_checkpoint(TRUNCATE)"
+
+
+async def pages_written(log: Path, journal: SqliteJournal) -> int:
+    """The pages that a repair writes."""
+    await journal._background.run(lambda db: db.execute(EMPTY).fetchall())
+    assert size_of(log) == 0
+    await repaired(journal)
+    return size_of(log) // 4096
+
+
+def size_of(file: Path) -> int:
+    return file.stat().st_size
+
+
+async def test_only_what_is_wrong_is_written(path: Path) -> None:
+    names = [f"s{number}" for number in range(40)]
+    journal = await filled(path, *names)
+    log = path.with_name(f"{path.name}-wal")
+    assert await journal.index.catch_up(9) == 0
+    assert await pages_written(log, journal) == 0
+    spoil(path, "UPDATE sessions SET message_count = 99 WHERE number = 7")
+    counts = await pages_written(log, journal)
+    assert 1 <= counts <= 6
+    spoil(path, "DELETE FROM documents WHERE entry >> 32 = 7")
+    assert 1 <= await pages_written(log, journal) < 100
+    assert await pages_written(log, journal) == 0
+    for name in names:
+        assert [hit.session_id for hit in await journal.index.search(f"needle{name}")] == [name]
+    await journal.aclose()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO words_1 (words_1) VALUES ('delete-all')",
+        "DELETE FROM documents WHERE entry >> 32 = 1",
+        "UPDATE words_1_data SET block = x'00' WHERE id > 10",
+        "UPDATE documents SET entry = entry + 90 WHERE entry >> 32 = 1",
+    ],
+)
+async def test_a_damaged_index_is_mended(path: Path, statement: str) -> None:
+    journal = await filled(path, "s1", "s2")
+    assert await journal.index.catch_up(9) == 0
+    spoil(path, statement)
+    assert (await repaired(journal)).unindexed >= 1
+    for name in ("s1", "s2"):
+        hits = await journal.index.search(f"needle{name}")
+        assert [hit.session_id for hit in hits] == [name]
+    assert (await repaired(journal)).unindexed == 0
+    await journal.aclose()
+
+
 @pytest.mark.parametrize("seq", [1, 5])
 async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
     path: Path, seq: int

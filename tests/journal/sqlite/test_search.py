@@ -375,7 +375,7 @@ async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_ot
 
 async def forget_index(path: Path) -> None:
     database = connect(str(path), 60.0)
-    run(search_index.forget(database))
+    search_index.forget(database, search_index.volumes(database))
     database.close()
 
 

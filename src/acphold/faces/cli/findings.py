@@ -282,7 +282,11 @@ async def repair_journal() -> list[Diagnosis]:
     if left := done.left_over:
         text = f"removed the remains of {quantity(left, 'deleted session')}"
         traces = Diagnosis(text, is_past=True)
-    return [counts, traces, Diagnosis("the search index was rebuilt"), *removed]
+    index = Diagnosis("the search index was complete")
+    if missing := done.unindexed:
+        text = f"put {quantity(missing, 'session')} into the search index again"
+        index = Diagnosis(text, is_past=True)
+    return [counts, traces, index, *removed]
 
 
 def _is_off() -> bool:

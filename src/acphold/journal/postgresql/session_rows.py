@@ -215,6 +215,22 @@ def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> 
         tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
     session_tables.delete(tables, which, its, as_if_never=as_if_never)
     tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%(ids)s::text[])", its)
+    for statement in _FORGETTING_GONE:  # last: others wait for who writes the mark of an hour
+        tables.execute(statement)
+
+
+_KEPT_MS: Final = bounds.KEPT_CHANGES_SECONDS * 1000
+
+_FORGETTING_GONE: Final = (
+    "DELETE FROM acphold.gone WHERE (session_id, changed) IN (SELECT session_id, changed"
+    " FROM acphold.gone WHERE changed <= (SELECT max(changed) FROM acphold.access_changes"
+    f" WHERE kind = 'hour' AND at < {NOW_MS} - {_KEPT_MS}) FOR UPDATE SKIP LOCKED)",
+    f"DELETE FROM acphold.access_changes WHERE kind = 'hour' AND at < {NOW_MS} - 2 * {_KEPT_MS}",
+    "INSERT INTO acphold.access_changes (kind, subject)"
+    f" VALUES ('hour', ({NOW_MS} / {_KEPT_MS})::text) ON CONFLICT DO NOTHING",
+)
+"""Forget deleted sessions of which no follower has to hear any more: those before a mark that is
+old enough. The log of changes has one for each hour in which something was deleted."""
 
 
 _HAS_WORD: Final = f"(strpos(lower({TEXT}), %s) > 0 OR octet_length({TEXT}) <> char_length({TEXT}))"

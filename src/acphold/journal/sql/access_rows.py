@@ -88,7 +88,7 @@ def forget_ended(tables: Tables) -> None:
         keep_deeds(tables, deeds)
     # The last one stays, so that numbers in a file go on behind it.
     tables.execute(
-        "DELETE FROM acphold.access_changes WHERE at < %s"
+        "DELETE FROM acphold.access_changes WHERE at < %s AND kind <> 'hour'"
         " AND changed < (SELECT max(changed) FROM acphold.access_changes)",
         (now - bounds.KEPT_CHANGES_SECONDS * 1000,),
     )

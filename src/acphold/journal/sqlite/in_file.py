@@ -155,22 +155,22 @@ _ORPHANS: Final = """
 
 
 def repair(connection: Connection) -> Repaired:
-    """Recount every session, remove rows without a session, and clear the search index.
+    """Recount every session, remove rows without a session, and drop what is wrong in the search
+    index; what is right is only read.
 
     Afterwards the index has to catch up.
     """
     from acphold.journal.sqlite import deletion, search_index  # late, for a quick start
 
     orphans = [number for (number,) in connection.execute(_ORPHANS)]
-    with writing(connection):
-        deletion.remove_rows(connection, orphans)
+    if orphans:
+        with writing(connection):
+            deletion.remove_rows(connection, orphans)
     for _ in deletion.sweep(connection):
         pass
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
     miscounted = tuple(name for number, name in numbers if _recount(connection, number))
-    for _ in search_index.forget(connection):
-        pass
-    return Repaired(miscounted, len(orphans))
+    return Repaired(miscounted, len(orphans), search_index.mend(connection))
 
 
 _Kept = tuple[int, int, stored_history.Settled | None]

@@ -34,9 +34,10 @@ from acphold.conversation.history.words import document
 from acphold.journal import bounds
 from acphold.journal.hits import TOKENIZER, columns
 from acphold.journal.sql.entry_rows import index_lags, not_indexed, note_indexed
-from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.connection import Connection, is_busy, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stored_history import DamagedRowError
 
 RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
 """The ranking of documents: by their texts, not by the words for session and tenant."""
@@ -362,32 +363,96 @@ def _drop(connection: Connection, volume: int) -> None:
     connection.execute(f"DROP TABLE IF EXISTS words_{volume}")
 
 
-def forget(connection: Connection) -> Iterator[None]:
-    """Clear the index; it is rebuilt gradually."""
-    with writing(connection):
-        volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
-        # Mark all volumes as full, so that others add to new ones from now on.
-        connection.execute("UPDATE volumes SET size = max(size, ?)", (bounds.VOLUME_CHARACTERS,))
-    last = max(volumes, default=0)
-    sessions = deque(connection.execute("SELECT number FROM sessions WHERE indexed_through > 0"))
-    while sessions:
+# -- mending ----------------------------------------------------------------------------------
+
+
+def volumes(connection: Connection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT number FROM volumes")]
+
+
+def forget(connection: Connection, spoiled: Iterable[int], lacking: Iterable[int] = ()) -> int:
+    """Drop these volumes; return the number of sessions that have to be indexed again: these, and
+    those with documents in a volume."""
+    these = f"volume IN ({', '.join(map(str, spoiled))})"
+    again = {*lacking}
+    if spoiled:
+        with writing(connection):  # from now on others add to new ones
+            full = (bounds.VOLUME_CHARACTERS,)
+            connection.execute("UPDATE volumes SET size = max(size, ?)", full)
+        rows = connection.execute(
+            f"SELECT DISTINCT entry >> {SEQ_BITS} FROM documents WHERE {these}"
+        )
+        again.update(session for (session,) in rows)
+    waiting = deque(sorted(again))
+    while waiting:
         with writing(connection):
-            for (session,) in connection.while_there_is_time(sessions):
+            for session in connection.while_there_is_time(waiting):
                 connection.execute(
-                    "DELETE FROM documents WHERE entry BETWEEN ? AND ? AND volume <= ?",
-                    (*_entries(session), last),
+                    f"DELETE FROM documents WHERE entry BETWEEN ? AND ? AND {these}",
+                    _entries(session),
                 )
                 connection.execute(
                     "UPDATE sessions SET indexed_through = 0 WHERE number = ?", (session,)
                 )
-        yield
-    left = deque(connection.execute("SELECT number FROM documents WHERE volume <= ?", (last,)))
-    while left:
-        with writing(connection):
-            for row in connection.while_there_is_time(left):
-                connection.execute("DELETE FROM documents WHERE number = ?", row)
-        yield
-    for number in volumes:
+    for number in spoiled:
         with writing(connection):
             _drop(connection, number)
-        yield
+    return len(again)
+
+
+def mend(connection: Connection) -> int:
+    """Drop volumes that are damaged or have documents that they should not; return the number of
+    sessions that have to be indexed again."""
+    spoiled = {number for number in volumes(connection) if not _is_whole(connection, number)}
+    lacking: set[int] = set()
+    for (session,) in connection.execute("SELECT number FROM sessions").fetchall():
+        found = _documents_of(connection, session)
+        if (wanted := _wanted(connection, session)) is not None:
+            spoiled.update(volume for seq, volume in found.items() if seq not in wanted)
+            if not wanted <= found.keys():
+                lacking.add(session)
+    return forget(connection, spoiled, lacking)
+
+
+def _is_whole(connection: Connection, volume: int) -> bool:
+    """True if a volume is intact, and has words of those documents alone that are in it."""
+    name = f"words_{volume}"
+    numbers = f"SELECT number FROM documents WHERE volume = {volume}"
+    held = f"SELECT id FROM {name}_docsize"
+    try:
+        with writing(connection):  # it counts as writing, and writes nothing
+            connection.execute(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')")
+    except sqlite3.DatabaseError as error:
+        if is_busy(error):
+            raise
+        return False
+    differing = connection.execute(
+        f"SELECT EXISTS ({numbers} EXCEPT {held}) OR EXISTS ({held} EXCEPT {numbers})"
+    )
+    return not differing.fetchone()[0]
+
+
+def _documents_of(connection: Connection, session: int) -> dict[int, int]:
+    """The entries of a session that are documents of the index, each with its volume."""
+    rows = connection.execute(
+        "SELECT entry, volume FROM documents WHERE entry BETWEEN ? AND ?", _entries(session)
+    )
+    return {entry & SEQ_MASK: volume for entry, volume in rows}
+
+
+def _wanted(connection: Connection, session: int) -> set[int] | None:
+    """The entries of a session that should be documents of the index; None if it is gone, or
+    cannot be read."""
+    row = connection.execute("SELECT indexed_through FROM sessions WHERE number = ?", (session,))
+    if (found := row.fetchone()) is None:
+        return None
+    wanted: set[int] = set()
+    after = 0
+    rows = SqliteTables(connection).segments(session)
+    try:
+        while segments := rows.read(after, bounds.READ_BYTES, found[0]):
+            wanted.update(document.seq for document in documents(segments))
+            after = segments[-1].last_seq
+    except DamagedRowError:
+        return None
+    return wanted
