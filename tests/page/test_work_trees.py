@@ -78,15 +78,11 @@ async def test_what_would_come_is_seen_committed_and_merged(
     await expect(dialog).to_contain_text(re.compile(r"a\.txt\s*\+1"))
     await expect(dialog).to_contain_text("1 file not committed")
     assert await violations(page) == []
-    if shots := os.environ.get("SHOTS"):
-        await page.screenshot(path=f"{shots}/merge-{width}.png")
     await dialog.get_by_role("button", name=re.compile("^Commit as ")).click()
     await expect(dialog).to_contain_text("2 commits")
     await expect(dialog).not_to_contain_text("not committed")
     assert not (project.top / "c.txt").exists()
     await dialog.get_by_role("button", name="Merge", exact=True).click()
-    if shots := os.environ.get("SHOTS"):
-        await page.screenshot(path=f"{shots}/merged-{width}.png")
     await expect(dialog.get_by_role("heading", name=f"Merged into {target}")).to_be_visible()
     assert (project.top / "c.txt").read_text() == "c\n"
     assert project.git("log", "-1", "--format=%an").strip() == "Ada"
@@ -125,8 +121,6 @@ async def test_changes_in_the_same_files_and_conflicts_leave_it_to_the_person(
     await expect(alert).to_contain_text("Git finds conflicts in 1 file")
     await expect(dialog).to_contain_text(f"git -C {project.top} merge acphold/work")
     assert await violations(page) == []
-    if shots := os.environ.get("SHOTS"):
-        await page.screenshot(path=f"{shots}/conflict-360.png")
 
 
 async def test_a_session_of_another_folder_has_nothing_to_merge(
@@ -151,8 +145,6 @@ async def test_a_deleted_session_takes_its_work_tree_along_if_that_is_wanted(
     box = dialog.get_by_role("checkbox", name="Also delete its work tree")
     await expect(box).not_to_be_checked()
     assert await violations(page) == []
-    if shots := os.environ.get("SHOTS"):
-        await page.screenshot(path=f"{shots}/delete-360.png")
     await box.check()
     await page.clock.install()
     await dialog.get_by_role("button", name="Delete").click()
@@ -160,10 +152,9 @@ async def test_a_deleted_session_takes_its_work_tree_along_if_that_is_wanted(
     assert is_there(tree)  # it can be undone
     await page.clock.fast_forward(11_000)
     deadline = time.monotonic() + DEADLINE
-    while is_there(tree):
+    while is_there(tree) or "acphold/work" in project.git("branch"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
-    assert "acphold/work" not in project.git("branch")
 
 
 def is_there(tree: NewTree) -> bool:

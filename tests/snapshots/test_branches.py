@@ -328,3 +328,233 @@ def test_somebody_without_a_name_is_told_how_to_give_one(project: Project, tmp_p
     nobody = Surroundings({"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, str(tmp_path))
     with pytest.raises(WorkspaceError, match=r"git config --global user\.name"):
         commit_all(way_back(its(tree)), "T", nobody)
+
+
+# -- other repositories, and other gits ------------------------------------------------------
+
+
+def use_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this shell script in the place of git; `$git` is the real one."""
+    folder.mkdir()
+    real = shutil.which("git")
+    (folder / "git").write_text(f'#!/bin/sh\ngit={real}\n{script}\nexec "$git" "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+OLD = """
+case " $* " in
+*" version "*) echo "git version 2.30.2"; exit;;
+*" --write-tree "*) echo "usage: git merge-tree <base-tree> <branch1> <branch2>" >&2; exit 129;;
+esac
+unset GIT_CONFIG_COUNT
+"""
+"""The git of Debian 11."""
+
+
+def test_a_git_that_finds_no_conflicts_merges_what_can_have_none(
+    project: Project, here: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_git(tmp_path / "old", OLD, monkeypatch)
+    ran = tmp_path / "ran"
+    project.write(".gitattributes", "*.bin filter=evil\n")
+    project.write("x.bin", "x")
+    project.commit()
+    tree = new_tree(str(project.top))
+    project.write("sub/b.txt", "mine")
+    project.git("commit", "-qam", "Mine")
+    for key in ("filter.evil.smudge", "filter.evil.clean", "filter.evil.process"):
+        project.git("config", key, f"touch {ran}; cat")
+    write(tree, "new.txt", "theirs\n")
+    commit_all(way_back(its(tree)), "T", here)
+    back = way_back(its(tree))
+    assert back.is_ready
+    merge(back, "T", here)
+    assert (project.top / "new.txt").read_text() == "theirs\n"
+    assert new_tree(str(project.top)).is_unused()
+    assert not ran.exists()
+    for name in ("sub/b.txt", "sub/b.txt/below", "sub"):
+        other = new_tree(str(project.top))
+        if name != "sub/b.txt":
+            shutil.rmtree(Path(other.cwd, "sub"))
+        write(other, name, "theirs")
+        commit_all(way_back(its(other)), "T", here)
+        at = project.git("rev-parse", "HEAD").strip()
+        project.write("sub/b.txt", f"mine, with {name}")
+        project.git("commit", "-qam", "Mine")
+        back = way_back(its(other))
+        assert back.own_git.startswith("both sides changed sub")
+        assert not back.is_ready
+        project.git("reset", "-q", "--hard", at)
+
+
+def test_a_setting_that_an_old_git_cannot_be_told_of_is_refused(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.git("config", "filter.a=b.smudge", "false")
+    tree = new_tree(str(project.top))
+    assert way_back(its(tree)).commits == ()
+    use_git(tmp_path / "old", OLD, monkeypatch)
+    with pytest.raises(WorkspaceError, match=r"needs git 2\.31"):
+        way_back(its(tree))
+
+
+def test_without_git_it_says_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = new_tree(str(project.top))
+    found = its(tree)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    for does in (way_back, remove_tree):
+        with pytest.raises(WorkspaceError, match="git is not installed"):
+            does(found)
+    assert os.path.isdir(tree.cwd)
+
+
+def test_a_repository_of_somebody_else_is_left_to_their_git(
+    project: Project,
+) -> None:
+    found = its(new_tree(str(project.top)))
+    if os.getuid():
+        pytest.skip("only root can give files away")
+    for place in (project.top, project.top / ".git"):
+        os.chown(place, 12345, 12345)
+    with pytest.raises(WorkspaceError, match="belongs to somebody else; use your own git"):
+        way_back(found)
+
+
+def test_the_work_of_a_shallow_clone_comes_back(
+    project: Project, here: Surroundings, tmp_path: Path
+) -> None:
+    project.write("a.txt", "again")
+    project.commit()
+    (tmp_path / "there").mkdir()
+    clone = Project(tmp_path / "there")
+    project.git("clone", "-q", "--depth=1", f"file://{project.top}", str(clone.top))
+    tree = new_tree(str(clone.top))
+    write(tree, "b.txt", "b")
+    back = way_back(commit_all(way_back(its(tree)), "T", here))
+    clone.write("c.txt", "c")
+    clone.commit()
+    merge(way_back(back.tree), "T", here)
+    assert (clone.top / "b.txt").read_text() == "b"
+
+
+def test_a_bare_repository_with_work_trees_has_a_way_back(
+    project: Project, here: Surroundings, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.git"
+    project.git("clone", "-q", "--bare", str(project.top), str(bare))
+    main = tmp_path / "main"
+    project.git("worktree", "add", "-q", str(main), branch(project), at=bare)
+    tree = new_tree(str(main))
+    write(tree, "b.txt", "b")
+    back = way_back(commit_all(way_back(its(tree)), "T", here))
+    assert (back.target, back.into) == (branch(project), str(main))
+    merge(back, "T", here)
+    assert (main / "b.txt").read_text() == "b"
+    assert remove_tree(its(tree)) == ""
+    assert not os.path.exists(tree.laid.folder)
+    gone = new_tree(str(main))
+    shutil.rmtree(gone.cwd)
+    assert way_back(its(gone)).commits == ()
+    assert remove_tree(its(gone)) == ""
+    assert "acphold" not in project.git("branch", at=bare)
+
+
+def test_the_branch_is_merged_where_it_is_checked_out_by_now(
+    project: Project, here: Surroundings, tmp_path: Path
+) -> None:
+    target = branch(project)
+    tree = new_tree(str(project.top))
+    write(tree, "b.txt", "b")
+    commit(project, tree)
+    project.git("switch", "-q", "--detach")
+    assert way_back(its(tree)).own_git == f"{target} is checked out nowhere"
+    project.git("worktree", "add", "-q", str(tmp_path / "elsewhere"), target)
+    back = way_back(its(tree))
+    assert back.into == str(tmp_path / "elsewhere")
+    merge(back, "T", here)
+    assert (tmp_path / "elsewhere" / "b.txt").read_text() == "b"
+    assert not (project.top / "b.txt").exists()
+
+
+def test_from_no_branch_there_is_no_way_back(project: Project) -> None:
+    project.git("switch", "-q", "--detach")
+    tree = new_tree(str(project.top))
+    assert "no branch was checked out" in tree.notes[-1]
+    with pytest.raises(WorkspaceError, match="it came from no branch"):
+        way_back(its(tree))
+
+
+def test_no_ignored_file_is_written_over(project: Project, here: Surroundings) -> None:
+    project.write(".gitignore", ".env\nout\n")
+    project.commit()
+    tree = new_tree(str(project.top))
+    for name in (".env", "out/x", "sub/new"):
+        write(tree, name, "theirs")
+    project.git("add", "-f", ".env", "out/x", "sub/new", at=Path(tree.cwd))
+    commit(project, tree)
+    project.write(".env", "mine")
+    project.write("out", "mine")
+    back = way_back(its(tree))
+    assert (back.changed, back.is_ready) == ((".env", "out/x"), False)
+    for name in (".env", "out"):
+        (project.top / name).unlink()
+    merge(way_back(its(tree)), "T", here)
+    assert (project.top / "out" / "x").read_text() == "theirs"
+
+
+def test_files_whose_changes_git_does_not_see_are_left_to_the_person(project: Project) -> None:
+    tree = new_tree(str(project.top))
+    write(tree, "a.txt", "theirs")
+    commit(project, tree)
+    project.git("update-index", "--assume-unchanged", "a.txt")
+    project.write("a.txt", "mine")
+    assert way_back(its(tree)).own_git == "a.txt is marked as assume-unchanged"
+    project.git("update-index", "--no-assume-unchanged", "a.txt")
+    project.git("update-index", "--skip-worktree", "a.txt")
+    assert way_back(its(tree)).own_git == "a.txt is marked as skip-worktree"
+
+
+def test_a_repository_inside_of_the_tree_is_not_committed_as_a_submodule(
+    project: Project, here: Surroundings
+) -> None:
+    tree = new_tree(str(project.top))
+    inner = Path(tree.cwd, "inner")
+    project.git("init", "-q", str(inner))
+    write(tree, "inner/x", "x")
+    project.git("add", "-A", at=inner)
+    project.git("commit", "-qm", "x", at=inner)
+    with pytest.raises(WorkspaceError, match="inner/ is a repository of its own"):
+        commit_all(way_back(its(tree)), "T", here)
+
+
+def test_options_of_a_merge_in_the_configuration_do_not_count(
+    project: Project, here: Surroundings
+) -> None:
+    target = branch(project)
+    project.git("config", f"branch.{target}.mergeOptions", "--squash --no-commit")
+    project.git("config", "pull.twohead", "ours")
+    tree = new_tree(str(project.top))
+    write(tree, "b.txt", "b")
+    commit(project, tree)
+    project.write("c.txt", "c")
+    project.commit()
+    merge(way_back(its(tree)), "T", here)
+    assert (project.top / "b.txt").read_text() == "b"
+    assert project.git("status", "--porcelain") == ""
+    assert len(project.git("log", "-1", "--format=%P").split()) == 2
+
+
+def test_a_branch_with_the_name_of_an_option_or_a_pattern_is_none(project: Project) -> None:
+    tree = new_tree(str(project.top))
+    write(tree, "b.txt", "b")
+    commit(project, tree)
+    found = its(tree)
+    refs = project.top / ".git" / "refs" / "heads"
+    (refs / "--upload-pack=x").write_text(f"{found.commit}\n")
+    head = Path(found.git_folder, "HEAD")
+    head.write_text("ref: refs/heads/--upload-pack=x\n")
+    assert way_back(its(tree)).command == f"git -C {project.top} merge {found.commit}"
+    Path(found.git_folder, "acphold-branch").write_text("*")
+    with pytest.raises(WorkspaceError, match=r"the branch '\*', which it came from, is gone"):
+        way_back(its(tree))

@@ -17,7 +17,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape as glob_escape, glob
 from itertools import count
@@ -31,6 +31,7 @@ from acp_wire.workspace.regular_files import contents
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.checkouts import (
+    COMMIT,
     Checkout,
     checkout_at,
     checkout_of,
@@ -106,7 +107,7 @@ class BranchTree(Struct, frozen=True):
     @property
     def source(self) -> str:
         """Its branch, or else its commit: what can be merged."""
-        return self.branch or self.commit
+        return self.commit if self.branch.startswith("-") else self.branch or self.commit
 
     @property
     def main(self) -> str:
@@ -161,6 +162,9 @@ def working(doing: str) -> Iterator[ProgramGroup]:
     except OSError as error:
         raise WorkspaceError(f"{doing}: {error.strerror or error}") from error
     except (GitError, BufferError) as error:
+        if "dubious ownership" in str(error):
+            why = "the repository belongs to somebody else; use your own git"
+            raise WorkspaceError(f"{doing}: {why}") from error
         raise WorkspaceError(f"{doing}: {error}") from error
 
 
@@ -286,10 +290,10 @@ def way_back(tree: BranchTree) -> WayBack:
     target = tree.origin or (head(main).branch if main is not None else "")
     place = places.get(target) if target else None
     with working("looking at the repository") as group:
-        git = Git.within(group, tree.main, os.devnull)
+        git = Git.within(group, tree.common, os.devnull)  # there also without a main work tree
         where = f"refs/heads/{target}"
-        at = git.run("for-each-ref", "--format=%(objectname)", where) if target else b""
-        if not at:
+        listed = git.run("for-each-ref", "--format=%(objectname)", where) if target else b""
+        if COMMIT.fullmatch(at := listed.decode().strip()) is None:
             raise WorkspaceError(
                 f"the branch {target!r}, which it came from, is gone"
                 if target
@@ -313,20 +317,21 @@ def way_back(tree: BranchTree) -> WayBack:
         else:
             there = Git.within(group, place.top, os.devnull, place.git_folder)
             its = _changes(there)
-            changed = [name for name in its if name in {*names}]
+            in_way, marked = _in_way(there, place.top, names)
+            changed = [*dict.fromkeys([name for name in its if name in {*names}] + in_way)]
             busy = [it for it in UNDER_WAY if os.path.lexists(os.path.join(place.git_folder, it))]
             if busy:
                 own_git = f"a merge or rebase is under way in {place.top}"
             elif its:
                 own_git = f"{place.top} has uncommitted changes"
             else:
-                own_git = _special(there, where, tree.commit, names, "filter", "merge")
+                own_git = marked or _special(there, where, tree.commit, names, "filter", "merge")
         if commits and not own_git:
-            conflicts = _conflicts(git, where, tree.commit)
+            conflicts, own_git = _conflicts(git, where, tree.commit)
     into = "" if place is None else place.top
     return WayBack(
         *(tree, target, into, commits, files, tuple(uncommitted)),
-        *(tuple(changed), tuple(conflicts), own_git, at.decode().strip()),
+        *(tuple(changed), tuple(conflicts), own_git, at),
     )
 
 
@@ -336,7 +341,9 @@ def commit_all(back: WayBack, title: str, surroundings: Surroundings) -> BranchT
     tree = back.tree
     with working("committing") as group:
         git = Git.within(group, tree.top, os.devnull, tree.git_folder)
-        if special := _special(git, "HEAD", "HEAD", back.uncommitted, "filter"):
+        inner = [name for name in back.uncommitted if name.endswith("/")]
+        special = f"{inner[0]} is a repository of its own" if inner else ""
+        if special := special or _special(git, "HEAD", "HEAD", back.uncommitted, "filter"):
             raise WorkspaceError(f"commit in {tree.top} with your own git: {special}")
         who = _identity(group, tree.top, surroundings)
         stdin = b"".join(os.fsencode(name) + b"\0" for name in back.uncommitted)
@@ -371,7 +378,7 @@ def remove_tree(tree: BranchTree) -> str:
     if tree.locked:
         return f"the work tree {tree.top} is locked ({tree.locked})"
     with working("removing a work tree") as group:
-        git = Git.within(group, tree.main, os.devnull)
+        git = Git.within(group, tree.common, os.devnull)
         if tree.is_there:
             git.run("worktree", "remove", "--force", "--", tree.top)
         else:
@@ -419,16 +426,56 @@ def _special(git: Git, target: str, commit: str, names: Sequence[str], *attribut
     return ""
 
 
-def _conflicts(git: Git, target: str, commit: str) -> list[str]:
-    """Return the files in which a merge would find conflicts. A git older than 2.38 cannot say."""
-    try:
-        found = git.run(
-            *("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", target, commit),
-            fine=(0, 1),
-        )
-    except GitError as error:
-        raise WorkspaceError(f"whether there are conflicts is unknown: {error}") from error
-    return [os.fsdecode(name) for name in found.split(b"\0")[1:] if name]
+def _in_way(git: Git, top: str, names: Sequence[str]) -> tuple[list[str], str]:
+    """Return the files of these that a merge would write over, also ignored ones: git itself spares
+    only those that are not; and why others are left to the person's git, "" if none is."""
+    marks = {it[2:]: it[:1] for it in git.names("ls-files", "-z", "-v")}
+    for name in names:
+        if (mark := marks.get(name, "H")) != "H":
+            is_sparse = mark.lower() == "s"
+            return [], f"{name} is marked as {'skip-worktree' if is_sparse else 'assume-unchanged'}"
+    found = []
+    for name in names:
+        path = name
+        while path and path not in marks:
+            place = os.path.join(top, path)
+            is_folder = os.path.isdir(place) and not os.path.islink(place)
+            if path == name and is_folder:
+                inside = (os.path.join(at, it) for at, _, them in os.walk(place) for it in them)
+                is_in_way = any(os.path.relpath(it, top) not in marks for it in inside)
+            else:
+                is_in_way = os.path.lexists(place) and not is_folder
+            if is_in_way:
+                found.append(name)
+                break
+            path = os.path.dirname(path)
+    return found, ""
+
+
+def _conflicts(git: Git, target: str, commit: str) -> tuple[list[str], str]:
+    """Return the files in which a merge would find conflicts; or why only the person's own git can
+    tell, "" if ours can. A git older than 2.38 can only if both sides have changed other files."""
+    if git.version < (2, 38):
+        base = git.run("merge-base", target, commit).decode().strip()
+        names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base)
+        ours, theirs = ({*git.names(*names, its)} for its in (target, commit))
+        if both := sorted(name for name in theirs if _meets(name, ours)):
+            return [], f"both sides changed {both[0]}; git 2.38 or newer could say how they fit"
+        return [], ""
+    found = git.run(
+        *("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", target, commit),
+        fine=(0, 1),
+    )
+    return [os.fsdecode(name) for name in found.split(b"\0")[1:] if name], ""
+
+
+def _meets(name: str, others: Collection[str]) -> bool:
+    """Return True if a file is among others, or in the place of a folder of theirs, or below one of
+    them."""
+    above = [name[:at] for at, letter in enumerate(name) if letter == "/"]
+    return any(it in others for it in (name, *above)) or any(
+        it.startswith(f"{name}/") for it in others
+    )
 
 
 def _identity(group: ProgramGroup, top: str, surroundings: Surroundings) -> dict[str, str]:

@@ -10,6 +10,7 @@ change the bytes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import BinaryIO
 
@@ -29,6 +30,23 @@ HARMLESS = (
 )
 """Options that keep the configuration of a project from running or fetching anything; but see
 `Git.within` for hooks."""
+
+
+PROGRAMS = (
+    r"^(hook\..*\.event|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver"
+    r"|branch\..*\.mergeoptions|pull\.twohead)$"
+)
+"""Settings that run something, or make a merge another one than was seen; some have names of
+anybody's."""
+
+INSTEAD = {"driver": "false", "required": "false", "twohead": "recursive"}
+"""Their harmless values, by the last part of the name; others are empty.
+
+Git 2.54 turns hooks in the configuration off by their names alone. A driver that merges cannot be
+turned off: one that fails makes a conflict.
+"""
+
+VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 class GitError(AcpError):
@@ -107,12 +125,8 @@ class Git:
         looks for it. Raises the errors of `run`."""
         git = cls(group, git_folder, home=home, work_tree=folder if git_folder else None)
         git._start = [git.program, "-C", folder, *HARMLESS]
-        # Git 2.54 turns hooks in the configuration off by their names alone. A driver that merges
-        # cannot be turned off: one that fails makes a conflict.
         names = git.run(
-            *("config", "-z", "--name-only", "--get-regexp"),
-            r"^(hook\..*\.event|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$",
-            fine=(0, 1),
+            *("config", "-z", "--name-only", "--get-regexp", PROGRAMS), fine=(0, 1)
         ).split(b"\0")
         without: dict[str, str] = {}
         for name in (os.fsdecode(it) for it in names if it):
@@ -120,12 +134,25 @@ class Git:
             if last == "event":
                 without[f"{above}.enabled"] = "false"
             else:
-                without[name] = {"driver": "false", "required": "false"}.get(last, "")
-        for number, (name, value) in enumerate(without.items()):
+                without[name] = INSTEAD.get(last, "")
+        # A git older than 2.31 knows only the option, in which a name cannot have a "=".
+        if any("=" in name for name in without) and git.version < (2, 31):
+            raise GitError("a name in the configuration needs git 2.31 or newer")
+        variables = {name: value for name, value in without.items() if "=" in name}
+        for number, (name, value) in enumerate(variables.items()):
             git._env[f"GIT_CONFIG_KEY_{number}"] = name
             git._env[f"GIT_CONFIG_VALUE_{number}"] = value
-        git._env["GIT_CONFIG_COUNT"] = str(len(without))
+        git._env["GIT_CONFIG_COUNT"] = str(len(variables))
+        for name in without.keys() - variables.keys():
+            git._start += ["-c", f"{name}={without[name]}"]
         return git
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The version of git; blocks. Raises the errors of `run`."""
+        told = self.run("version").decode(errors="replace")
+        found = VERSION.search(told)
+        return tuple(map(int, found.groups())) if found is not None else (0, 0)
 
     def run(
         self,
