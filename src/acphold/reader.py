@@ -117,7 +117,7 @@ class KeptQuestion:
 
 class SearchResult(Struct, frozen=True):
     """A place that a search found: `excerpt` is a line of what `speaker` said, which is `user`,
-    `agent`, `thought`, `tool` or `diff`."""
+    `agent`, `thought`, `tool` or `diff`. Its conversation has all words but those `missing`."""
 
     session_id: str
     agent: str
@@ -126,6 +126,7 @@ class SearchResult(Struct, frozen=True):
     at: datetime
     speaker: str
     excerpt: str
+    missing: tuple[str, ...] = ()
 
 
 class Usage(Struct, frozen=True):
@@ -239,7 +240,8 @@ class KeptSessions:
         limit: int = 20,
     ) -> list[SearchResult]:
         """Return where all words were said, the newest first: words, "phrases in quotes",
-        beginnings with a `*`."""
+        beginnings with a `*`. If nothing has all, conversations that have them together, or most of
+        them, the best first."""
         sought = Sought(
             words,
             agents=() if agent is None else (agent,),
@@ -251,6 +253,7 @@ class KeptSessions:
                 *(it.session_id, it.agent, it.cwd, it.title, _moment(it.at)),
                 speaker=it.speaker,
                 excerpt=it.excerpt,
+                missing=it.missing,
             )
             for it in await self._reader.search(sought)
         ]

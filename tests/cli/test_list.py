@@ -31,7 +31,7 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SHORT_ID, Wanted, session_pages
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import remember
-from tests.raw_entries import CONVERSATION, ended, prompt
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 
 YEAR_2026 = 1_767_225_600_000
 HOUR = 3_600_000
@@ -78,10 +78,28 @@ def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -
     assert listed(acphold, "else") == ["aaaaaaaa-2"]
     assert listed(acphold, "scripted", "st") == ["aaaaaaaa-1"]
     assert listed(acphold, "scripted", "--limit", "1") == ["aaaaaaaa-2"]
-    nothing = acphold.run("list", "first", "else")
+    nothing = acphold.run("list", "quince", "quux")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "No sessions with first else in title, agent or folder" in nothing.err
-    assert "; what was said: acphold search first else" in nothing.err
+    assert "No sessions with quince quux." in nothing.err
+
+
+@here_and_there
+def test_words_of_a_list_are_looked_for_in_the_last_words_then_in_the_text(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for name, words in (("first", "The parser works."), ("second", "It was the cache.")):
+        asked = prompt(f"Find the {name} fault")
+        remember(journal, f"{name}-1", asked, said(words), ended(), title=f"Title {name}")
+    assert listed(acphold, "cache") == ["second-1"]
+    assert listed(acphold, "title", "cach") == ["second-1"]
+    done = acphold.run("list", "fault", "second")
+    assert done.err == "No title or last words have all of these, but conversations do:\n"
+    assert "Title second" in done.out
+    assert "Title first" not in done.out
+    done = acphold.run("list", "cache", "quux")
+    assert done.err == "Nothing has “quux”; 1 conversation with the others:\n"
+    assert "Title second" in done.out
+    assert listed(acphold, "fault", "second") == []  # a program gets what it asked for
 
 
 @here_and_there

@@ -89,6 +89,8 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "tool": None,
         "excerpt": "Done: it is the retry.",
         "marks": [[16, 21]],
+        "missing": [],
+        "nowhere": [],
     }
 
 
@@ -130,8 +132,32 @@ def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
 def test_a_word_that_is_nowhere_finds_those_that_begin_with_it(acphold: CommandLine) -> None:
     assert places(acphold, "flak", "tes") == places(acphold, "flaky", "tests")
     assert places(acphold, "test") == places(acphold, "tests")
-    for words in ('"flak tes"', "fl", "flak nowhere"):
+    for words in ('"flak tes"', "fl"):
         assert places(acphold, words) == []
+
+
+@here_and_there
+@pytest.mark.usefixtures("talked")
+def test_words_that_are_nowhere_are_left_out_and_named(acphold: CommandLine) -> None:
+    done = acphold.run("search", "retry", "quux")
+    assert done.err == "Nothing has “quux”; 1 conversation with the others:\n"
+    assert "  agent\n    Done: it is the retry.\n" in done.out
+    facts = json.loads(acphold.run("search", "--json", "retry", "quux").out)
+    assert (facts["missing"], facts["nowhere"]) == (["quux"], ["quux"])
+    assert facts["marks"]
+    none = acphold.run("search", "bar", "quux")
+    assert (none.out, none.err) == ("", "No results for bar quux.\n")
+    elsewhere = acphold.run("search", "greeting", "retry")
+    assert elsewhere.err == "No conversation has all of these words; the best first:\n"
+    assert "Greeting  scripted in /home/me/web  without retry\n" in elsewhere.out
+
+
+@here_and_there
+@pytest.mark.usefixtures("talked")
+def test_words_may_be_in_several_messages_and_in_the_row(acphold: CommandLine) -> None:
+    assert places(acphold, "find", "retry") == ["bbbbbbbb-2@3", "bbbbbbbb-2@1"]
+    assert places(acphold, "retry", "srv") == ["bbbbbbbb-2@3"]
+    assert acphold.run("search", "retry", "srv").err == ""
 
 
 @here_and_there

@@ -89,12 +89,13 @@ class Sessions:
             for agent, end in (("claude", "web page"), ("codex", "terminal"))
         ]
 
-    async def search(self, words: str) -> Sequence[PickerLine]:
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
         found = "the words before what was found, and the settings"
-        return [
+        lines = [
             PickerLine(session_id, TITLE, "done", "pi", "/else", "2 h", FOUND, found, seq=7)
             for session_id in ("s-3", "s-terminal")  # that one is listed by its title
         ]
+        return lines, "Nothing has “quux”" if "quux" in words else ""
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         self.asked += session_ids
@@ -132,6 +133,8 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
             keys.send_text("settings")
             await shown("found in the text", "the words before what was found", "/else")
             assert picker._count()[0][1] == "3 of 3"
+            keys.send_text(" quux")
+            await shown("found in the text · Nothing has “quux”")
             keys.send_text("\x1b")  # clears what was typed
             await until(lambda: picker._count()[0][1] == "2 of 2")
             keys.send_text("\r")
@@ -355,8 +358,8 @@ class SomeOfPrograms(Sessions):
             for title, group in (("mine", HERE), ("cron", PROGRAMS), ("hook", PROGRAMS))
         ]
 
-    async def search(self, words: str) -> Sequence[PickerLine]:
-        return ()
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
+        return (), ""
 
 
 async def test_sessions_of_programs_are_counted_until_they_are_asked_for_or_sought(

@@ -152,7 +152,7 @@ FIRST_PROMPT_BYTES: Final = 64 << 10
 """Bytes at the beginning of a session in which its first prompt is looked for."""
 
 LEAST_BEGINNING: Final = 3
-"""Letters of a word whose beginning is searched for if it is nowhere itself."""
+"""Letters of a word whose beginning is searched for if nothing has all words."""
 
 QUERY_TERMS: Final = 64
 """Terms of a query that count: FTS5 refuses several hundred. If somebody pastes a page, its start
@@ -240,6 +240,21 @@ MOVED_PAGES: Final = 64
 SHORTENED_SECONDS: Final = 2.0
 """Time spent trying to shorten the file while others read and write for milliseconds each. After
 that, the next checkpoint of the log shortens it."""
+
+WIDE_ENTRIES: Final = 1000
+"""Newest entries that have one term, which are looked at when no entry has all terms."""
+
+WIDE_CONVERSATIONS: Final = 20
+"""Best conversations then, in which terms that more entries have are looked for."""
+
+WIDE_ROWS: Final = 500
+"""Newest sessions in whose titles, folders and tags terms are looked for then."""
+
+HITS_OF_A_CONVERSATION: Final = 3
+"""Entries of one conversation that are shown then: those with most terms."""
+
+ENTRIES_AT_AN_END: Final = 32
+"""Last entries of a session: a turn that ends has some behind its last words."""
 
 # -- SQLite: the index of words -------------------------------------------------------------------
 

@@ -119,12 +119,21 @@ def terms(words: str) -> list[Term]:
     return found[: bounds.QUERY_TERMS]
 
 
-def beginnings(words: str) -> str:
-    """Return a query for what begins with the words of this one; "" if it asks for that already,
-    for a phrase, or for words that are too short for it."""
-    each = words.split()
-    is_short = any(len(word) < bounds.LEAST_BEGINNING for word in each)
-    return "" if is_short or '"' in words or "*" in words else "".join(f"{it}* " for it in each)
+def as_beginnings(words: str) -> list[Term]:
+    """Parse a query for what begins with its words, where these are long enough; empty if all are
+    too short, or if it asks for a phrase or a beginning already."""
+    if '"' in words or "*" in words:
+        return []
+    found = terms(words)
+    each = [term._replace(is_prefix=len(term.text) >= bounds.LEAST_BEGINNING) for term in found]
+    return each if any(term.is_prefix for term in each) else []
+
+
+def begins_in(text: str, pattern: re.Pattern[str]) -> bool:
+    """True if a term, as one of `patterns_of`, is at the beginning of a word of the text."""
+    plain = _plain(text)
+    starts = (match.start() for match in pattern.finditer(plain))
+    return any(not plain[at - 1 : at].isalnum() for at in starts)
 
 
 class Excerpt(NamedTuple):

@@ -254,9 +254,9 @@ class ListFilter(Struct, frozen=True):
     read; with `queued`, only those in which prompts wait; with `tenant`, only those that this
     tenant can see.
 
-    `words` are casefolded, each with agents. With them, at least those sessions are listed that
-    have each word in title, folder or tags, or are of one of its agents; a store may list others
-    too, where letters are not ASCII.
+    `words` are casefolded, each with agents and sessions. With them, at least those sessions are
+    listed that have each word in title, folder or tags, or are of one of its agents, or one of its
+    sessions; a store may list others too, where letters are not ASCII.
     """
 
     agents: tuple[str, ...] = ()
@@ -268,7 +268,7 @@ class ListFilter(Struct, frozen=True):
     unread: bool = False
     tenant: str | None = None
     queued: bool = False
-    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    words: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
     def fits(self, row: SessionRow) -> bool:
         """True if the session belongs in a list with this filter."""

@@ -28,7 +28,9 @@ class Sought(Struct, frozen=True):
     `words` are words, "phrases in quotes", and beginnings with a `*`. `agents` are as in
     ListFilter; `since` is in ms since the epoch. With `session_id`, only that session is searched.
     With `unsettled`, the search includes the unsettled ends of the newest sessions, such as running
-    turns. With `tenant`, only sessions that this tenant can see are searched.
+    turns. With `tenant`, only sessions that this tenant can see are searched; with `at_ends`, only
+    the last entries of sessions. With `widens`, a search that finds nothing goes on: for words that
+    begin so, and for conversations that have all words together, or else most of them.
     """
 
     words: str
@@ -41,6 +43,8 @@ class Sought(Struct, frozen=True):
     unsettled: bool = True
     session_id: str | None = None
     tenant: str | None = None
+    at_ends: bool = False
+    widens: bool = False
 
 
 class SearchHit(Struct, frozen=True):
@@ -48,7 +52,8 @@ class SearchHit(Struct, frozen=True):
 
     `excerpt` is one line of its text, `marks` the places of the words in it. `tool` is the title of
     the tool call, where `speaker` is `tool` or `diff`; None if this entry does not have it. `user`
-    is the name of the user who said it.
+    is the name of the user who said it. `missing` are the words that its conversation does not
+    have, of these `nowhere` those that no conversation has.
     """
 
     session_id: str
@@ -63,6 +68,8 @@ class SearchHit(Struct, frozen=True):
     tool: str | None
     archived: bool = False
     user: str | None = None
+    missing: tuple[str, ...] = ()
+    nowhere: tuple[str, ...] = ()
 
 
 class Tokens(Struct, frozen=True, array_like=True, gc=False):
@@ -114,7 +121,7 @@ class Index(Protocol):
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         """Return the indexed entries that have all of the words: newest first, or best first with
-        `rank`.
+        `rank`. If there are none and the search `widens`: some of each conversation, best first.
 
         Entries are indexed soon after their turn is over; for exceptions see `catch_up`.
         """

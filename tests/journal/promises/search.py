@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from acphold.errors import CursorError, UnknownSessionError
 from acphold.journal import bounds, list_places
+from acphold.journal.access import Share
 from acphold.journal.journal import Journal, is_forgotten, session_of
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange
 from acphold.journal.seams import Sought
@@ -450,3 +453,109 @@ async def whole_words_are_marked_before_parts_of_others(journal: Journal) -> Non
     await said(journal, "s1", chunk("agent_message", "other the there"))
     (hit,) = await journal.index.search("the")
     assert hit.marks == ((6, 9),)
+
+
+async def widened(journal: Journal, words: str, **more: Any) -> list[tuple[str, int]]:
+    """Return the places that a search which widens finds."""
+    hits = await journal.index.search(Sought(words, widens=True, **more))
+    return [(hit.session_id, hit.seq) for hit in hits]
+
+
+@promised
+async def words_may_be_in_several_messages_of_a_conversation(journal: Journal) -> None:
+    pieces = ("the parser breaks", "on a flaky disk", "nothing else")
+    updates = [chunk("agent_message", it, messageId=it) for it in pieces]
+    await said(journal, "s1", *updates)
+    await said(journal, "s2", chunk("agent_message", "a flaky test of something"))
+    assert await found(journal, "parser flaky") == []
+    assert await widened(journal, "parser flaky") == [("s1", 1), ("s1", 2)]
+    assert await widened(journal, "flaky disk") == [("s1", 2)]  # one message has both
+    assert await widened(journal, "pars flak") == [("s1", 1), ("s1", 2)]
+    (_, hit) = await journal.index.search(Sought("parser flaky", widens=True))
+    assert (hit.missing, hit.nowhere, hit.excerpt) == ((), (), "on a flaky disk")
+    assert hit.marks
+
+
+@promised
+async def a_word_that_is_nowhere_does_not_empty_a_search(journal: Journal) -> None:
+    await said(journal, "s1", chunk("agent_message", "fix the parser of the lexer"))
+    await said(journal, "s2", chunk("agent_message", "a parser"))
+    hits = await journal.index.search(Sought("parser lexer quux", widens=True))
+    assert [(it.session_id, it.missing, it.nowhere) for it in hits] == [
+        ("s1", ("quux",), ("quux",))
+    ]
+    assert await widened(journal, "quux bar") == []
+    assert await widened(journal, "quux") == []
+
+
+@promised
+async def a_rare_word_weighs_more_than_common_ones(journal: Journal) -> None:
+    for number in range(6):
+        await said(journal, f"s{number}", chunk("agent_message", f"we fixed it {number}"))
+    await said(journal, "rare", chunk("agent_message", "the borrow checker"))
+    hits = await journal.index.search(Sought("we fixed the checker", widens=True))
+    assert [it.session_id for it in hits] == ["rare"]
+    assert (hits[0].missing, hits[0].nowhere) == (("we", "fixed"), ())
+
+
+@promised
+async def the_words_of_a_row_count_as_its_conversations(journal: Journal) -> None:
+    await said(
+        journal, "s1", chunk("agent_message", "a flaky test"), agent="codex", cwd="/home/shop"
+    )
+    await said(journal, "s2", chunk("agent_message", "a flaky test"), agent="b", cwd="/elsewhere")
+    await journal.change("s2", RowChange(title="Basket of fruit", tags=("urgent",), prompted=True))
+    assert await widened(journal, "flaky shop") == [("s1", 1)]
+    assert await widened(journal, "flaky codex") == [("s1", 1)]
+    assert await widened(journal, "basket test") == [("s2", 1)]
+    assert await widened(journal, "#urgent basket") == [("s2", 1)]  # nothing of it was said
+    assert await widened(journal, "flaky shop", part="messages") == [("s2", 1), ("s1", 1)]
+    assert await widened(journal, "flaky shop", cwd="/elsewhere") == [("s2", 1)]
+
+
+@promised
+async def tenants_find_nothing_of_others_in_a_wider_search(journal: Journal) -> None:
+    for tenant in ("ada", "bob", ""):
+        lease = await journal.create(NewSession(f"s{tenant}", "a", "/w", tenant=tenant))
+        texts = [chunk("agent_message", it, messageId=it) for it in ("parser", "flaky", tenant)]
+        await journal.append(lease, [("update", [encode(it) for it in texts])])
+        await journal.settle(lease, 3)
+    assert await widened(journal, "parser flaky", tenant="ada") == [("sada", 2), ("sada", 1)]
+    (first, _) = await journal.index.search(Sought("parser flaky bob", widens=True, tenant="ada"))
+    assert (first.session_id, first.nowhere) == ("sada", ("bob",))
+    await journal.access.keep_share(Share("sbob", "ada", prompts=False))
+    assert (await widened(journal, "parser flaky bob", tenant="ada"))[0][0] == "sbob"
+
+
+@promised
+async def words_of_a_running_turn_count_in_a_wider_search(journal: Journal) -> None:
+    await said(journal, "s1", chunk("agent_message", "a parser"))
+    await running(journal, "s2", text("the parser"), chunk("agent_message", "is flaky"))
+    assert {it for it, _ in await widened(journal, "parser flaky")} == {"s2"}
+
+
+@promised
+async def common_words_are_looked_for_in_the_best_conversations(journal: Journal) -> None:
+    lease = await journal.create(NewSession("old", "a", "/w"))
+    texts = [chunk("agent_message", it, messageId=it) for it in ("common", "rare")]
+    await journal.append(lease, [("update", [encode(it) for it in texts])])
+    await journal.settle(lease, 2)
+    lease = await journal.create(NewSession("long", "a", "/w"))
+    many = [chunk("agent_message", "common", messageId=str(n)) for n in range(bounds.WIDE_ENTRIES)]
+    await journal.append(lease, [("update", [encode(it) for it in many])])
+    await journal.settle(lease, len(many))
+    await journal.index.catch_up(9)
+    assert await widened(journal, "common rare") == [("old", 2), ("old", 1)]
+
+
+@promised
+async def a_search_can_keep_to_the_ends_of_sessions(journal: Journal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    texts = ["flaky", *("more" for _ in range(bounds.ENTRIES_AT_AN_END)), "parser"]
+    said_ = [chunk("agent_message", it, messageId=str(n)) for n, it in enumerate(texts)]
+    await journal.append(lease, [("update", [encode(it) for it in said_])])
+    await journal.settle(lease, len(texts))
+    await journal.index.catch_up(9)
+    for word, places in (("flaky", []), ("parser", [("s1", len(texts))])):
+        hits = await journal.index.search(Sought(word, at_ends=True))
+        assert [(hit.session_id, hit.seq) for hit in hits] == places

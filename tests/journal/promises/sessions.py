@@ -40,20 +40,23 @@ async def words_of_a_list_are_looked_for_in_the_journal(journal: Journal) -> Non
         lease = await journal.create(NewSession(session_id, agent, cwd, title=title))
         await journal.change(lease, RowChange(prompted=True, tags=("green",) * (agent == "b")))
 
-    async def found(*words: tuple[str, tuple[str, ...]], **filters: Any) -> set[str]:
-        rows = await journal.page(ListFilter(words=words, **filters))
+    async def found(
+        *words: tuple[str, tuple[str, ...]], ids: tuple[str, ...] = (), **filters: Any
+    ) -> set[str]:
+        rows = await journal.page(ListFilter(words=tuple((*it, ids) for it in words), **filters))
         return {row.session_id for row in rows if row.session_id != "s4"}
 
     assert await found(("bake", ())) == {"s1", "s2"}
     assert await found(("bake", ()), ("pears", ())) == {"s2"}
     assert await found(("bake", ("b",)), cwd="/w/pears") == {"s2", "s3"}
     assert await found(("green", ())) == {"s3"}
+    assert await found(("green", ()), ids=("s1", "none")) == {"s1", "s3"}
     assert await found(("100%", ())) == {"s2"}
     assert await found(("t_a", ())) == {"s2"}
     assert await found(("none", ())) == {"s3"}  # it has no title, as a list shows it
     assert await found(("quince", ())) == set()
     for word in ("strasse", "über"):
-        rows = await journal.page(ListFilter(words=((word, ()),)))
+        rows = await journal.page(ListFilter(words=((word, (), ()),)))
         assert [row.session_id for row in rows] == ["s4"]
     assert sorted(await journal.agents()) == ["a", "b"]
 

@@ -249,6 +249,10 @@ SEARCH_HITS: Final = 20
 PICKER_NEWEST: Final = 100
 """Newest sessions that the picker reads again once it has read all: they may have changed."""
 
+FOUND_HITS: Final = 60
+FOUND_SESSIONS: Final = 10
+"""Hits, and sessions of them that are listed, for words that no title has."""
+
 PICKER_HITS: Final = 20
 """Most places with the typed words that are shown below the list."""
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial, wraps
 from typing import Any, Final, NamedTuple, TextIO
@@ -32,13 +32,16 @@ from acphold.faces.cli.terminal_text import (
     cut,
     day,
     folder,
+    left_out,
     on_one_line,
     short_age,
     tell,
 )
+from acphold.journal.hits import terms
 from acphold.journal.journal import Sessions
 from acphold.journal.moves import destination
 from acphold.journal.rows import ListFilter
+from acphold.journal.seams import Sought
 from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -113,7 +116,7 @@ async def list_sessions(
     *,
     words: list[str] = options.argument(
         "WORDS",
-        "only sessions with all of these words in title, agent, folder or tags",
+        "only sessions with all of these words in title, agent, folder, tags or last words",
         nargs="*",
     ),
     cwd: str | None = options.CWD,
@@ -133,10 +136,11 @@ async def list_sessions(
 ) -> int:
     """List sessions, newest first.
 
-    Words select the sessions that have all of them in title, agent, folder or tags; use `acphold
-    search` to search what was said. On a terminal sessions are grouped by day, each above its last
-    words; ★ marks those that you pinned. Those that only a program prompted (`ask` in a script, an
-    SDK, several that begin with the same words) are counted there, and listed with words or --all.
+    Words select the sessions that have all of them in title, agent, folder, tags or last words; if
+    there is none, those that `acphold search` finds, but not with --json. On a terminal sessions
+    are grouped by day, each above its last words; ★ marks those that you pinned. Those that only a
+    program prompted (`ask` in a script, an SDK, several that begin with the same words) are counted
+    there, and listed with words or --all.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
@@ -192,7 +196,13 @@ async def list_sessions(
     return Exit.OK
 
 
-async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None) -> None:
+async def _print_table(
+    reader: SessionReader,
+    wanted: Wanted,
+    limit: int | None,
+    found: Sequence[ListedSession] = (),
+) -> None:
+    """Print the wanted sessions, or those that were found in another way."""
     on_terminal = sys.stdout.isatty()
     if on_terminal and reader.origin:
         wanted = replace(wanted, said=True)
@@ -207,7 +217,8 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     left_out: list[int] = []
     # One more than is shown, to know if there are more.
-    async for page in session_pages(reader, wanted, limit and limit + 1, left_out.append):
+    pages = session_pages(reader, wanted, limit and limit + 1, left_out.append)
+    async for page in as_page(found) if found else pages:
         short_ids = await reader.short_ids(it.row.session_id for it in page)
         is_unread = is_unread or any(it.row.is_unread for it in page)
         for it in page:
@@ -235,7 +246,10 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     if not table.lines and any(left_out):  # there is nothing else
         return await _print_table(reader, replace(wanted, mine=False), limit)
     if not table.lines:
-        tell(await _why_none(reader, wanted))
+        remark, found = await _said_anywhere(reader, wanted)
+        tell(remark or await _why_none(reader, wanted))
+        if found:
+            await _print_table(reader, wanted, None, found)
     else:
         # Days stand above their sessions, if there are several.
         table.print(above=shown_days if len({*shown_days}) > 1 else (), below=below)
@@ -251,6 +265,32 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
         tell(f"{unread}.")
 
 
+async def as_page(found: Sequence[ListedSession]) -> AsyncIterator[Sequence[ListedSession]]:
+    yield found
+
+
+async def _said_anywhere(
+    reader: SessionReader, wanted: Wanted
+) -> tuple[str, Sequence[ListedSession]]:
+    """Return the sessions in which the words of a list were said, or most of them, the best first,
+    and how they were found."""
+    filter, words = wanted.filter, " ".join(wanted.words)
+    if wanted.only_live or not terms(words):
+        return "", ()
+    hits = await reader.search(
+        Sought(words, filter.agents, filter.cwd, wanted.since, limit=bounds.FOUND_HITS, rank=True)
+    )
+    all_ = replace(filter, include_unprompted=True)
+    listed = await reader.listed([*dict.fromkeys(hit.session_id for hit in hits)])
+    listed = [it for it in listed if all_.fits(it.row)][: bounds.FOUND_SESSIONS]
+    if not listed:
+        return "", ()
+    lacking = left_out(
+        [hit for hit in hits if hit.session_id in {it.row.session_id for it in listed}]
+    )
+    return f"{lacking or 'No title or last words have all of these, but conversations do'}:", listed
+
+
 async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     """Return the message for an empty list."""
     with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
@@ -262,11 +302,9 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
         f"in {cwd}" if cwd is not None else "",
         f"of agent {agents[0]!r}" if agents else "",
         f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
-        f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
+        f"with {' '.join(wanted.words)}" if wanted.words else "",
     ]
     if which := " ".join(filter(None, filters)):
-        if wanted.words:
-            return f"No sessions {which}; what was said: acphold search {shlex.join(wanted.words)}"
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
     return BEGIN
 

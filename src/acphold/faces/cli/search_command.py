@@ -20,6 +20,7 @@ from acphold.faces.cli.terminal_text import (
     console,
     cut,
     folder,
+    left_out,
     on_one_line,
     quantity,
     short_age,
@@ -66,10 +67,11 @@ async def search(
 ) -> None:
     """Search all conversations, newest first.
 
-    All words must be in the same message, thought or tool call, in any order and case. For a phrase
-    use two pairs of quotes, because the shell removes one: '"flaky test" retry'. A * after a word
-    finds everything that starts with it, as a word does that is nowhere itself. snake_case,
-    camelCase and dotted.names are found whole, and by their parts.
+    Finds the messages, thoughts and tool calls that have all words, in any order and case. If none
+    has, it finds the conversations that have them in several messages, title, folder or agent, or
+    else most of them, and says which words are missing. For a phrase use two pairs of quotes,
+    because the shell removes one: '"flaky test" retry'. A * after a word finds everything that
+    starts with it. snake_case, camelCase and dotted.names are found whole, and by their parts.
 
     Each hit begins with its place: `acphold show ID@SEQ` shows what is around it.
 
@@ -78,7 +80,8 @@ async def search(
     searchable at once; the rest follows in the background.
 
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
-    user, agent, cwd, title, archived, tool, excerpt and marks.
+    user, agent, cwd, title, archived, tool, excerpt, marks, missing (words that its conversation
+    does not have) and nowhere (those that none has).
     """
     sought = Sought(
         " ".join(words),
@@ -101,17 +104,21 @@ async def search(
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
             return
+        filters = [
+            f"in {sought.part}" if sought.part else "",
+            f"of agent {sought.agents[0]!r}" if sought.agents else "",
+            f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+            f"since {iso(sought.since)[:10]}" if sought.since else "",
+        ]
+        which = " ".join(filter(None, filters))
+        if remark := left_out(found, which):
+            tell(f"{remark}:")
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))
         lagging = await reader.journal.index.catch_up(0) if isinstance(reader, LocalReader) else 0
         if not found:
-            filters = [
-                sought.words,
-                f"in {sought.part}" if sought.part else "",
-                f"of agent {sought.agents[0]!r}" if sought.agents else "",
-                f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
-                f"since {iso(sought.since)[:10]}" if sought.since else "",
-            ]
-            tell(f"No results for {' '.join(filter(None, filters))}.")
+            tell(f"No results for {f'{sought.words} {which}'.strip()}.")
+        elif found[0].missing:
+            pass  # the best ones are shown
         elif len(found) > sought.limit:
             tell(f"The newest {sought.limit:,} shown; --limit {sought.limit * 4} shows more")
         if lagging:
@@ -166,6 +173,9 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
             agent, where = cut(agent, 20), cut(where.rpartition("/")[2] or "/", 20)
         where = f"  {agent} in {where}"
         mark = "(archived) " if first.archived else ""
+        if first.missing and first.missing != first.nowhere:
+            lacks = ", ".join(on_one_line(word) for word in first.missing)
+            where += cut(f"  without {lacks}", 40)
         title = fit(mark + on_one_line(first.title or "(no title)"), len(where))
         line((title, "heading"), (where, "faint"))
         short = on_one_line(short_ids[session_id])

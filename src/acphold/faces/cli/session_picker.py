@@ -21,7 +21,7 @@ from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.list import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, on_one_line, short_age
+from acphold.faces.cli.terminal_text import folder, left_out, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage
 from acphold.faces.screen.picker import (
     ELSEWHERE,
@@ -226,15 +226,16 @@ class _ReadSessions:
             group = made.group
             yield made
 
-    async def search(self, words: str) -> Sequence[PickerLine]:
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
         if not terms(words):
-            return ()
+            return (), ""
         found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
         first: dict[str, SearchHit] = {}  # of each session
         for hit in found:
             if self._has(hit.session_id):
                 first.setdefault(hit.session_id, hit)
-        return [self._lines.of(it, it.agent, it.at) for it in first.values()]
+        lines = [self._lines.of(it, it.agent, it.at) for it in first.values()]
+        return lines, left_out([*first.values()])
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         found = await self._reader.endings(session_ids)
@@ -273,8 +274,8 @@ class _SessionsOfAgent:
                 lines.of(info, agent, milliseconds(info.updated_at) if info.updated_at else None)
             ]
 
-    async def search(self, words: str) -> Sequence[PickerLine]:
-        return ()
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
+        return (), ""
 
     async def changes(self) -> AsyncIterator[PickerNews]:
         nothing: Sequence[PickerNews] = ()

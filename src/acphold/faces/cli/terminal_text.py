@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from acphold.faces.screen.layout import Gutter, LabelledText
+    from acphold.journal.seams import SearchHit
 
 
 NO_TERMINAL = "a program without a terminal"
@@ -218,3 +220,19 @@ def progress_bars(*, quiet: bool = False) -> Progress:
     is_off = quiet or not sys.stderr.isatty()
     # Before rich 14.3 a bar that is off prints an empty line at its end.
     return Progress(console=Console(stderr=True, quiet=is_off), transient=True, disable=is_off)
+
+
+def left_out(hits: Sequence[SearchHit], which: str = "") -> str:
+    """Return the words that conversations in a search lack; "" if they have all. `which` names
+    those searched."""
+    if not any(hit.missing for hit in hits):
+        return ""
+    count = len({hit.session_id for hit in hits})
+    nowhere = hits[0].nowhere
+    if not nowhere:
+        return f"No conversation {which} has all of these words; the best first".replace("  ", " ")
+    words = " or ".join(f"“{on_one_line(word)}”" for word in nowhere)
+    others = f"{quantity(count, 'conversation')} with the others"
+    if any(hit.missing != nowhere for hit in hits):
+        others = "those with most of the others, the best first"
+    return f"Nothing {which} has {words}; {others}".replace("  ", " ")

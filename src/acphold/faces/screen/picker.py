@@ -243,8 +243,9 @@ class PickerSource(Protocol):
     def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         """Yield all sessions, some at a time; within a group, in display order."""
 
-    async def search(self, words: str) -> Sequence[PickerLine]:
-        """Return the sessions whose text has these words."""
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
+        """Return the sessions whose text has these words, or most of them, and in that case which
+        are left out."""
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the last words of sessions."""
@@ -285,6 +286,7 @@ class Picker:
         self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
         self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
         self._hits: Sequence[PickerLine] = ()
+        self._left_out = ""
         self._shown: list[PickerLine] = []
         self._place = 0
         self._all_folders = True
@@ -461,7 +463,7 @@ class Picker:
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
-        self._hits = await self._source.search(words)
+        self._hits, self._left_out = await self._source.search(words)
         self._show()
 
     @property
@@ -670,6 +672,8 @@ class Picker:
             line = self._shown[number]
             if number == self._numbers.start or self._shown[number - 1].group != line.group:
                 rows.append([("class:heading", f"  {GROUPS[line.group]}")])
+                if line.group == FOUND and self._left_out:
+                    rows[-1].append(("class:state", shorten(f" · {self._left_out}", width - 20)))
             if number == self._place:
                 at = len(rows)
             rows.append(self._title_row(line, width, chosen=number == self._place))

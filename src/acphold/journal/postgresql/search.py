@@ -205,13 +205,20 @@ def find_in_index(
         if shared:
             which.append("session_id = ANY(%(shared)s)")
         documents = f"({_either(_EVERY, which)}) AS documents"
+    if sought.at_ends:
+        condition += f" AND documents.seq > settled_through - {bounds.ENTRIES_AT_AN_END}"
+    if sought.session_id is not None:
+        which = [f"{one} AND session_id = %(session)s" for one in which]
+        documents = f"({_either(_EVERY, which)}) AS documents"
     if sought.rank:
         ranked = _RANKED.format(asked=condition, documents=documents)
         rows = tables.execute(ranked, values).fetchall()
     else:
-        walks = _either(_WALK, which)
-        newest = _OF_THE_NEWEST.format(asked=condition, walks=walks)
-        rows = tables.execute(newest, values).fetchall()
+        rows = []
+        if sought.session_id is None:
+            walks = _either(_WALK, which)
+            newest = _OF_THE_NEWEST.format(asked=condition, walks=walks)
+            rows = tables.execute(newest, values).fetchall()
         if len(rows) < sought.limit:
             every = _OF_ALL.format(asked=condition, documents=documents)
             rows = tables.execute(every, values).fetchall()

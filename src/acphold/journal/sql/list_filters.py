@@ -59,10 +59,13 @@ def _walks(
     if after is not None:
         further += " AND (updated_at, session_id) < (%s, %s)"
         further_values += (after.updated_at, after.session_id)
-    for word, agents in filter.words:
-        of_agents = f" OR agent IN ({', '.join(['%s'] * len(agents))})" if agents else ""
-        further += f" AND ({has_word}{of_agents})"
-        further_values += (word, *agents)
+    for word, agents, ids in filter.words:
+        either = has_word
+        for column, values in (("agent", agents), ("session_id", ids)):
+            if values:
+                either += f" OR {column} IN ({', '.join(['%s'] * len(values))})"
+        further += f" AND ({either})"
+        further_values += (word, *agents, *ids)
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
     tenant = "" if filter.tenant is None else " AND tenant = %s"
     if filter.tenant:  # the partial index of tenants needs the second condition
@@ -72,16 +75,16 @@ def _walks(
         for agent in dict.fromkeys(filter.agents) or (None,):
             of_agent, agent_values = ("", ()) if agent is None else (" AND agent = %s", (agent,))
             listed = f"prompted = %s AND archived = %s{of_agent}{tenant}{further}"
-            values = (archived, *agent_values, *tenant_values, *further_values)
-            yield ListWalk(listed, (True, *values))
+            its = (archived, *agent_values, *tenant_values, *further_values)
+            yield ListWalk(listed, (True, *its))
             if filter.include_unprompted:
-                yield ListWalk(listed, (False, *values))
+                yield ListWalk(listed, (False, *its))
             elif filter.held:
                 # Not `prompted = false`: SQLite would walk all that were never prompted.
                 yield ListWalk(
                     f"NOT prompted AND archived = %s{of_agent}{tenant}{further}"
                     f" AND session_id IN ({held})",
-                    (*values, *filter.held),
+                    (*its, *filter.held),
                     by_id=True,
                 )
             if filter.tenant:
@@ -89,6 +92,6 @@ def _walks(
                     f"archived = %s{of_agent} AND tenant <> %s{further}"
                     f" AND (prompted OR %s OR session_id IN ({held}))"
                     " AND session_id IN (SELECT session_id FROM acphold.shares WHERE tenant = %s)",
-                    (*values, filter.include_unprompted, *filter.held, filter.tenant),
+                    (*its, filter.include_unprompted, *filter.held, filter.tenant),
                     by_id=True,
                 )

@@ -3,25 +3,47 @@
 A session is unsettled while a turn runs, while it rests for a client that may come back, or if its
 process was killed. Such ends are few and short; a search of the newest goes through them with an
 index made for it.
+
+If no entry has all terms, conversations are searched: their terms may be in different entries, in
+the title, the folder, the agent's name and tags. Each term is looked up by itself, in its newest
+entries; a term that has more of them is then looked for in the best conversations alone. So the
+cost depends on the terms, not on the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from math import log1p
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from acp_wire.surroundings import resolve_folder
 from acphold.conversation.history.compaction import compact
 from acphold.conversation.history.entries import PROMPT, Entry
+from acphold.conversation.history.words import document
 from acphold.journal import bounds
-from acphold.journal.hits import Held, Term, fitting, hit, patterns_of, query, terms
-from acphold.journal.rows import ListFilter
+from acphold.journal.hits import (
+    Held,
+    Term,
+    as_beginnings,
+    begins_in,
+    fitting,
+    hit,
+    patterns_of,
+    query,
+    terms,
+)
+from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.session_tables import select_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.journal.stored_history import DamagedRowError
+from acphold.known_agents import short_name
 
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
@@ -39,6 +61,239 @@ Their sessions meet a condition in SQL, which begins with AND and has its values
 if nothing at all can match.
 """
 
+_Unsettled: TypeAlias = tuple[Held, Entry, Entry | None]
+"""An entry that is not in the index, and the one before it."""
+
+
+def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> list[SearchHit]:
+    """Like `Index.search`."""
+    sought = Sought(sought) if isinstance(sought, str) else sought
+    if not (found := terms(sought.words)):
+        return []
+    looking = _Search(tables, sought, find)
+    hits = looking.entries(found)
+    if hits or not sought.widens:
+        return hits
+    return looking.conversations(as_beginnings(sought.words) or found)
+
+
+class _Conversation:
+    """A conversation that has some of the terms: their numbers by entry, and those of which its row
+    has the words."""
+
+    def __init__(self, key: Key | None, held: Held) -> None:
+        self.key = key
+        self.held = held
+        self.entries: defaultdict[int, set[int]] = defaultdict(set)
+        self.described: set[int] = set()
+        self.unsettled: dict[int, _Unsettled] = {}
+
+    @property
+    def terms(self) -> set[int]:
+        return self.described.union(*self.entries.values())
+
+    def places(self, weights: Sequence[float]) -> Iterator[int]:
+        """Yield few entries that have its terms, the one with the heaviest first."""
+        left = set().union(*self.entries.values())
+        for _ in range(bounds.HITS_OF_A_CONVERSATION):
+            if not left:
+                return
+            seq = max(
+                self.entries,
+                key=lambda it: (sum(weights[n] for n in self.entries[it] & left), it),
+            )
+            left -= self.entries[seq]
+            yield seq
+
+
+class _Search(Generic[SomeTables]):
+    """One search, which looks for the terms in one way after the other."""
+
+    def __init__(self, tables: SomeTables, sought: Sought, find: Find[SomeTables]) -> None:
+        self._tables = tables
+        self._sought = sought
+        self._find_in_index = find
+        condition, values = "", dict[str, Any](tenant=sought.tenant)
+        if sought.agents:
+            condition += f" AND {tables.among('agent', 'agents')}"
+            values["agents"] = tables.array(sought.agents)
+        if sought.cwd is not None:
+            condition += " AND folder = %(folder)s"
+            values["folder"] = resolve_folder(sought.cwd)
+        self._condition = condition
+        self._values = values
+
+    def _find(self, terms: Sequence[Term], sought: Sought) -> Iterable[Indexed]:
+        condition, values = self._condition, {**self._values, "limit": sought.limit}
+        if sought.session_id is not None:
+            condition += " AND sessions.session_id = %(session)s"
+            values["session"] = sought.session_id
+        return self._find_in_index(self._tables, sought, terms, condition, values) or ()
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def entries(self, terms: Sequence[Term]) -> list[SearchHit]:
+        """Return the entries that have all terms, as far as there are any terms."""
+        sought = self._sought
+        if not terms:
+            return []
+        patterns = patterns_of(terms)
+        indexed: list[SearchHit] = []
+        for key, held, seq in self._find(terms, sought):
+            indexed += self._shown(key, held, seq, patterns)
+        candidates = self._unsettled
+        fit = fitting([entry for _, entry, _ in candidates], query(terms, sought.part))
+        fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
+        if not fresh:
+            return indexed
+        if sought.rank:  # entries not in the index yet have no rank, but are the newest
+            return [*fresh, *indexed][: sought.limit]
+        return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
+
+    def _shown(self, key: Key, held: Held, seq: int, patterns: Sequence[Any]) -> list[SearchHit]:
+        """The hit of an entry in the index; none if it cannot be shown: all of the others can."""
+        with suppress(DamagedRowError):
+            rows = self._tables.segments(key)
+            return [
+                hit(held, entry, _before(rows, entry), patterns, self._sought.part)
+                for entry in _entry(rows, seq)
+            ]
+        return []
+
+    def _page(self, limit: int) -> list[SessionRow]:
+        """The newest of the sessions that are searched."""
+        # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the
+        # same journal is never prompted here: its words are found in the other one.
+        sought, tables = self._sought, self._tables
+        filter = ListFilter(sought.agents, sought.cwd, archived="include", tenant=sought.tenant)
+        if sought.session_id is None:
+            return tables.page(filter, None, limit, counted=False)
+        one_row = select_rows(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        return [row for row in one_row if filter.fits(row)]
+
+    @cached_property
+    def _unsettled(self) -> list[_Unsettled]:
+        """Entries that are not in the index yet, the newest first."""
+        sought, tables = self._sought, self._tables
+        found: list[_Unsettled] = []
+        for row in self._page(bounds.UNSETTLED_SESSIONS) if sought.unsettled else ():
+            held = _held(row)
+            key, settled = tables.find_settled(row.session_id)
+            if row.last_seq > settled:
+                # One session's damaged end keeps no other from being found.
+                with suppress(*() if sought.session_id else (DamagedRowError,)):
+                    rows = tables.segments(key)
+                    tail = rows.tail(settled, bounds.UNSETTLED_BYTES)
+                    entries = [entry for segment in compact(tail) for entry in segment.entries()]
+                    found += [
+                        (held, entry, before or _before(rows, entry))
+                        for before, entry in pairwise([None, *entries])
+                        if entry is not None and entry.at >= sought.since
+                    ]
+        found.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
+        return found
+
+    # -- conversations -------------------------------------------------------------------------
+
+    def conversations(self, terms: Sequence[Term]) -> list[SearchHit]:
+        """Return the entries that have all terms; if there are none, some of each conversation that
+        has all, else of those that have most, the best first. A term weighs the more, the rarer it
+        is."""
+        sought = self._sought
+        known, common = self._having(terms)
+        patterns = patterns_of(terms)
+        counts = [sum(number in it.terms for it in known.values()) for number in range(len(terms))]
+        if all(counts) and (hits := self.entries(terms)):
+            return hits
+        most = max(counts, default=0)
+        weights = [log1p(most / count) if count else 0.0 for count in counts]
+
+        def score(one: _Conversation) -> float:
+            return sum(weights[number] for number in one.terms)
+
+        # The order of equal ones stays: the newest come first.
+        best = sorted(known.values(), key=score, reverse=True)[: bounds.WIDE_CONVERSATIONS]
+        for one in best:
+            for number in common - one.terms:
+                in_it = replace(sought, session_id=one.held.session_id, limit=1, rank=False)
+                for _, _, seq in self._find([terms[number]], in_it):
+                    one.entries[seq].add(number)
+        best.sort(key=score, reverse=True)
+        nowhere = tuple(term.text for term, count in zip(terms, counts, strict=True) if not count)
+        hits = []
+        for one in best:
+            has_all = len(best[0].terms) == len(terms)
+            if len(hits) >= sought.limit or score(one) < score(best[0]) * (1 if has_all else 0.5):
+                break
+            missing = tuple(t.text for n, t in enumerate(terms) if n not in one.terms)
+            hits += [
+                replace(found, missing=missing, nowhere=nowhere)
+                for found in self._hits_in(one, weights, patterns)
+            ]
+        return hits[: sought.limit]
+
+    def _having(self, terms: Sequence[Term]) -> tuple[Mapping[str, _Conversation], set[int]]:
+        """Return the conversations that have some of the terms, the newest first as far as that is
+        known, and the terms that others may have, too."""
+        sought = self._sought
+        known: dict[str, _Conversation] = {}
+        common: set[int] = set()
+        unsettled = [entry for _, entry, _ in self._unsettled]
+        wide = replace(sought, limit=bounds.WIDE_ENTRIES, rank=False)
+        for number, term in enumerate(terms):
+            for place in fitting(unsettled, query([term], sought.part)):
+                held, entry, _ = its = self._unsettled[place]
+                one = known.setdefault(held.session_id, _Conversation(None, held))
+                one.entries[entry.seq].add(number)
+                one.unsettled[entry.seq] = its
+            found = [*self._find([term], wide)]
+            for key, held, seq in found:
+                one = known.setdefault(held.session_id, _Conversation(key, held))
+                one.key = key
+                one.entries[seq].add(number)
+            if len(found) == wide.limit:
+                common.add(number)
+        if sought.part is None:
+            patterns = patterns_of(terms)
+            newest = self._page(bounds.WIDE_ROWS)
+            rows = {row.session_id: row for row in newest if row.updated_at >= sought.since}
+            for id_, row in rows.items():
+                known.setdefault(id_, _Conversation(None, _held(row)))
+            for id_, one in [*known.items()]:
+                tags = rows[id_].hashtags if id_ in rows else ""
+                text = (
+                    f"{one.held.title or ''}\n{short_name(one.held.agent)}\n{one.held.cwd}\n{tags}"
+                )
+                one.described = {
+                    number for number, pattern in enumerate(patterns) if begins_in(text, pattern)
+                }
+                if not one.terms:
+                    del known[id_]
+        return known, common
+
+    def _hits_in(
+        self, one: _Conversation, weights: Sequence[float], patterns: Sequence[Any]
+    ) -> Iterator[SearchHit]:
+        """Yield hits in a conversation: its entries that have most terms, or its first words."""
+        for seq in one.places(weights):
+            if seq in one.unsettled:
+                yield hit(*one.unsettled[seq], patterns, self._sought.part)
+            elif one.key is not None:
+                yield from self._shown(one.key, one.held, seq, patterns)
+        if not one.entries:
+            key, _ = self._tables.find_settled(one.held.session_id)
+            with suppress(DamagedRowError):
+                rows = self._tables.segments(key)
+                for segment in rows.read(0, bounds.FIRST_PROMPT_BYTES):
+                    for entry in segment.entries():
+                        if document(entry):
+                            yield hit(one.held, entry, None, patterns, self._sought.part)
+                            return
+
+
+def _held(row: SessionRow) -> Held:
+    return Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
+
 
 def _entry(rows: KeptSegments, seq: int) -> Iterator[Entry]:
     """Yield the entry with this number, if it is there."""
@@ -52,65 +307,3 @@ def _before(rows: KeptSegments, entry: Entry) -> Entry | None:
         with suppress(DamagedRowError):  # the prompt itself can be shown
             return next(_entry(rows, entry.seq - 1), None)
     return None
-
-
-def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> list[SearchHit]:
-    """Like `Index.search`."""
-    sought = Sought(sought) if isinstance(sought, str) else sought
-    if not (found := terms(sought.words)):
-        return []
-    condition, values = "", dict[str, Any](tenant=sought.tenant, limit=sought.limit)
-    if sought.agents:
-        condition += f" AND {tables.among('agent', 'agents')}"
-        values["agents"] = tables.array(sought.agents)
-    if sought.cwd is not None:
-        condition += " AND folder = %(folder)s"
-        values["folder"] = resolve_folder(sought.cwd)
-    if sought.session_id is not None:
-        condition += " AND sessions.session_id = %(session)s"
-        values["session"] = sought.session_id
-    in_index = find(tables, sought, found, condition, values)
-    if in_index is None:
-        return []
-    patterns = patterns_of(found)
-    indexed: list[SearchHit] = []
-    for key, held, seq in in_index:
-        with suppress(DamagedRowError):  # it cannot be shown, but all of the others can
-            rows = tables.segments(key)
-            indexed += [
-                hit(held, entry, _before(rows, entry), patterns, sought.part)
-                for entry in _entry(rows, seq)
-            ]
-    if not sought.unsettled:
-        return indexed
-    # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same
-    # journal is never prompted here: its words are found in the other one.
-    filter = ListFilter(sought.agents, sought.cwd, archived="include", tenant=sought.tenant)
-    if sought.session_id is None:
-        newest = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
-    else:
-        one_row = select_rows(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
-        newest = [row for row in one_row if filter.fits(row)]
-    candidates: list[tuple[Held, Entry, Entry | None]] = []
-    for row in newest:
-        held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
-        key, settled = tables.find_settled(row.session_id)
-        if row.last_seq > settled:
-            # One session's damaged end keeps no other from being found.
-            with suppress(*() if sought.session_id else (DamagedRowError,)):
-                rows = tables.segments(key)
-                tail = rows.tail(settled, bounds.UNSETTLED_BYTES)
-                entries = [entry for segment in compact(tail) for entry in segment.entries()]
-                candidates += [
-                    (held, entry, before or _before(rows, entry))
-                    for before, entry in pairwise([None, *entries])
-                    if entry is not None and entry.at >= sought.since
-                ]
-    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
-    fit = fitting([entry for _, entry, _ in candidates], query(found, sought.part))
-    fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
-    if not fresh:
-        return indexed
-    if sought.rank:  # entries not in the index yet have no rank, but are the newest
-        return [*fresh, *indexed][: sought.limit]
-    return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]

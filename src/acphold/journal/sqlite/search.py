@@ -38,6 +38,8 @@ _BEST: Final = f"""
 _SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant = %(tenant)s)"
 """Sessions that others share with a tenant."""
 
+_AT_AN_END: Final = f"(entry & {SEQ_MASK}) > settled_through - {bounds.ENTRIES_AT_AN_END}"
+
 _HELD: Final = "SELECT session_id, agent, cwd, title, archived FROM sessions WHERE number = %s"
 
 
@@ -50,6 +52,7 @@ def find_in_index(
 ) -> list[Indexed] | None:
     """See `Find`. Run it on one moment: otherwise another process may drop a volume meanwhile."""
     values["query"] = asked = query(terms, sought.part)
+    at_ends = f" AND {_AT_AN_END}" if sought.at_ends else ""
     if sought.tenant is not None:
         condition += f" AND (tenant = %(tenant)s OR {_SHARED_WITH})"
     if (words := _of_whom(tables, sought, values, condition)) is None:
@@ -58,26 +61,31 @@ def find_in_index(
         either = " OR ".join(f'"{word}"' for word in words)
         values["query"] = f"({asked}) AND whose : ({either})"
     if sought.rank:
-        found = _best(tables, terms, sought, values, condition)
+        found = _best(tables, terms, sought, values, condition + at_ends)
     else:
         # The newest. A volume holds documents indexed at about the same time, whether old or new.
         # It is skipped if all of them are older than the entries found so far.
         newest: list[tuple[int, int]] = []
         least = sought.since >> TIME_BITS
-        for volume, latest in _volumes(tables):
+        for volume, latest in _volumes(tables, sought):
             if latest < least:
                 break
             row = {**values, "since": least}
-            newest += tables.execute(_NEWEST.format(volume, condition), row).fetchall()
+            newest += tables.execute(_NEWEST.format(volume, condition + at_ends), row).fetchall()
             newest = sorted(newest, reverse=True)[: sought.limit]
             if len(newest) == sought.limit:
                 least = newest[-1][0] + 1
         found = [entry for _, entry in newest]
-    return [
-        (entry >> SEQ_BITS, Held(id_, agent, cwd, title, bool(archived)), entry & SEQ_MASK)
-        for entry in found
+    held = {
+        number: Held(id_, agent, cwd, title, bool(archived))
+        for number in {entry >> SEQ_BITS for entry in found}
         # Nothing, if it was deleted but not swept yet.
-        for id_, agent, cwd, title, archived in tables.execute(_HELD, (entry >> SEQ_BITS,))
+        for id_, agent, cwd, title, archived in tables.execute(_HELD, (number,))
+    }
+    return [
+        (number, held[number], entry & SEQ_MASK)
+        for entry in found
+        if (number := entry >> SEQ_BITS) in held
     ]
 
 
@@ -113,7 +121,7 @@ def _best(
     """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
     left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
-    for volume, latest in _volumes(tables):
+    for volume, latest in _volumes(tables, sought):
         if left <= 0 or latest < since:
             break
         row = {**values, "since": since, "limit": left, "best": sought.limit}
@@ -140,11 +148,22 @@ def _best(
     return [entry for _, _, entry in of_all[: sought.limit]]
 
 
-def _volumes(tables: SqliteTables) -> list[tuple[int, int]]:
-    """The volumes of the index with the number of their newest document; the newest volume
-    first."""
-    return tables.execute("SELECT number, newest FROM volumes ORDER BY newest DESC").fetchall()
+def _volumes(tables: SqliteTables, sought: Sought) -> list[tuple[int, int]]:
+    """The volumes of the index in which to look, with the number of their newest document; the
+    newest volume first."""
+    which = "" if sought.session_id is None else _WITH_SESSION
+    wanted = {"session": sought.session_id}
+    found = f"SELECT number, newest FROM volumes {which} ORDER BY newest DESC"
+    return tables.execute(found, wanted).fetchall()
 
+
+_WITH_SESSION: Final = f"""
+    WHERE number IN (
+        SELECT volume FROM sessions CROSS JOIN documents
+        ON entry >= sessions.number << {SEQ_BITS} AND entry < (sessions.number + 1) << {SEQ_BITS}
+        WHERE session_id = %(session)s
+    )
+"""
 
 _OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
 """Finds one session of the agents and the folder."""

@@ -124,7 +124,7 @@ async def trees_of(journal: Journal, rows: Sequence[SessionRow]) -> list[BranchT
         tree = await Threads(1).run(tree_of, row.cwd)
         if tree is None or not tree.is_ours or tree.git_folder in found:
             continue
-        its = ListFilter(words=((tree.top.casefold(), ()),), archived="include")
+        its = ListFilter(words=((tree.top.casefold(), (), ()),), archived="include")
         beside = [
             *await journal.page(replace(its, words=(), cwd=row.cwd), None, len(ids) + 1),
             *(some := await journal.page(its, None, hub_bounds.REMAINS_ROWS)),

@@ -20,6 +20,9 @@ PAGE: Final = 500
 SEARCHED_SESSIONS: Final = 5000
 """Most sessions searched for the words of one page; the next page goes on there."""
 
+ENDINGS: Final = 200
+"""Newest entries at the ends of sessions in which a word of a list is looked for."""
+
 READINGS: Final = 5
 """Most times the end of a session is read again because a turn was settled meanwhile."""
 

@@ -193,6 +193,8 @@ def hit_json(hit: SearchHit) -> str:
         "tool": hit.tool,
         "excerpt": hit.excerpt,
         "marks": hit.marks,
+        "missing": hit.missing,
+        "nowhere": hit.nowhere,
     }
     return facts_json(facts)
 

@@ -26,7 +26,6 @@ from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
-from acphold.journal.hits import beginnings
 from acphold.journal.journal import (
     Journal,
     PageBack,
@@ -62,7 +61,8 @@ class LocalReader:
     """A SessionReader of a journal.
 
     With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
-    memory of processes; they are asked otherwise. `said` is the text that words of a list are in.
+    memory of processes; they are asked otherwise. `said` is the text that words of a list are in,
+    beside the last words.
     A search first indexes what lags for `index_seconds`.
     """
 
@@ -110,10 +110,11 @@ class LocalReader:
         if self._only is not None or wanted.only_live:
             some = live if self._only is None else (self._only,)
             rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
+            ended = await self.endings([row.session_id for row in rows]) if wanted.words else {}
             rows = [
                 row
                 for row in rows
-                if wanted.fits(row, is_live=row.session_id in live, said=self._said)
+                if wanted.fits(row, is_live=row.session_id in live, said=self._with(ended))
                 and (after is None or after < row.key)
             ]
             found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
@@ -130,7 +131,8 @@ class LocalReader:
         of programs are left out."""
         found: list[SessionRow] = []
         looked_through = left_out = 0
-        filter = replace(wanted.filter, words=await self._sought(wanted.words))
+        words, ended = await self._sought(wanted.words)
+        filter, said = replace(wanted.filter, words=words), self._with(ended)
         repeated = await _repeated_titles(self.journal) if wanted.mine else frozenset()
         while True:
             # One more than shown, to tell whether more follow.
@@ -142,7 +144,7 @@ class LocalReader:
                 if len(found) == limit:
                     return found, after, left_out
                 after = row.key
-                if not wanted.has(row, self._said):
+                if not wanted.has(row, said):
                     continue
                 if wanted.mine and _is_by_program(row, repeated):
                     left_out += 1
@@ -152,9 +154,16 @@ class LocalReader:
             if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
                 return found, after if len(rows) == at_once else None, left_out
 
-    async def _sought(self, words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def _with(self, ended: Mapping[str, str]) -> Described:
+        """Return the text that words of a list are in, with these last words of sessions."""
+        return lambda row: f"{self._said(row)}\0{ended.get(row.session_id, '')}"
+
+    async def _sought(
+        self, words: Sequence[str]
+    ) -> tuple[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...], Mapping[str, str]]:
         """Return words of a list as the journal looks for them: each as it is in a title, a folder
-        or tags, with the agents whose names have it."""
+        or tags, with the agents whose names have it, and the sessions whose last words begin so;
+        and the last words of these."""
         # The home folder is shown as ~, and a tag with #.
         plain = [
             word.removeprefix("#") for word in words if "~" not in word and "#" not in word[1:]
@@ -162,14 +171,31 @@ class LocalReader:
         if not plain or not (
             one := await self.journal.page(ListFilter(archived="include"), None, 1)
         ):
-            return ()
+            return (), {}
+        ends: set[str] = set()
+        for word in plain:
+            sought = Sought(
+                f'"{word.replace(chr(34), " ")}"*',
+                part="messages",
+                limit=bounds.ENDINGS,
+                at_ends=True,
+                tenant=self._tenant,
+            )
+            ends |= {hit.session_id for hit in await self.journal.index.search(sought)}
+        ended = await self.endings([*ends])
         names = {
             key: self._said(replace(one[0], title="", cwd="", tags=(), agent=key)).casefold()
             for key in await self.journal.agents()
         }
-        return tuple(
-            (word, tuple(key for key, name in names.items() if word in name)) for word in plain
+        which = tuple(
+            (
+                word,
+                tuple(key for key, name in names.items() if word in name),
+                tuple(id_ for id_, said in ended.items() if word in said.casefold()),
+            )
+            for word in plain
         )
+        return which, ended
 
     async def with_states(
         self, rows: Sequence[SessionRow], live: Live | None = None, *, said: bool = True
@@ -218,6 +244,9 @@ class LocalReader:
                     listed[place] = replace(it, row=replace(it.row, unseen=is_unseen))
         return listed
 
+    async def listed(self, session_ids: Sequence[str]) -> list[ListedSession]:
+        return await self.with_states([it async for it in rows_of(self.journal, session_ids)])
+
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         return await self.journal.endings(session_ids)
 
@@ -254,10 +283,7 @@ class LocalReader:
             await catch_up_for(self.journal.index, self._index_seconds)
         if self._whose is not None:
             sought = replace(sought, tenant=self._tenant, session_id=self._only)
-        found = await self.journal.index.search(sought)
-        if not found and (begun := beginnings(sought.words)):
-            found = await self.journal.index.search(replace(sought, words=begun))
-        return found
+        return await self.journal.index.search(replace(sought, widens=True))
 
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0

@@ -97,6 +97,8 @@ class RemoteHit(Struct, rename="camel"):
     tool: str | None = None
     archived: bool = False
     user: str | None = None
+    missing: tuple[str, ...] = ()
+    nowhere: tuple[str, ...] = ()
 
 
 class RemoteSum(ReportedTokens, rename="camel", kw_only=True):

@@ -42,6 +42,7 @@ from acphold.live.reading import bounds, requests, server_answers as answers
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.session_reader import (
     SHORT_ID,
+    ListedSession,
     News,
     OfferedRule,
     SessionPage,
@@ -117,6 +118,13 @@ class ServerReader:
         ]
         following = None if is_over else self._next(page.next_cursor, {cursor})
         return SessionPage(found, following, page.left_out)
+
+    async def listed(self, session_ids: Sequence[str]) -> list[ListedSession]:
+        found: list[ListedSession] = []
+        for session_id in session_ids:
+            with suppress(errors.UnknownSessionError):
+                found.append(answers.to_listed(await self._row(session_id)))
+        return found
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         return {}

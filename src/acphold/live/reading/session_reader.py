@@ -164,6 +164,9 @@ class SessionReader(Protocol):
     ) -> SessionPage:
         """Return the next `limit` wanted sessions, or fewer; CursorError."""
 
+    async def listed(self, session_ids: Sequence[str]) -> list[ListedSession]:
+        """Return those of these sessions that are there, in this order."""
+
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the last words of sessions; see `journal.Entries.endings`. A server tells them
         only with a page, if `Wanted.said`."""
@@ -193,8 +196,7 @@ class SessionReader(Protocol):
         """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
 
     async def search(self, sought: Sought) -> list[SearchHit]:
-        """Return the hits of a search, see `journal.Index.search`; without any, those of words that
-        begin with the words sought."""
+        """Return the hits of a search that widens; see `journal.Index.search`."""
 
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0

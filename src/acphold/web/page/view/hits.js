@@ -53,10 +53,20 @@ export function Hits({ words, state, isRoomy = false }) {
   const status = isMissing && state === "offline" ? "The server cannot be reached. Messages are searched there, once it is back."
     : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
   return html`<section class="hits" aria-labelledby="said"><h2 id="said">Messages</h2>
-    <p class="empty aside" role="status">${status}</p>
+    <p class="empty aside" role="status">${status || leftOut(groups)}</p>
     ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
     ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>More results</button>`}
   </section>`;
+}
+
+/** The words that were left out, because no conversation has all. @param {Hit[][]} groups */
+function leftOut(groups) {
+  const hits = groups.flat();
+  if (!hits.some((hit) => hit.missing?.length)) return "";
+  const nowhere = hits[0].nowhere ?? [];
+  if (nowhere.length === 0) return "No conversation has all of these words; the best first.";
+  const others = hits.every((hit) => hit.missing?.length === nowhere.length) ? `${counted(groups.length, "conversation")} with the others.` : "Those with most of the others:";
+  return `Nothing has ${nowhere.map((word) => `“${line(word, CUT.short)}”`).join(" or ")}. ${others}`;
 }
 
 /** By session, in the order of each one's first hit. @param {Hit[]} hits @returns {Hit[][]} */

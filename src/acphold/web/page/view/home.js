@@ -53,7 +53,7 @@ export function Home({ desk, current, asking, isAll }) {
   const fits = (row, name = filter) => (name === "program" ? row.byProgram : name ? (name === "live" ? row.live !== null : standing(row)[0].startsWith(name)) : !row.byProgram || isOfPrograms || row.sessionId === current || standing(row)[0] === "waiting");
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
-  const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
+  const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.said ?? ""} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
   const others = useRows(sought, filter === "archived", desk.server.isOnline);
   const listed = rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
   const found = others.rows;

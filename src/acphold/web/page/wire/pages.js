@@ -77,6 +77,8 @@ function told({ status, told }) {
  * @property {string | null} tool
  * @property {string} excerpt
  * @property {[number, number][]} marks
+ * @property {string[]} [missing]  words that its conversation does not have
+ * @property {string[]} [nowhere]  of these, what no conversation has
  */
 
 /** @param {{q?: string, archived?: string, cursor?: string}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
