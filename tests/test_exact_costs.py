@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.postgresql.database import Database
+from acphold.journal.postgresql.pipelines import Pipelines
+from acphold.journal.postgresql.session_rows import appending
+from acphold.live.hub import bounds
 from bench.exact import PAUSE, THREAD_SECONDS, Cost, measure
+from tests.hub.shared import shared
+from tests.postgresql import Databases
 
 BYTECODES = {
     ("hub", "prompt"): 5_756,
@@ -62,3 +70,34 @@ def test_the_cost_of_a_prompt_is_that_of_the_table(kind: str, work: str) -> None
         f"bytecodes {[it.bytecodes for it in costs]}, the table has {expected}; "
         f"steps {[it.steps for it in costs]}, it has {steps}; dearest: {costs[-1].dearest}"
     )
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(("reads", "statements"), [([], 2), ([10], 3), ([1] * 10, 12)])
+async def test_a_prompt_on_a_database_costs_a_statement_for_each_read_of_its_agent_and_two(
+    reads: list[int], statements: int, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask, run = Pipelines.ask, Database.run
+
+    def note(self: Pipelines, statement: str, values: Any) -> Any:
+        asked.append(statement)
+        return ask(self, statement, values)
+
+    async def note_work(self: Database, work: Any, **options: bool) -> Any:
+        asked.append("in a thread")
+        return await run(self, work, **options)
+
+    monkeypatch.setattr(journal_bounds, "ANNOUNCED_SECONDS", 600.0)  # all that comes by the clock
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 600.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 600.0)
+    with databases.new() as location:
+        async with shared(location) as house:
+            client, session = await house.talked("hi", "hello")
+            monkeypatch.setattr(Pipelines, "ask", note)
+            monkeypatch.setattr(Database, "run", note_work)
+            turn = await house.begun(client, session, "hi")
+            for number in reads:
+                await house.agent.say(session, *["x "] * number)
+            await house.ended(session, turn)
+            assert asked == [appending(1)] * statements
