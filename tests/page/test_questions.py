@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import OPTIONS, ask, note, opened, steps, violations
+from tests.page.conftest import OPTIONS, ask, note, opened, steps, typed, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -582,3 +582,81 @@ async def test_words_that_were_begun_before_a_question_answer_nothing(
     await page.locator(".asking").get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
     await expect(page.locator(".said", has_text="heard: ")).to_contain_text("And then")
+
+
+async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_after_a_reload(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    asks = [ask(f"t{number}", title=f"Run {number}") for number in (1, 2)]
+    turn = session.prompt(steps(asks[0], {"say": "Then not."}, asks[1], {"say": "Both asked."}))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card).to_contain_text("Run 1")
+    await page.get_by_placeholder("Or tell it what to do instead").fill("Use make")
+    await page.get_by_title("Reject, and send").click()
+    await expect(page.locator(".decision")).to_contain_text("Rejected")
+    # Nothing but the first was answered: the next one stays, and the words wait behind the turn.
+    await expect(card).to_contain_text("Run 2")
+    waiting = page.get_by_role("list", name="Prompts being sent")
+    await expect(waiting).to_contain_text("Use make")
+    await page.reload()
+    await expect(card).to_contain_text("Run 2")
+    await expect(waiting).to_contain_text("Use make")
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("And test it")
+    await page.get_by_title("Reject, and send").click()
+    await expect(page.locator(".decision")).to_have_count(2)
+    await asyncio.wait_for(turn, 60)
+    heard = page.locator(".said", has_text="heard: ")
+    await expect(heard).to_have_count(2)
+    await expect(card).to_have_count(0)
+    drawn = page.locator("article.prompt, .said, .decision")
+    clock = re.compile(r"\d\d:\d\d\s[AP]M| on the page| in acphold")
+    before = [clock.sub("", it).split() for it in await drawn.all_text_contents()]
+    answers = [words for it in before if "heard:" in (words := " ".join(it))]
+    assert ["Use make" in it for it in answers] == [True, False]
+    await page.reload()
+    await expect(heard).to_have_count(2)
+    assert [clock.sub("", it).split() for it in await drawn.all_text_contents()] == before
+
+
+async def test_words_under_one_of_two_questions_reject_the_first_and_the_other_stays(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    [request] = ask(title="Run it").values()
+    turn = session.prompt(steps({"ask many": [2, *request]}, {"say": "Both asked."}))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card).to_have_count(2)
+    await page.get_by_placeholder("Or tell it what to do instead").fill("Use make")
+    await page.get_by_title("Reject, and send").click()
+    await expect(card).to_have_count(1)
+    await expect(page.locator(".decision")).to_have_count(1)
+    await expect(page.get_by_role("list", name="Prompts being sent")).to_contain_text("Use make")
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await expect(page.locator(".said", has_text="heard: ")).to_contain_text("Use make")
+
+
+async def test_words_under_a_form_answer_nothing(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    form = {"mode": "form", "message": "Who?", "requestedSchema": schema}
+    await opened(page, session.id)
+    await typed(page, steps({"ask": ["elicitation/create", form]}, {"say": "Done."}))
+    card = page.locator(".asking section.question")
+    await expect(card).to_be_visible()
+    await page.get_by_placeholder("Write to the agent").fill("Never mind")
+    await page.get_by_title("Send", exact=True).click()
+    await expect(page.get_by_role("list", name="Prompts being sent")).to_contain_text("Never mind")
+    await expect(card).to_be_visible()
+    await page.reload()
+    await expect(card).to_be_visible()
+    await expect(page.get_by_role("list", name="Prompts being sent")).to_contain_text("Never mind")
+    await page.get_by_title("Stop the running turn").click()
+    await expect(card).to_have_count(0)
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
+    await expect(area).to_have_value("Never mind")

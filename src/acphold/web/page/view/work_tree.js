@@ -95,4 +95,4 @@ function WayBack({ desk, id, done }) {
 const Names = ({ names, all = names.length }) => html`<ul class="names">${names.slice(0, SHOWN).map((each) => html`<li>${each}</li>`)}${all > SHOWN && html`<li class="aside">and ${all - SHOWN} more</li>`}</ul>`;
 
 /** @param {{text?: string}} props */
-const Command = ({ text = "" }) => html`<div class="command"><pre tabindex="0">${exact(text)}</pre><${Copy} text=${text} /></div>`;
+const Command = ({ text = "" }) => html`<div class="by-hand"><pre tabindex="0">${exact(text)}</pre><${Copy} text=${text} /></div>`;
