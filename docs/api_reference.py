@@ -37,7 +37,8 @@ HEAD = """\
 Everything that authors of agents and of clients can call, from the docstrings. Of methods it has
 the first sentence and the errors; `help(acphold.Turn.tool)` or your editor shows the details, with
 the pages of the protocol. A heading says where a name is imported from; `T?` is `T | None = None`,
-and a decorator returns what it decorates. [Versions](versions.md) says what may change, and when.
+`StrPath` is `str | os.PathLike[str]`, and a decorator returns what it decorates.
+[Versions](versions.md) says what may change, and when.
 """
 
 
@@ -159,9 +160,13 @@ ALIASES = {
 SHOWN = {
     "Mounted": "",
     "Principal": "name scopes tenant session_id sees_all expires_at is_here note refused",
+    "EndedPrompt": "id words state at",
     "PromptQueue": "waiting begun held until ended goes_on restarts",
     "SessionState": "timeline turns turn plan",
     "Store": "append save",
+    "ToolCall": "tool_call_id fields terminals name title kind status input output locations"
+    " produced blocks diffs",
+    "TurnEnd": "outcome stop_reason message at resets_at",
     "UpdateStream": "take_all",
     "Visitor": "principal client headers meta",
     "WaitingPrompt": "id seq words at client guest",
@@ -261,7 +266,7 @@ def _schema() -> str:
         for name, it in offered.items()
         if isinstance(it, schema.Method | schema.Notification)
     }
-    parts.append(", ".join(f"`{name}` (`{it.name}`)" for name, it in methods.items()) + ".")
+    parts.append(", ".join(f"`{it}`" for it in methods) + ".")
     parts.append("\n## Reading and writing\n")
     parts += [
         entry(f"schema.{name}") + "\n" for name, it in offered.items() if inspect.isfunction(it)
@@ -296,6 +301,8 @@ def entry(name: str) -> str:
     short = name.rpartition(".")[2]
     node = _node(found)
     shape = _class(short, found) if isinstance(found, type) else _function(node)
+    if name == "sync.connect":  # as `connect`
+        shape = short
     parts = [f"### {_heading(name)}"]
     if shape != short:  # the heading has it already
         parts.append(f"`{_briefly(shape)}`")
@@ -333,7 +340,7 @@ def _docstring(node: ast.ClassDef | Function) -> str:
 
 
 def _briefly(shape: str) -> str:
-    return shape.replace(" | None = None", "?")
+    return shape.replace(" | None = None", "?").replace("str | os.PathLike[str]", "StrPath")
 
 
 def _as_twin(node: Function) -> str:

@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
@@ -33,6 +33,7 @@ from acphold.client.answers import (
     option_for,
 )
 from acphold.client.connectors import connected_to
+from acphold.conversation.history.entries import in_utc
 from acphold.conversation.history.fold import Fold
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import AgentTimeoutError
@@ -94,7 +95,7 @@ class KeptQuestion:
         self._history = history
         self.id: str = asked.question.id
         self.session: KeptSession = replace(_session(ListedSession(asked.row)), state="waiting")
-        self.asked_at: datetime = _moment(asked.at)
+        self.asked_at: datetime = in_utc(asked.at)
         self.title: str = asked.asks
         self.about = about
 
@@ -250,7 +251,7 @@ class KeptSessions:
         )
         return [
             SearchResult(
-                *(it.session_id, it.agent, it.cwd, it.title, _moment(it.at)),
+                *(it.session_id, it.agent, it.cwd, it.title, in_utc(it.at)),
                 speaker=it.speaker,
                 excerpt=it.excerpt,
                 missing=it.missing,
@@ -345,16 +346,12 @@ def _identity(asked: About) -> object:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
 def _session(listed: ListedSession) -> KeptSession:
     row = listed.row
     return KeptSession(
         *(row.session_id, row.agent, row.cwd, row.title),
-        created_at=_moment(row.created_at),
-        updated_at=_moment(row.updated_at),
+        created_at=in_utc(row.created_at),
+        updated_at=in_utc(row.updated_at),
         state=listed.state,
         messages=row.message_count,
         tags=row.tags,

@@ -68,7 +68,7 @@ async def connect(
     client_info: Implementation | None = None,
     capabilities: ClientCapabilities | None = None,
     journal: str | os.PathLike[str] | None = None,
-    deadline: float = 30.0,
+    timeout: float = 30.0,  # noqa: ASYNC109 - as in all of the API
     raise_agent_exceptions: bool = True,
     mcp_timeout: float = 10.0,
     cancel_grace: float = 10.0,
@@ -83,7 +83,7 @@ async def connect(
 
     With `raise_agent_exceptions`, exceptions of the agent's code are raised where the test waits
     for the answer, or at the end of the block; otherwise, and always for an AcpError, the client
-    gets a RemoteError. No wait takes more than `deadline` seconds. `journal` is a path, by default
+    gets a RemoteError. No wait takes more than `timeout` seconds. `journal` is a path, by default
     in its own folder.
     """
     require_loop()
@@ -124,12 +124,12 @@ async def connect(
             UplinkSettings(
                 client_info=client_info or Implementation(name="acphold.testing", version="1"),
                 capabilities=capabilities,
-                start_timeout=deadline,
-                silence=deadline,
+                start_timeout=timeout,
+                silence=timeout,
                 cancel_grace=2 * cancel_grace,
             ),
             answers,
-            deadline=deadline,
+            deadline=timeout,
             raises=raise_agent_exceptions,
         )
         try:

@@ -113,7 +113,7 @@ async def test_a_prompt_that_waits_is_read_edited_moved_rescheduled_and_dropped(
         await queue.reschedule(two, LATER)
         with pytest.raises(acphold.DeclarationError, match="zone"):
             await queue.reschedule(two, LATER.replace(tzinfo=None))
-        assert [prompt.at for prompt in queue.state.waiting] == [None, 4_000_000_000_000]
+        assert [prompt.at for prompt in queue.state.waiting] == [None, LATER]
         await queue.reschedule(two, None)
         assert queue.state.waiting[1].at is None
         await queue.drop(one)

@@ -103,7 +103,10 @@ def shown() -> Iterator[tuple[str, str]]:
         for above, own, member in re.findall(
             r"^### (.*)$|^`([^`]*)`$|^- `([^`(]*\([^`]*)`: ", text, re.M
         ):
-            own, member = (it.replace("?", " | None = None") for it in (own, member))
+            own, member = (
+                it.replace("?", " | None = None").replace("StrPath", "str | os.PathLike[str]")
+                for it in (own, member)
+            )
             heading = above.removeprefix("acphold.") or heading
             if own:
                 yield heading, own

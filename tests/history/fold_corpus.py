@@ -438,7 +438,7 @@ def _timeline(items: Iterable[Item], lane: str, children: dict[str, Json]) -> It
                 text, _ = _told(item.summary)
                 yield ["compaction", item.compaction_id, item.status, item.error, text]
             case TurnEnd():
-                resets = [] if item.resets_at is None else [item.resets_at]
+                resets = [] if item.resets_ms is None else [item.resets_ms]
                 yield ["end", item.outcome, item.message, *resets]
             case SubAgent():
                 told = [item.title, item.description, item.state, item.stop_reason, item.caller]

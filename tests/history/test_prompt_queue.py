@@ -227,7 +227,7 @@ def test_a_moment_that_no_calendar_has_is_refused_and_one_that_is_there_can_be_s
     )
     assert order(there) == ["b", "a"]
     first, last = to_moment(0), to_moment(LATEST_MS - 1)
-    for at in (there.waiting[1].at, there.until, moment):
+    for at in (there.waiting[1].at_ms, there.until_ms, moment):
         assert at is not None
         assert to_moment(at) == (first if moment < 0 else last)
 

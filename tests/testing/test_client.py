@@ -165,7 +165,7 @@ async def test_a_wait_has_the_deadline_of_the_test() -> None:
         await turn.say("waiting")
         await asyncio.Event().wait()
 
-    async with connect(agent_that(wait), deadline=2) as client:
+    async with connect(agent_that(wait), timeout=2) as client:
         session = await client.new_session()
         with pytest.raises(acphold.AgentTimeoutError, match=r"within 2 s"):
             await session.prompt("go")

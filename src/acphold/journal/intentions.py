@@ -75,7 +75,7 @@ def summary_for(summary: Summary, home: str, journal: str) -> Summary:
 
 def queue_change(queue: PromptQueue) -> RowChange:
     """Return what the list shows of the queued prompts."""
-    return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until)
+    return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until_ms)
 
 
 async def change_queue(journal: Journal, session_id: str, change: QueueChange) -> PromptQueue:

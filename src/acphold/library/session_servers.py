@@ -167,11 +167,11 @@ class TurnServers:
         *,
         title: str | None = None,
         kind: ToolKind | None = None,
-        seconds: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in all of the API
     ) -> CallResult:
         """Call a tool and show it: arguments, progress, result. `turn.mcp.call("fs", "read", {…})`.
 
-        Errors and `seconds` are as in `TurnServer.call`.
+        Errors and `timeout` are as in `TurnServer.call`.
         """
         connection = self._connection(server)
         known: Tool | None = None
@@ -196,7 +196,7 @@ class TurnServers:
             with self._scope.waiting():
                 async with self._scope.around("mcp", f"{server}/{tool}", call) as step:
                     step.result = result = await connection.call(
-                        tool, arguments, on_progress=progress, seconds=seconds
+                        tool, arguments, on_progress=progress, seconds=timeout
                     )
             await call.content(*result.content)
             await call.output(result.output)
@@ -254,16 +254,16 @@ class TurnServer:
         arguments: Mapping[str, object] | None = None,
         *,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
-        seconds: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in all of the API
     ) -> CallResult:
         """Call a tool; an error that the tool or the server reports is a result that `failed`.
 
         `on_progress` is awaited for each report, in order. Cancelling tells the server to stop.
         Raises McpConnectError, McpLostError and McpAnswerError, also if no answer comes in
-        `seconds`, by default ten minutes without progress.
+        `timeout` seconds, by default ten minutes without progress.
         """
         call = partial(
-            self._connection.call, tool, arguments, on_progress=on_progress, seconds=seconds
+            self._connection.call, tool, arguments, on_progress=on_progress, seconds=timeout
         )
         return await self._step("mcp", tool, call)
 

@@ -113,7 +113,7 @@ async def ended_turn(journal: Journal, turn: Turn, *, with_words: bool) -> Ended
                 changed = await edits(_each(kept), [TurnSpan(1, before + 1, segment.last_seq)])
                 if count := len({edit.path for edit in changed}):
                     words += f", {count} file{'s' * (count > 1)} changed"
-            seconds = (end.at - began) / 1000
+            seconds = (end.at_ms - began) / 1000
             said = await _said(kept) if with_words and room > 0 else ""
             return EndedTurn(row, segment.last_seq, seconds, words, of_editor, said)
         room -= len(segment.raw)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
@@ -35,6 +35,11 @@ def now_ms() -> int:
 def clamp_moment(at: int) -> int:
     """Return the moment nearest to `at`, ms since the epoch, that can be written as a date."""
     return min(max(at, 0), LATEST_MS - 1)
+
+
+def in_utc(at: int) -> datetime:
+    """Return a time (ms since the epoch)."""
+    return datetime.fromtimestamp(clamp_moment(at) / 1000, UTC)
 
 
 def iso(at: int) -> str:

@@ -32,11 +32,11 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acp_wire.errors import InvalidParamsError
-from acphold.conversation.history.entries import LATEST_MS, QUEUE, Segment, clamp_moment
+from acphold.conversation.history.entries import LATEST_MS, QUEUE, Segment, clamp_moment, in_utc
 from acphold.conversation.history.raw_update import items, members, string
 from acphold.conversation.history.timeline import turn_end
 
@@ -122,40 +122,55 @@ class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     id: str
     seq: int
     words: str
-    at: int | None = None
+    at_ms: int | None = field(default=None, name="at")
     client: str = ""
     guest: bool = False
     terms: str = ""
 
     def is_due(self, now: int) -> bool:
         """True if it may begin at `now`, ms since the epoch."""
-        return self.at is None or self.at <= now
+        return self.at_ms is None or self.at_ms <= now
+
+    @property
+    def at(self) -> datetime | None:
+        """It does not begin before this time, in UTC."""
+        return None if self.at_ms is None else in_utc(self.at_ms)
 
 
 class EndedPrompt(Struct, frozen=True, rename="camel"):
     """A prompt that has left the queue. `state` is `done`, `takenBack` or the outcome of its
-    turn; `at` is when that was."""
+    turn."""
 
     id: str
     words: str
     state: str
-    at: int
+    at_ms: int = field(name="at")
+
+    @property
+    def at(self) -> datetime:
+        """The time, in UTC."""
+        return in_utc(self.at_ms)
 
 
 class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
-    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; at `until`,
-    in ms since the epoch, it continues by itself. `goes_on` and `restarts` are as in
-    `RemoteQueue.set`. `terms` is what the session stands on, without its values."""
+    last ones, oldest first. `held` is the reason for holding it, "" while it goes on. `goes_on` and
+    `restarts` are as in `RemoteQueue.set`. `terms` is what the session stands on, without its
+    values."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None
     held: str = ""
-    until: int | None = None
+    until_ms: int | None = field(default=None, name="until")
     ended: tuple[EndedPrompt, ...] = ()
     goes_on: bool = False
     restarts: bool = False
     terms: str = ""
+
+    @property
+    def until(self) -> datetime | None:
+        """It continues by itself at this time, in UTC."""
+        return None if self.until_ms is None else in_utc(self.until_ms)
 
     def find(self, prompt_id: str) -> WaitingPrompt | None:
         """Return the queued prompt under this id; None if none does."""
@@ -163,7 +178,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     def is_held(self, now: int) -> bool:
         """True if nothing may begin at `now`, ms since the epoch."""
-        return bool(self.held) and (self.until is None or now < self.until)
+        return bool(self.held) and (self.until_ms is None or now < self.until_ms)
 
     def next(self, now: int) -> WaitingPrompt | None:
         """Return the prompt to begin at `now`; None if none may."""
@@ -175,10 +190,10 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def wakes_at(self) -> int | None:
         """The moment at which something may begin that may not yet: ms since the epoch, 0 for now;
         None if only a person can change that."""
-        if not self.waiting or (self.held and self.until is None):
+        if not self.waiting or (self.held and self.until_ms is None):
             return None
-        first = min(it.at or 0 for it in self.waiting)
-        return max(first, self.until or 0) if self.held else first
+        first = min(it.at_ms or 0 for it in self.waiting)
+        return max(first, self.until_ms or 0) if self.held else first
 
 
 NO_QUEUE: Final = PromptQueue()
@@ -193,9 +208,9 @@ def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> 
             if change.why == ELSEWHERE:
                 return plan_elsewhere(queue)
             until = None if change.until is None else clamp_moment(change.until)
-            return replace(queue, held=change.why or BY_PERSON, until=until)
+            return replace(queue, held=change.why or BY_PERSON, until_ms=until)
         case "go":
-            return replace(queue, held="", until=None)
+            return replace(queue, held="", until_ms=None)
         case "set":
             goes_on = queue.goes_on if change.goes_on is UNSET else change.goes_on
             restarts = queue.restarts if change.restarts is UNSET else change.restarts
@@ -215,9 +230,9 @@ def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> 
     others = tuple(it for it in waiting if it is not prompt)
     match change.do:
         case "edit":
-            when = _begins_at(change, prompt.at)
+            when = _begins_at(change, prompt.at_ms)
             by_guest = prompt.guest or change.guest
-            new = replace(prompt, at=when, client=_client(change), guest=by_guest)
+            new = replace(prompt, at_ms=when, client=_client(change), guest=by_guest)
             if bytes(change.prompt):
                 new = replace(new, seq=seq, words=words_of(bytes(change.prompt)))
             return replace(queue, waiting=tuple(new if it is prompt else it for it in waiting))
@@ -230,15 +245,15 @@ def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> 
             return _relax(replace(queue, waiting=others, ended=ended))
         case "begin":
             # A person may have held the queue since this prompt was chosen: that holds the others.
-            held = "" if queue.until is not None else queue.held
-            queue = replace(queue, waiting=others, begun=prompt, held=held, until=None)
+            held = "" if queue.until_ms is not None else queue.held
+            queue = replace(queue, waiting=others, begun=prompt, held=held, until_ms=None)
             return _relax(queue)
 
 
 def plan_elsewhere(queue: PromptQueue) -> PromptQueue:
     """Return a queue in which nothing happens by itself any more."""
     held = ELSEWHERE if queue.waiting else ""
-    return replace(queue, held=held, until=None, goes_on=False, restarts=False)
+    return replace(queue, held=held, until_ms=None, goes_on=False, restarts=False)
 
 
 def after_entry(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
@@ -271,7 +286,7 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
         return queue
     if queue.restarts and (outcome == "interrupted" or (outcome, queue.held) == ENDED_IN_ORDER):
         return queue
-    return replace(queue, held=outcome, until=None)
+    return replace(queue, held=outcome, until_ms=None)
 
 
 def fitting(queue: PromptQueue, change: QueueChange) -> bytes:
@@ -357,7 +372,7 @@ def _with_ended(
 ) -> tuple[EndedPrompt, ...]:
     ended = (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))
     since = at - DAY_MS
-    older = [it for it in ended[:-ENDED] if it.id.startswith(GOING_ON) and it.at > since]
+    older = [it for it in ended[:-ENDED] if it.id.startswith(GOING_ON) and it.at_ms > since]
     return (*older, *ended[-ENDED:])
 
 
@@ -365,7 +380,7 @@ def _relax(queue: PromptQueue) -> PromptQueue:
     """Return the queue without what held it, if nothing waits any more and no person holds it."""
     if queue.waiting or queue.held in ("", BY_PERSON):
         return queue
-    return replace(queue, held="", until=None)
+    return replace(queue, held="", until_ms=None)
 
 
 def _client(change: QueueChange) -> str:

@@ -157,8 +157,8 @@ def turn_mark(end: TurnEnd) -> bytes:
     else."""
     texts = {"outcome": end.outcome, "stopReason": end.stop_reason, "message": end.message}
     parts = {name: encode_text(text) for name, text in texts.items() if text}
-    if end.resets_at is not None:
-        parts["resetsAt"] = b"%d" % end.resets_at
+    if end.resets_ms is not None:
+        parts["resetsAt"] = b"%d" % end.resets_ms
     return b'{"sessionUpdate":"session_info_update","_meta":{"%b":%b}}' % (
         TURN_MARK.encode(),
         encode_object(parts),
@@ -175,7 +175,7 @@ def as_entry(end: TurnEnd) -> bytes:
     reason = end.stop_reason or {it: name for name, it in OUTCOMES.items()}.get(end.outcome, "")
     entry = encode_object({"stopReason": encode_text(reason)})
     if end.outcome == "limited" and end.message is not None:
-        return with_limit(entry, end.message, end.resets_at)
+        return with_limit(entry, end.message, end.resets_ms)
     return entry
 
 

@@ -7,6 +7,7 @@ a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ from acphold.conversation.history.display_terminals import (
     may_tell,
     texts,
 )
-from acphold.conversation.history.entries import LATEST_MS
+from acphold.conversation.history.entries import LATEST_MS, in_utc
 from acphold.conversation.history.raw_update import (
     Role,
     content_text,
@@ -205,18 +206,27 @@ OUTCOMES: Final[dict[str, TurnOutcome]] = {
 
 
 class TurnEnd(Struct, frozen=True):
-    """The end of a turn; `at` is ms since the epoch.
+    """The end of a turn.
 
-    `stop_reason` is the agent's own word; `message` is the reason of a failure. `resets_at` is the
-    reset of the vendor's limit, ms since the epoch, if the agent told it. After a refusal the agent
-    forgets the prompt and everything after it.
+    `stop_reason` is the agent's own word; `message` is the reason of a failure. After a refusal the
+    agent forgets the prompt and everything after it.
     """
 
     outcome: TurnOutcome
-    at: int
+    at_ms: int
     stop_reason: str | None = None
     message: str | None = None
-    resets_at: int | None = None
+    resets_ms: int | None = None
+
+    @property
+    def at(self) -> datetime:
+        """The time, in UTC."""
+        return in_utc(self.at_ms)
+
+    @property
+    def resets_at(self) -> datetime | None:
+        """The reset of the vendor's limit, in UTC, if the agent told it."""
+        return None if self.resets_ms is None else in_utc(self.resets_ms)
 
 
 def turn_end(raw: bytes, at: int) -> TurnEnd:

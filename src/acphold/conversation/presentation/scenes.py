@@ -203,8 +203,8 @@ def ending_text(scene: TurnEnd | TurnOpen) -> str:
     if isinstance(scene, TurnOpen):
         return scene.words
     words, why = ENDINGS[scene.outcome], reason(scene)
-    if scene.resets_at is not None:
-        words = f"{words}, which resets at {local(scene.resets_at)}"
+    if scene.resets_ms is not None:
+        words = f"{words}, which resets at {local(scene.resets_ms)}"
     return f"{words}: {why}" if why else words
 
 

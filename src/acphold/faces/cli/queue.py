@@ -253,7 +253,7 @@ def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
     """Yield the lines of the queue of a session with this `short` id."""
     state = answer.queue
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
-    facts = [prompt_quantity(len(state.waiting)), how, why_held(state.held, state.until)]
+    facts = [prompt_quantity(len(state.waiting)), how, why_held(state.held, state.until_ms)]
     yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
         how = "taken back" if ended.state == "takenBack" else ended.state
@@ -261,7 +261,7 @@ def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
     if state.begun is not None:
         yield f"  running: {on_one_line(state.begun.words)}"
     for number, it in enumerate(state.waiting, 1):
-        when = "" if it.at is None else f"at {moment(it.at)}: "
+        when = "" if it.at_ms is None else f"at {moment(it.at_ms)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
         resume = f"acphold queue {on_one_line(short)} resume"

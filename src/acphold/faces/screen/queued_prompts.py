@@ -92,7 +92,7 @@ class LocalQueue:
 
 def heading(queue: PromptQueue) -> str:
     """Return the number of queued prompts, and when they go on or why they are held."""
-    why = why_held(queue.held, queue.until)
+    why = why_held(queue.held, queue.until_ms)
     how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
     facts = prompt_quantity(len(queue.waiting)), how, why and f"{why} (/queue resume)"
     return "; ".join(filter(None, facts))
@@ -102,7 +102,7 @@ def prompt_lines(queue: PromptQueue, most: int | None = None) -> list[str]:
     """Return a line for each queued prompt, at most so many, and one that counts the rest."""
     lines = []
     for number, prompt in enumerate(queue.waiting[:most], 1):
-        when = "" if prompt.at is None else f"{moment(prompt.at)} · "
+        when = "" if prompt.at_ms is None else f"{moment(prompt.at_ms)} · "
         lines.append(f"{number}  {when}{on_one_line(prompt.words)}")
     if (more := len(queue.waiting) - len(lines)) > 0:
         lines.append(f"… {more:,} more (/queue)")

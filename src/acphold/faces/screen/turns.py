@@ -221,7 +221,7 @@ class ShownTurns:
     def may_begin(self) -> bool:
         """True if a queued prompt begins by itself, now or later."""
         queue = self.queue.state
-        return bool(queue.waiting) and (not queue.held or queue.until is not None)
+        return bool(queue.waiting) and (not queue.held or queue.until_ms is not None)
 
     def cancel(self) -> None:
         """Cancel the running turn, or the sign-in that it needs, and hold what is queued."""

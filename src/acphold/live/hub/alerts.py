@@ -269,7 +269,7 @@ class SessionAlerts(Struct, eq=False):
                 self._alert("held", began),
                 queued=len(queue.waiting),
                 held=queue.held,
-                until=queue.until,
+                until=queue.until_ms,
             )
             self._alerts.tell(rules.on_waiting, alert, None)
 

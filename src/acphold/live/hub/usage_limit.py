@@ -68,7 +68,7 @@ def going_on(queue: prompt_queue.PromptQueue, limit: Limit, *, guest: bool) -> l
     if queue.held in (prompt_queue.BY_PERSON, prompt_queue.ELSEWHERE):
         return []  # nothing begins until they say so
     since = int(time.time() * 1000) - prompt_queue.DAY_MS
-    asked = [it.id for it in queue.ended if it.at > since]
+    asked = [it.id for it in queue.ended if it.at_ms > since]
     if queue.begun is not None:
         asked.append(queue.begun.id)
     if sum(id_.startswith(prompt_queue.GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:

@@ -148,7 +148,7 @@ class WaitingQueue(Struct, eq=False):
         """Hold what waits: a client has stopped the session. Nothing begins from now on, whether a
         turn runs, has just ended, or is about to begin."""
         queue = self._session.queue
-        if not queue.waiting or (queue.held and queue.until is None):
+        if not queue.waiting or (queue.held and queue.until_ms is None):
             return
         self._is_held_back = True
         self._session.hold(QUEUE, [encode(QueueChange("hold", why=STOPPED))])
@@ -196,7 +196,7 @@ class WaitingQueue(Struct, eq=False):
         if self.is_awake:
             return
         queue = self._session.queue
-        goes_by_itself = not queue.held or queue.until is not None
+        goes_by_itself = not queue.held or queue.until_ms is not None
         if queue.waiting and self._lacks_terms and (goes_by_itself or queue.restarts):
             if queue.held != ON_TERMS:
                 await self._session.publish(QUEUE, [encode(QueueChange("hold", why=ON_TERMS))])

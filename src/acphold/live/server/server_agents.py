@@ -271,7 +271,7 @@ class ServerAgents(Pooled, eq=False):
                     log.error("session %s: its queue cannot be read: %s", row.session_id, exc)
                     continue
                 held = "" if queue.held == REOPENED else queue.held
-                if queue.restarts and (not held or queue.until is not None):
+                if queue.restarts and (not held or queue.until_ms is not None):
                     yield row
             key = page[-1].key
 
