@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from datetime import datetime
 from itertools import product
@@ -18,7 +18,7 @@ import pytest
 from acphold.conversation.history.entries import Origin, PastEntry
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
-from acphold.journal.seams import Grouping, Tokens, UsageSum
+from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql import usage_sums
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -127,36 +127,47 @@ def expected(found: list[SessionUsage], by: Grouping, agent: str | None) -> dict
     return sums
 
 
+Reported = Callable[[str | None, int], Awaitable[list[SessionUsage]]]
+Sums = Callable[[Grouping, tuple[str, ...], str | None, int], Awaitable[UsageSums]]
+
+
+async def keeps_sums(
+    times: list[int], random: Random, reported_by: Reported, sums_by: Sums
+) -> None:
+    """Compare the sums that a store gives with the reports of its sessions, the newest first."""
+    groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
+    sinces = (0, 100 * HOUR, random.choice(times) + 1)
+    wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), sinces)
+    for by, agent, cwd, since in wanted:
+        reported = await reported_by(cwd, since)
+        sums = await sums_by(by, (agent,) if agent else (), cwd, since)
+        assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
+        of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
+        its = [[r for r in s.reports if agent in (None, r.agent)] for s in of_all]
+        assert sums.total.sessions == len(of_all)
+        assert sums.total.not_reported == sum(all(r.tokens is None for r in it) for it in its)
+        told = [sum_.tokens.total or 0 for sum_ in sums.groups]
+        assert (sums.total.tokens.total or 0) == sum(told)
+        if by == "session":
+            assert [sum_.name for sum_ in sums.groups] == [s.session_id for s in of_all]
+        elif by == "day":
+            names = [sum_.name for sum_ in sums.groups]
+            assert names == sorted(names, reverse=True)
+        assert sums.by_request == {r.agent for it in its for r in it if not r.by_turn}
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     journal: SqliteJournal, seed: int
 ) -> None:
     random = Random(seed)
     times = await fill(journal, random)
-    groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
-    within = random.choice(times) + 1
-    sinces = (0, 100 * HOUR, within)
-    wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), sinces)
-    for by, agent, cwd, since in wanted:
-        reported = await usage_reports(journal, cwd=cwd, since=since)
-        sums = await journal.index.usage(by, agents=(agent,) if agent else (), cwd=cwd, since=since)
-        assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
-        of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
-        assert sums.total.sessions == len(of_all)
-        told = [sum_.tokens.total or 0 for sum_ in sums.groups]
-        assert (sums.total.tokens.total or 0) == sum(told)
-        if by == "session":
-            assert [sum_.name for sum_ in sums.groups] == [s.session_id for s in of_all]
-        elif by == "day":
-            assert [sum_.name for sum_ in sums.groups] == sorted(
-                (sum_.name for sum_ in sums.groups), reverse=True
-            )
-        assert sums.by_request == {
-            report.agent
-            for session in reported
-            for report in session.reports
-            if not report.by_turn and agent in (None, report.agent)
-        }
+    await keeps_sums(
+        times,
+        random,
+        lambda cwd, since: usage_reports(journal, cwd=cwd, since=since),
+        lambda by, agents, cwd, since: journal.index.usage(by, agents=agents, cwd=cwd, since=since),
+    )
     with closing(sqlite3.connect(journal.path)) as database:
         for table in ("usage", "usage_sums", "usage_folds"):
             left = f"SELECT session FROM {table} EXCEPT SELECT number FROM sessions"
