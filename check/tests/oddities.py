@@ -10,7 +10,14 @@ from typing import ClassVar
 
 import msgspec
 
-from acp_check.errands import COUNT, ExemplarSession, ExemplarTurn, Memory, Script
+from acp_check.errands import (
+    COUNT,
+    ExemplarSession,
+    ExemplarTurn,
+    Memory,
+    Script,
+    Speaker,
+)
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.grammar import NEEDS
@@ -313,6 +320,47 @@ class _UsesIdsAgain(Exemplar):
     def __init__(self, transport: Transport, memory: Memory) -> None:
         super().__init__(transport, memory)
         self._ids = _FreeNumbers(self._asked)  # type: ignore[assignment]
+
+
+@odd("has texts for the ids of its requests")
+class _TextIds(Exemplar):
+    def send(self, message: Json) -> None:
+        if "method" in message and "id" in message:
+            message = {**message, "id": f"agent-{message['id']}"}
+        super().send(message)
+
+    def hear_answer(self, message: Json) -> None:
+        word, _, number = str(message.get("id")).partition("-")
+        super().hear_answer({**message, "id": int(number)} if word == "agent" else message)
+
+
+@odd("lists one session on each page")
+class _PageOfOne(Exemplar):
+    page_size = 1
+
+
+@odd_script("tells a tool call once, when it is done")
+class _OneShotTools(Script):
+    def __init__(self, agent: Speaker, turn: ExemplarTurn, words: str) -> None:
+        super().__init__(agent, turn, words)
+        self.held: dict[str, Json] = {}
+
+    def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
+        if status != "in_progress":
+            return super().tool(title, kind, status, **more)
+        self._calls += 1
+        call = f"{self.calls_named}-{self._calls}"
+        self.held[call] = {"toolCallId": call, "title": title, "kind": kind, **more}
+        return call
+
+    def change(self, call: str, **fields: object) -> None:
+        if call not in self.held:
+            super().change(call, **fields)
+        elif fields.get("status") in ("completed", "failed"):
+            done = {**self.held.pop(call), **fields}
+            self.agent.update(self.session_id, {"sessionUpdate": "tool_call", **done})
+        else:
+            self.held[call] |= fields
 
 
 @odd("answers null to methods that it does not advertise")

@@ -1,8 +1,8 @@
 """A correct server of the remote transport, with oddities: `python server.py [ODDITY]`.
 
-HTTP with server-sent events and WebSocket on one endpoint, `/acp`, before `agent.py`: one agent for
-each connection. Prints its address. HTTP/2, which the proposal wants, is left to a proxy. Written
-from the proposal's page alone.
+HTTP with server-sent events and WebSocket on one endpoint, `/acp`; each connection has a process of
+the exemplar. Prints its address. HTTP/2, which the proposal wants, is left to a proxy. Written from
+the proposal's page alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import struct
 import sys
 import tempfile
@@ -41,8 +40,14 @@ def is_(name: str) -> bool:
     return name == ODDITY
 
 
-STORE = Path(os.environ.get("HELDOUT_STORE") or Path(tempfile.gettempdir(), "heldout-agent"))
-AGENT = [sys.executable, str(Path(__file__).resolve().with_name("agent.py"))]
+STORE = Path(os.environ.get("HELDOUT_STORE") or Path(tempfile.gettempdir(), "heldout-server"))
+KEPT = STORE / "sessions.json"
+AGENT = [
+    sys.executable,
+    str(Path(__file__).resolve().parents[1] / "faulty_agent.py"),
+    "",
+    str(KEPT),
+]
 REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 404: "Not Found"}
 ON_CONNECTION = {
     *("initialize", "authenticate", "logout", "session/new", "session/load", "session/resume"),
@@ -77,7 +82,6 @@ class Connection:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=1 << 27,
-            env={**os.environ, "HELDOUT_STORE": str(STORE)},
         )
         self.listening = asyncio.create_task(self.listen())
 
@@ -306,8 +310,8 @@ class Exchange:
                 stream.reader = None
 
     def has_session(self, connection: Connection, session: str) -> bool:
-        stored = bool(re.fullmatch(r"[\w-]+", session)) and (STORE / f"{session}.jsonl").exists()
-        return session in connection.sessions or stored
+        kept = json.loads(KEPT.read_bytes())["sessions"] if KEPT.exists() else ()
+        return session in connection.sessions or session in kept
 
     async def written(self, stream: Stream, gone: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
         """Yield the events of a stream until its reader leaves."""
@@ -446,6 +450,7 @@ async def main() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await Exchange(reader, writer).serve()
 
+    STORE.mkdir(parents=True, exist_ok=True)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 27)
     port = server.sockets[0].getsockname()[1]
     sys.stdout.write(f"http://127.0.0.1:{port}/acp\n")
