@@ -89,8 +89,8 @@ slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow $(PYTEST)
 
-# All correct programs, and all faulty agents, with all rules; `slow` has a sixteenth of them at each
-# commit, in turn.
+# The correct client with all its oddities, and all faulty agents with all rules; `slow` has a
+# sixteenth of them at each commit, in turn.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout check/tests/test_faulty_agent.py $(PYTEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,28 @@ async def test_a_fair_server_breaks_no_rule_and_shows_them_all() -> None:
     report = await checked(FairServer(), "http")
     assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}
     assert {it.rule.id for it in report.of(Verdict.PASS)} == HTTP
+
+
+class Extras(FairServer):
+    """Sends comments, and events with names, ids and times to retry after."""
+
+    def event(self, raw: bytes) -> bytes:
+        return b": hello\nretry: 3000\n\nevent: message\nid: 7\n%b" % super().event(raw)
+
+
+class Split(FairServer):
+    """Spreads a message over several lines of one event."""
+
+    def event(self, raw: bytes) -> bytes:
+        lines = json.dumps(json.loads(raw), indent=1).splitlines()
+        return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
+
+
+@pytest.mark.parametrize("server", [Extras, Split])
+async def test_events_in_any_form_break_no_rule(server: type[FairServer]) -> None:
+    report = await checked(server(), "initialize", "http", "prompt", "load", "cancel", "permission")
+    assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}
+    assert {it.rule.id for it in report.of(Verdict.PASS)} > HTTP
 
 
 class KnowsNoConnection(FairServer):

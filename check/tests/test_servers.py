@@ -84,7 +84,7 @@ async def test_one_that_takes_all_for_good_fails_the_rules_of_http(tmp_path: Pat
     assert [finding.rule.id for finding in report.of(Verdict.PASS)] == ["http.initialize"]
 
 
-Answering = Callable[[ServerConnection, str | bytes], str | bytes | None]
+Answering = Callable[[ServerConnection, str | bytes], str | bytes | AsyncIterator[str] | None]
 
 
 def _answered(_: ServerConnection, said: str | bytes) -> str | bytes | None:
@@ -143,8 +143,19 @@ def _in_pairs(connection: ServerConnection, said: str | bytes) -> str | bytes | 
     return f"{answer!s}\n{answer!s}" if is_call else answer
 
 
+async def _in_fragments(connection: ServerConnection, said: str | bytes) -> AsyncIterator[str]:
+    answer = str(_answered(connection, said))
+    for start in range(0, len(answer), 20):
+        yield answer[start : start + 20]
+        await connection.ping()
+
+
 SOCKETS: dict[str, tuple[Answering, Callable[[], Iterator[str]]]] = {
     "": (_answered, lambda: map(str, itertools.count(1))),
+    ":fragments": (
+        lambda to, said: _in_fragments(to, said) if isinstance(said, str) else None,
+        lambda: map(str, itertools.count(1)),
+    ),
     "websocket.binary": (_hung_up, lambda: map(str, itertools.count(1))),
     "websocket.binary:obeys": (_obedient, lambda: map(str, itertools.count(1))),
     "websocket.text": (_in_binary, lambda: map(str, itertools.count(1))),
