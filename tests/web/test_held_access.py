@@ -13,6 +13,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from msgspec.structs import replace
+from websockets.asyncio.client import connect
 
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import SCOPES, new_token
@@ -23,8 +25,9 @@ from acphold.journal.stores import open_journal
 from acphold.web import bounds
 from tests.journal.conversations import append
 from tests.postgresql import Databases
-from tests.web.conftest import SECONDS, Served, serving
+from tests.web.conftest import SECONDS, Served, serving, until_closed
 from tests.web.in_process import site
+from tests.web.test_gate import bearer, socket_url
 from tests.web.test_journal_pages import said
 
 pytestmark = pytest.mark.slow
@@ -63,6 +66,25 @@ def seen(served: Served, token: str) -> int | list[str]:
             return [row["sessionId"] for row in json.load(answer)["sessions"]]
     except HTTPError as refusal:
         return refusal.code
+
+
+async def test_a_revocation_that_nobody_announces_ends_connections_within_a_second(
+    copied: tuple[str, Copy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bounds.TOKENS_SECONDS < 1.0
+    location, _ = copied
+    with serving(tmp_path / "one", variables={"ACPHOLD_JOURNAL": location}) as served:
+        token = served.token("--name", "phone")
+        async with connect(socket_url(served), additional_headers=bearer(token)) as phone:
+            await asyncio.sleep(2 * bounds.TOKENS_SECONDS)  # by now a server would listen
+            async with aclosing(open_journal(location)) as journal:
+                # As if the connection that listens were cut off, and did not know it.
+                monkeypatch.setattr(type(journal), "_announce", lambda _: None, raising=False)
+                (kept,) = await journal.access.tokens([token.split("_")[1]])
+                await journal.access.keep_token(replace(kept, revoked_at=now_ms()))
+            async with asyncio.timeout(5):
+                await until_closed(phone.recv)
+            assert phone.close_code == 1008
 
 
 def test_tokens_and_shares_of_a_raw_copy_are_good_once_a_person_has_accepted_them(

@@ -156,9 +156,9 @@ class AccessChanges(Struct, frozen=True):
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
 
-    async def changes(self, after: str | None, *, if_told: bool = False) -> AccessChanges:
-        """Return what has changed since the position `after`; for None, nothing yet. `if_told` is
-        as in `Journal.changes`. Raises RewrittenError as that does: then read all again."""
+    async def changes(self, after: str | None) -> AccessChanges:
+        """Return what has changed since the position `after`; for None, nothing yet. Raises
+        RewrittenError as `Journal.changes` does: then read all again."""
 
     async def is_current(self) -> bool | None:
         """True if there is nothing to `hold`; None if it is not known yet: a standby has taken

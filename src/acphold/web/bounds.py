@@ -118,7 +118,7 @@ PIECE_CHARACTERS: Final = 128 << 10
 TRIED_COOKIES: Final = 16
 """Most cookies of our name that are tried: other servers on this host may set more of them."""
 
-TOKENS_SECONDS: Final = 0.95
+TOKENS_SECONDS: Final = 0.9
 """Greatest age, in seconds, of the token list used to admit somebody or keep them connected."""
 
 HELD_SECONDS: Final = 60

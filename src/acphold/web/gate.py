@@ -399,7 +399,7 @@ class Gate:
         if not self._connected:
             return
         try:
-            await self._read_tokens(if_told=True)
+            await self._read_tokens()
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return
@@ -428,22 +428,20 @@ class Gate:
                 raise RefusedError(503, reason) from None
         return self._tokens.get(id_)
 
-    async def _read_tokens(self, *, if_told: bool = False) -> None:
-        """Read the tokens that have changed; concurrent callers share one read. `if_told` is as in
-        `Access.changes`."""
+    async def _read_tokens(self) -> None:
+        """Read the tokens that have changed; concurrent callers share one read."""
         asked = self._now()
         async with self._reading:
             if self._read_at < asked:
                 began = self._now()
-                await self._follow(if_told=if_told)
-                if not if_told:
-                    self._read_at = began
+                await self._follow()
+                self._read_at = began
 
-    async def _follow(self, *, if_told: bool) -> None:
+    async def _follow(self) -> None:
         """Bring the tokens up to date, by the log of changes or by reading all."""
         if self._seen is not None:
             try:
-                news = await self._access.changes(self._seen, if_told=if_told)
+                news = await self._access.changes(self._seen)
             except errors.RewrittenError:
                 news = None
             if news is not None and not news.is_all:

@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -33,7 +32,6 @@ from acp_wire.newest import Newest
 from acphold import errors
 from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
-from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Free, Here, Whose, clock
 from acphold.journal.postgresql import changes, leases, session_rows
@@ -45,7 +43,7 @@ from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
-from acphold.journal.sql.store import SqlAccess, SqlJournal, asked, repeat
+from acphold.journal.sql.store import SqlJournal, asked, repeat
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -138,26 +136,8 @@ class RecentAppends:
         return left
 
 
-class PostgresqlAccess(SqlAccess):
-    """The access in a database: its log is only read if something was announced."""
-
-    def __init__(self, journal: PostgresqlJournal) -> None:
-        super().__init__(journal)
-        self._journal = journal
-
-    async def changes(self, after: str | None, *, if_told: bool = False) -> AccessChanges:
-        if if_told and after is not None and self._journal._is_quiet("access", after):
-            return AccessChanges(after)
-        heard = self._journal._database.pipelines.heard()
-        news = await super().changes(after)
-        self._journal._note_quiet("access", news.last, heard)
-        return news
-
-
 class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
-
-    access = cached_property(PostgresqlAccess)
 
     def __init__(
         self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
@@ -169,7 +149,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._presence = Presence(self._database)
         self._registering = asyncio.Lock()
         self._recent = RecentAppends()
-        self._positions: Newest[tuple[str, str], tuple[object, float]] | None = None
+        self._positions: Newest[str, tuple[object, float]] | None = None
         """What was heard, and when, as the log of changes was read up to a position; None until it
         is followed."""
         self._announcing: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -370,27 +350,27 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     async def changes(
         self, after: str | None, limit: int = 500, *, if_told: bool = False
     ) -> RowChanges:
-        if if_told and after is not None and self._is_quiet("rows", after):
+        if if_told and after is not None and self._is_quiet(after):
             return RowChanges((), after)
         heard = self._database.pipelines.heard()
         news = await self._ask(lambda tables: changes.changes(tables, after, limit))
         if not news.more:
-            self._note_quiet("rows", news.last, heard)
+            self._note_quiet(news.last, heard)
         return news
 
-    def _is_quiet(self, log: str, after: str) -> bool:
-        """True if nothing was announced since this log was read up to this position, a moment
+    def _is_quiet(self, after: str) -> bool:
+        """True if nothing was announced since the log was read up to this position, a moment
         ago."""
         if self._positions is None:  # it is followed: from now on we listen
             self._positions = Newest(bounds.POSITIONS)
         self._database.pipelines.listen()
-        heard, at = self._positions.get((log, after), (None, 0.0))
+        heard, at = self._positions.get(after, (None, 0.0))
         is_fresh = time.monotonic() < at + bounds.UNHEARD_SECONDS
         return heard is not None and heard is self._database.pipelines.heard() and is_fresh
 
-    def _note_quiet(self, log: str, last: str, heard: object) -> None:
+    def _note_quiet(self, last: str, heard: object) -> None:
         if self._positions is not None:
-            self._positions[log, last] = heard, time.monotonic()
+            self._positions[last] = heard, time.monotonic()
 
     def _announce(self) -> None:
         """Tell others soon that something has changed, at most once a moment; here it is known."""

@@ -159,7 +159,7 @@ class SqlLinks(SqlPart, Links):
 class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
-    async def changes(self, after: str | None, *, if_told: bool = False) -> AccessChanges:
+    async def changes(self, after: str | None) -> AccessChanges:
         return await self._ask(lambda tables: tables.access_changes(after))
 
     tokens = asked(access_rows.tokens)
