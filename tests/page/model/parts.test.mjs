@@ -4,6 +4,7 @@ import { test } from "node:test";
 
 const MODEL = "../../../src/acphold/web/page/model";
 const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
+const { changes } = await import(`${MODEL}/diffs.js`);
 const { markdown, Prose } = await import(`${MODEL}/prose.js`);
 const { news } = await import(`${MODEL}/news.js`);
 const { patchLines } = await import(`${MODEL}/patches.js`);
@@ -277,4 +278,29 @@ test("a bar that is a thousand times longer is cut, and the others keep their le
 
 test("a share says when it is nearly nothing, or nearly all", () => {
   assert.deepEqual([share(1, 4), share(1, 1000), share(999, 1000), share(5, 5), share(0, 5), share(0, 0)], ["25%", "<1%", ">99%", "100%", "0%", "0%"]);
+});
+
+test("of an edit of a long file the lines around it are compared, and no others", () => {
+  const old = "\nsame\n".repeat(1_000_000);
+  const at = old.length / 2;
+  const began = performance.now();
+  const found = changes({ path: "f", oldText: old, newText: `${old.slice(0, at)}new\n${old.slice(at)}` });
+  assert.ok(performance.now() - began < 2_000);
+  assert.deepEqual([found.added, found.removed, found.isCut], [1, 0, false]);
+  assert.deepEqual(found.lines.filter(({ sign }) => sign === "+"), [{ sign: "+", text: "new", before: 0, after: 1_000_001 }]);
+  assert.ok(found.lines.length < 10);
+  const other = changes({ path: "f", oldText: old, newText: old.replaceAll("s", "d") });
+  assert.deepEqual([other.added, other.isCut], [2_000_000, true]);
+  assert.ok(other.lines.length <= 5_000);
+});
+
+test("an edit at an end of a file begins there", () => {
+  for (const [oldText, newText, lines] of [
+    ["\na\nb", "x\na\nb", ["-", "+x", " a", " b"]],
+    ["a\n", "a\nb\n", [" a", "+b"]],
+    ["", "a\n", ["+a"]],
+    ["a\nb\nc\nd\ne\nf\n", "b\nc\nd\ne\nf\n", ["-a", " b", " c", " d"]],
+  ]) {
+    assert.deepEqual(changes({ path: "f", oldText, newText }).lines.map(({ sign, text }) => sign + text), lines);
+  }
 });

@@ -41,9 +41,10 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
         return ["@@ empty @@"]
     if diff.old_text == diff.new_text:
         return ["@@ no change @@"]
+    before, now = _count(diff.old_text or ""), _count(diff.new_text)
+    if max(before, now) > DIFF_LINES and not whole:  # nothing of it is looked at
+        return [f"@@ {quantity(before, 'line')} became {quantity(now, 'line')} @@"]
     old, new = visible_lines(diff.old_text or ""), visible_lines(diff.new_text)
-    if max(len(old), len(new)) > DIFF_LINES and not whole:
-        return [f"@@ {quantity(len(old), 'line')} became {quantity(len(new), 'line')} @@"]
     lines: list[str] = []
     for group in _Comparison(old, new).get_grouped_opcodes(CONTEXT):
         (_, before, _, after, _), (_, _, before_end, _, after_end) = group[0], group[-1]
@@ -55,6 +56,11 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
                 lines += [f"-{line}" for line in old[i:i_end]]
                 lines += [f"+{line}" for line in new[j:j_end]]
     return lines or ["@@ only line ends change @@"]
+
+
+def _count(text: str) -> int:
+    """Return the number of lines of a file."""
+    return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 
 def visible_lines(text: str) -> list[str]:
