@@ -113,7 +113,7 @@ PIECE_BYTES: Final = 512 << 10
 PART_BYTES: Final = 64 << 10
 """Bytes of one session's history that SQLite indexes or removes at once (beyond one segment)."""
 
-DELETED_TOGETHER: Final = 1024
+DELETED_TOGETHER: Final = 768
 """Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
 often."""
 
@@ -274,7 +274,7 @@ part."""
 MERGED_PAGES: Final = 16
 """Pages of the index merged in one step; a transaction has several steps."""
 
-MERGE_STEPS: Final = 8
+MERGE_STEPS: Final = 4
 """Merge steps in one transaction, which takes some milliseconds. Each transaction writes the page
 again at which it stopped in each part."""
 
