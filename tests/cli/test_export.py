@@ -34,6 +34,20 @@ def test_one_session_is_printed_as_markdown(two: Path, acphold: CommandLine) -> 
     assert done.out.startswith("# Greeting\n")
 
 
+@here_and_there
+def test_one_turn_is_printed_alone(acphold: CommandLine, journal: Path) -> None:
+    turns = [(prompt(f"Do {what}"), said(f"Did {what}"), ended()) for what in ("this", "that")]
+    remember(journal, "aa-1", *turns[0], *turns[1], title="Greeting")
+    for place, has, lacks in (("aa@2", "this", "that"), ("aa@last", "that", "this")):
+        told = acphold.run("export", place).out
+        assert told.startswith("# Greeting\n")
+        assert f"Did {has}" in told
+        assert f"Did {lacks}" not in told
+    both = acphold.run("export", "aa@1", "aa@last").out
+    assert both == acphold.run("export", "aa").out == acphold.run("export", "aa@1", "aa").out
+    assert acphold.run("export", "aa@99").code == 2
+
+
 def test_a_files_name_tells_its_form(two: Path, acphold: CommandLine, tmp_path: Path) -> None:
     for name, begin in (("x.md", "# "), ("x.jsonl", '{"session"'), ("x.html", "<!DOCTYPE html>")):
         done = acphold.run("export", "aa", "-o", str(tmp_path / name))
@@ -142,7 +156,7 @@ def test_what_was_exported_can_be_imported(two: Path, acphold: CommandLine, tmp_
     acphold.run("export", "--all", "-o", str(tmp_path / "kept" / "x.jsonl"))
     other = CommandLine(tmp_path / "other.db")
     done = other.run("import", "--from", str(tmp_path / "kept"))
-    assert done.out == "acphold           2 conversations   new 2\n"
+    assert done.out == "acphold           2 conversations   new 2   (listed as other, scripted)\n"
     for session_id in ("aa-1", "bb-2"):
         shown = [cli.run("show", session_id, "--json").out for cli in (acphold, other)]
         assert shown[1].startswith(shown[0])

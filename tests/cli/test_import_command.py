@@ -46,6 +46,7 @@ def test_the_summary_says_what_is_new_of_each_agent(acphold: CommandLine, tmp_pa
     assert [line.split() for line in done.out.splitlines()] == [
         ["claude", "1", "conversation", "new", "1"],
         ["codex", "1", "conversation", "new", "1"],
+        ["all", "2", "conversations"],
     ]
     again = acphold.run("import", "--from", home(tmp_path), "--agent", "claude")
     assert again.out.split() == ["claude", "1", "conversation", "unchanged", "1"]
@@ -215,7 +216,9 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(
     broken.write_bytes(b"nonsense" * 1000)
     done = acphold.run("import", "--from", folder)
     assert done.err.startswith(f"opencode: cannot read {broken}: the database cannot be read")
-    assert [line.split()[0] for line in done.out.splitlines()] == ["claude", "codex", "opencode"]
+    names = ["claude", "codex", "opencode", "all"]
+    assert [line.split()[0] for line in done.out.splitlines()] == names
+    assert done.out.splitlines()[-1].split() == ["all", "3", "conversations"]
 
 
 def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_path: Path) -> None:

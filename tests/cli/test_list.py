@@ -83,6 +83,18 @@ def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -
     assert "No sessions with quince quux." in nothing.err
 
 
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["search", "hello"]])
+def test_the_name_of_no_agent_is_refused_with_those_that_are_here(
+    acphold: CommandLine, words: list[str]
+) -> None:
+    done = acphold.run(*words, "--agent", "cluade")
+    assert (done.code, done.out) == (2, "")
+    told = "no agent 'cluade' (`claude`?); conversations here are with other, scripted"
+    assert told in done.err
+    assert acphold.run(*words, "--agent", "claude").code == 0  # nothing of it is here
+
+
 @here_and_there
 def test_words_of_a_list_are_looked_for_in_the_last_words_then_in_the_text(
     acphold: CommandLine, journal: Path

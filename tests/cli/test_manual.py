@@ -49,8 +49,10 @@ def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["exit", "cods"], "(`Exit codes`?)"),
-        (["serach"], "(`search`?)"),
+        (["serach"], "no topic 'serach': `acphold help search`?"),
+        (["tags"], "no topic 'tags': `acphold help session tag`?"),
+        (["sandbox"], "no topic 'sandbox': `acphold help access places` or "),
+        (["quux"], "no topic 'quux'; `acphold help` lists the pages"),
         (["options"], "is ambiguous: `acphold help Common options"),
     ],
 )

@@ -219,13 +219,22 @@ def test_a_picture_is_shown_of_an_address_that_a_phone_reaches_only(
     assert "▄" in capsys.readouterr().out
 
 
+def test_without_an_agent_it_serves_what_is_stored(desk: Desk) -> None:
+    with desk.serves("--url", "https://desk.example") as screen:
+        shown = screen.until("Ctrl-C stops the server")
+        assert "No agent is here but the demo; `acphold serve claude` has npm fetch one." in shown
+        desk.pair(shown, "phone")
+        screen.until("Paired: phone")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.ended() == 0
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: bool) -> None:
     desk.has("npx", f"exec {' '.join(AGENT)}")
     words = ("codex",) if named else ()
     if not named:
         desk.has("codex")
-        assert "name one that npm can fetch, such as `claude`" in desk.refuses("--json")
     lacks = "is not installed" if named else "has no ACP adapter here"
     with desk.serves("--phone", *words) as screen:
         asked = screen.until("[y/N]")

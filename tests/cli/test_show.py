@@ -240,6 +240,15 @@ def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: Command
 
 
 @pytest.mark.usefixtures("placed")
+def test_the_last_entry_and_the_newest_session_have_names(acphold: CommandLine) -> None:
+    last = json.loads(acphold.run("show", "0b", "--json").out.splitlines()[-1])["seq"]
+    assert acphold.run("show", "0b@last").out == acphold.run("show", f"0b@{last}").out
+    assert acphold.run("show", "--last", "0b").code == 2
+    assert acphold.run("show", "--last").err == acphold.run("show", "-").err
+
+
+@here_and_there
+@pytest.mark.usefixtures("placed")
 def test_full_shows_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
     passages = acphold.run("show", "--full", "0b5e-1@1").out.split("\n\n")[1:]
     assert passages == ["▸ you: First", "agent: nothing", "turn: ended\n"]

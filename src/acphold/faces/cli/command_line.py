@@ -272,6 +272,13 @@ class Parser(argparse.ArgumentParser):
         return self._actions
 
     def error(self, message: str) -> NoReturn:
+        if unknown := re.fullmatch(
+            r"unrecognized arguments: (--\w[\w-]*)[ =]?.*", message, re.DOTALL
+        ):
+            from difflib import get_close_matches  # late, as all that few need
+
+            near = get_close_matches(unknown[1], self._option_string_actions, 1)
+            message += "".join(f" (`{option}`?)" for option in near)
         raise UsageError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
 
 

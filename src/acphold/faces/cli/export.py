@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TextIO
 
 from msgspec import Struct
@@ -16,11 +17,12 @@ from acphold.conversation.exports import forms
 from acphold.conversation.exports.forms import FORMS, INDEX, Form, Head, form_of
 from acphold.conversation.exports.redacted import Redaction
 from acphold.conversation.history.entries import Entry
+from acphold.conversation.reports.transcript import entries_by_turn
 from acphold.errors import UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.places import find_session
+from acphold.faces.cli.places import place
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.ssh import host_option
@@ -34,13 +36,15 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
-from acphold.live.reading.session_reader import Wanted, session_pages
+from acphold.live.reading.session_reader import SessionReader, Wanted, session_pages
 
 
 @command("export", "[OPTIONS] [ID...]")
 async def export(
     *,
-    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="*"),
+    session_ids: list[str] = options.argument(
+        "ID", "a session's id, or a prefix of it; with @SEQ, one turn", nargs="*"
+    ),
     everything: bool = options.flag("every session with a prompt, archived ones too", "--all"),
     agent: str | None = options.value("NAME", "with --all: only this agent's sessions"),
     cwd: str | None = options.value("DIR", "with --all: only this folder's sessions"),
@@ -65,7 +69,8 @@ async def export(
     """Write sessions as Markdown, JSON lines or HTML pages.
 
     Each ID can be any unique prefix, or `-` for the newest session of the folder; without any you
-    choose from a list. JSON lines contain everything in the journal, and `acphold import --from
+    choose from a list. ID@SEQ, as printed by `search`, is the turn that has this entry, and ID@last
+    the last one. JSON lines contain everything in the journal, and `acphold import --from
     FOLDER` reads them back. An HTML page is one self-contained file; several pages, with an index,
     go into a folder.
 
@@ -86,7 +91,8 @@ async def export(
         raise UsageError("--agent, --cwd and --since need --all")
     if report is not None and not redact:
         raise UsageError("--report needs --redact")
-    place = _place(output, form, several=everything or len(session_ids) > 1)
+    to = _place(output, form, several=everything or len(session_ids) > 1)
+    turns: dict[str, list[int]] = {}  # the numbers of entries, where not all turns are wanted
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
     async with reading(server_of(server)) as reader:
@@ -95,24 +101,42 @@ async def export(
             found = [it.row async for page in pages for it in page]
         else:
             names: Sequence[str | None] = session_ids or [None]
-            found = [await find_session(reader, given, "exports it") for given in names]
+            meant = [await place(reader, given, "exports it") for given in names]
+            found = [each.row for each in meant]
+            for each in meant:
+                if each.seq is not None:
+                    turns.setdefault(each.row.session_id, []).append(each.seq)
+            for whole in (each.row.session_id for each in meant if each.seq is None):
+                turns.pop(whole, None)
         # Not while listing: reading a session moves it in the list.
         rows = [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
         # With --all, sessions that are deleted meanwhile are skipped.
         passed = (UnknownSessionError,) if everything else ()
-        writing = _ExportWriter(reader.entries, place.form, redaction, passed)
-        if place.path is None:
+        entries = partial(_entries, reader, turns)
+        writing = _ExportWriter(entries, to.form, redaction, passed)
+        if to.path is None:
             await writing.print(rows)
-        elif place.is_folder:
-            await writing.fill(forms.folder(place.path), rows)
+        elif to.is_folder:
+            await writing.fill(forms.folder(to.path), rows)
         else:
-            with forms.replace_file(place.path) as file:
+            with forms.replace_file(to.path) as file:
                 await writing.write(rows, file)
-    if place.path is not None or not rows:
-        where = f" to {folder(place.path)}" if place.path and rows else ""
+    if to.path is not None or not rows:
+        where = f" to {folder(to.path)}" if to.path and rows else ""
         tell(f"Wrote {quantity(len(rows), 'session')}{where}.")
     if redaction:
         _report_removed(redaction, report)
+
+
+async def _entries(
+    reader: SessionReader, turns: Mapping[str, Sequence[int]], session_id: str
+) -> AsyncIterator[Entry]:
+    """Yield the entries of a session, or of the turns that have these entries."""
+    wanted = turns.get(session_id)
+    async for turn in entries_by_turn(reader.entries(session_id)):
+        if wanted is None or any(turn[0].seq <= seq <= turn[-1].seq for seq in wanted):
+            for entry in turn:
+                yield entry
 
 
 async def export_here(session_id: str) -> str:

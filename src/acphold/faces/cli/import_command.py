@@ -295,6 +295,9 @@ class _ImportRun(Struct):
         for failure in [*search.unreadable, *unreadable]:
             tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
+        tally.files = sum(len(source.paths) - 1 for source in found)
+        names = (short_name(source.agent) for source in found if source.agent)
+        tally.listed_as = Counter(name for name in names if name != reading.name)
         if not self.branches or reading.branches is None:
             return found
         whole: list[Source] = []
@@ -319,6 +322,11 @@ class _ImportRun(Struct):
                 print(visible_json(line))
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
+        if len(shown) > 1 and not as_json and not only_news:
+            total = quantity(sum(tally.total for tally in shown.values()), "conversation")
+            files = sum(tally.files for tally in shown.values())
+            belong = f"   {quantity(files, 'more file')} belong to them" if files > 1 else ""
+            print(f"{'all':<10} {total:>22}{belong}")
         if not shown and not as_json and not only_news:
             programs = quantity(len(self.tallies.keys() - {"acphold"}), "program")
             begun = next(iter(agents_on_path()), "demo")
@@ -335,7 +343,8 @@ class _ImportRun(Struct):
 
 
 class Tally(Struct):
-    """The outcomes of one agent's sources.
+    """The outcomes of one agent's sources; `files` are those beside the first of each, `listed_as`
+    the agents that a source names itself.
 
     Failures and files of an unknown form that were `reported` before are not reported again.
     """
@@ -346,6 +355,8 @@ class Tally(Struct):
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
     compressed: int = 0
+    files: int = 0
+    listed_as: Counter[str] = field(default_factory=Counter)
     failures: dict[str, None] = {}
     unknown: list[str] = []
     windows_folders: Counter[str] = field(default_factory=Counter)
@@ -421,8 +432,11 @@ class Tally(Struct):
         if self.unknown:
             counts.append(f"unknown {len(self.unknown):,}")
         what = quantity(self.total, "conversation")
-        packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
-        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
+        about = [f"{self.compressed:,} compressed"] if self.compressed else []
+        if self.listed_as:
+            about.append(f"listed as {on_one_line(', '.join(sorted(self.listed_as)))}")
+        more = f"   ({'; '.join(about)})" if about else ""
+        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{more}"
 
     def messages(self) -> list[str]:
         """Return lines about unreadable, unknown and removed content."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from acphold.errors import ConnectionLostError, NoJournalError, SilentDaemonError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
-from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, quantity, tell
+from acphold.faces.cli.settings import agent_name, agent_names, near_to
+from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, tell
 from acphold.journal import stores
 from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
@@ -119,6 +119,20 @@ async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
         on_away=Away(origin_of(server.url)),
     ) as far_reader:
         yield far_reader
+
+
+async def require_agent(reader: SessionReader, name: str | None) -> None:
+    """Raise UsageError for a name that no agent has: none that acphold knows, none of the settings,
+    and none of the conversations here. Asked only if nothing was found: it may be a server's."""
+    known = {each.casefold() for each in agent_names()}
+    if name is None or name.casefold() in known:
+        return
+    keys = await reader.journal.agents() if isinstance(reader, LocalReader) else []
+    names = sorted({agent_name(key) for key in keys})
+    if name in (*keys, *names):
+        return
+    here = f"; conversations here are with {on_one_line(', '.join(names))}" if names else ""
+    raise UsageError(f"no agent {name!r}{near_to(name, [*names, *agent_names()])}{here}")
 
 
 class Away:

@@ -23,7 +23,7 @@ from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
-from acphold.faces.cli.journals import reading, text_to_match
+from acphold.faces.cli.journals import reading, require_agent, text_to_match
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
@@ -189,10 +189,14 @@ async def list_sessions(
                 show = partial(_print_table, reader, wanted, limit)
                 await follow_list(reader, AsWords(wanted, sys.stdout), limit, show)
         elif as_json:
+            is_empty = True
             async for page in session_pages(reader, wanted, limit):
+                is_empty = False
                 sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
+            if is_empty:
+                await require_agent(reader, agent)
         else:
-            await _print_table(reader, wanted, limit)
+            await _print_table(reader, wanted, limit, agent=agent)
     return Exit.OK
 
 
@@ -201,8 +205,10 @@ async def _print_table(
     wanted: Wanted,
     limit: int | None,
     found: Sequence[ListedSession] = (),
+    agent: str | None = None,
 ) -> None:
-    """Print the wanted sessions, or those that were found in another way."""
+    """Print the wanted sessions, or those that were found in another way; UsageError if there are
+    none, and `agent` is the name of no agent."""
     on_terminal = sys.stdout.isatty()
     if on_terminal and reader.origin:
         wanted = replace(wanted, said=True)
@@ -246,6 +252,7 @@ async def _print_table(
     if not table.lines and any(left_out):  # there is nothing else
         return await _print_table(reader, replace(wanted, mine=False), limit)
     if not table.lines:
+        await require_agent(reader, agent)
         remark, found = await _said_anywhere(reader, wanted)
         tell(remark or await _why_none(reader, wanted))
         if found:

@@ -24,11 +24,20 @@ SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
 LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\(([\w-]+)\.md(?:#[^)\s]*)?\)")
 
 
+_COMMAND = re.compile(r"`acphold ([a-z-]+(?: [a-z-]+)*).*")
+"""The heading of a command's section."""
+
+
 class PageSection(NamedTuple):
     """A section of a page, with its subsections."""
 
     heading: str
     text: str
+
+    @property
+    def own(self) -> str:
+        """Its text without that of its subsections."""
+        return re.split(r"^#{1,6} ", self.text, maxsplit=2, flags=re.MULTILINE)[1]
 
 
 def topic_text(words: str) -> str:
@@ -43,11 +52,17 @@ def topic_text(words: str) -> str:
         return text
     if words in known:
         return known[words].read_text(encoding="utf-8")
-    headings: list[str] = []
+    mentions: list[tuple[int, str]] = []
     sought = {*re.findall(r"\w+", words.casefold())}
     for page in dict.fromkeys((*SEARCHED_FIRST, *known)):
         parts = [*_parts(page)]
-        headings += [part.heading for part in parts]
+        mentions += [
+            (
+                len(re.findall(rf"\b{re.escape(words.rstrip('s'))}", part.own, re.IGNORECASE)),
+                part.heading,
+            )
+            for part in parts
+        ]
         named = [part for part in parts if part.heading.casefold() == words.casefold()]
         near = named or [
             part for part in parts if sought <= {*re.findall(r"\w+", part.heading.casefold())}
@@ -57,10 +72,14 @@ def topic_text(words: str) -> str:
             raise UsageError(f"{words!r} is ambiguous: {which}")
         if near:
             return near[0].text
-    [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]
+    names = {name.split()[-1]: name for name in COMMANDS} | {name: name for name in known}
+    meant = [names[name] for name in get_close_matches(words, names, 3, 0.75)]
+    mentions.sort(key=lambda it: -it[0])
+    meant = meant or [heading for count, heading in mentions[:3] if count]
+    topics = [found[1] if (found := _COMMAND.match(heading)) else heading for heading in meant]
+    which = " or ".join(f"`acphold help {topic}`" for topic in dict.fromkeys(topics))
     raise UsageError(
-        f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages; "
-        "`acphold help reference` covers every command"
+        f"no topic {words!r}{f': {which}?' if which else ''}; `acphold help` lists the pages"
     )
 
 

@@ -95,7 +95,7 @@ async def _with_titles(
 async def place(
     reader: SessionReader, text: str | None, does: str = "", *, cwd: str | None = None
 ) -> Place:
-    """Resolve `ID` or `ID@SEQ`; otherwise as `find_session`.
+    """Resolve `ID`, `ID@SEQ`, or `ID@last` for the last entry; otherwise as `find_session`.
 
     A session that an import has only listed is read first. Raises the errors of `find_session`,
     UsageError for a missing entry, and TranscriptError. An id that contains an `@` is tried as an
@@ -105,9 +105,11 @@ async def place(
     try:
         return Place(await reader.whole(await find_session(reader, text, does, cwd=cwd)))
     except UnknownSessionError:
-        if not (at and given and seq.isascii() and seq.isdecimal()):
+        if not (at and given and (seq == "last" or (seq.isascii() and seq.isdecimal()))):
             raise
     row = await reader.whole(await find_session(reader, given, does, cwd=cwd))
+    if seq == "last":
+        seq = str(sum(it.seq for it in await last_entries(reader, row.session_id, 1)))
     await require_entry(reader, row, seq, text or "")
     return Place(row, int(seq))
 

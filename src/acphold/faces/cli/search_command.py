@@ -12,7 +12,7 @@ from acphold.conversation.history.entries import iso, now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
-from acphold.faces.cli.journals import reading
+from acphold.faces.cli.journals import reading, require_agent
 from acphold.faces.cli.list import LEAST_TITLE, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
@@ -99,6 +99,8 @@ async def search(
         # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
+        if not hits:
+            await require_agent(reader, agent)
         if isinstance(reader, LocalReader):
             await reader.live()  # so that a daemon that does not answer is named
         if as_json:

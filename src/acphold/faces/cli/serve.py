@@ -40,11 +40,11 @@ from acphold.faces.cli.settings import (
     agents_on_path,
     agents_without_adapter,
     is_demo,
-    no_agents,
     startable,
 )
 from acphold.faces.cli.terminal_text import tell, visible
 from acphold.journal.stores import journal_name
+from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.machine.addresses import connect, unix_address
 from acphold.machine.first_frame import SERVER
 
@@ -137,8 +137,9 @@ def serve(
 
     AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
     the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
-    known agents on PATH, or one that npm fetches, after asking. An agent starts when a client needs
-    it and stops after ten minutes without use (`linger` in the settings file); its sessions stay.
+    known agents on PATH, or one that npm fetches, after asking; without any, all that is stored,
+    and the demo. An agent starts when a client needs it and stops after ten minutes without use
+    (`linger` in the settings file); its sessions stay.
 
     Nobody gets in without a token: `acphold access` manages them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
@@ -185,7 +186,7 @@ def serve(
     if missing := why_missing():
         tell(f"acphold: {missing}; everything else is served")
     folder = os.getcwd()
-    if is_demo(agent):
+    if is_demo(next(iter(agents))):
         from acphold.faces.cli.demo_folder import scratch_repository
 
         folder = scratch_repository()
@@ -248,7 +249,9 @@ def _agents(
         with suppress(UninstalledAgentError):
             found[name] = NamedAgent(startable(name, ())[1])
     if not found:
-        raise no_agents()
+        name = next(iter([*agents_without_adapter(), *KNOWN_AGENTS]))
+        tell(f"No agent is here but the demo; `acphold serve {name}` has npm fetch one.")
+        found[DEMO] = agent_command(DEMO)
     return found
 
 

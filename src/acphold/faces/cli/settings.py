@@ -243,17 +243,12 @@ def default_agent() -> str:
     first known one that is on PATH or that npm can adapt. Raises SettingsError."""
     found = [*_own_table("agents")] or agents_on_path() or agents_without_adapter()
     if not found:
-        raise no_agents()
+        raise SettingsError(
+            "no agent is here: `acphold demo` shows how it works without one. acphold knows "
+            f"{', '.join(KNOWN_AGENTS)}; name one that npm can fetch, such as `claude`, or give a "
+            "command after `--`"
+        )
     return found[0]
-
-
-def no_agents() -> SettingsError:
-    """Return the error for a machine on which no agent is found."""
-    return SettingsError(
-        f"{settings_path()} names no agents, and PATH has none that acphold knows "
-        f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, such as `claude`, or give a "
-        "command after `--`"
-    )
 
 
 def startable(

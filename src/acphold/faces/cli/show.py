@@ -56,9 +56,10 @@ async def show(
     session_id: str | None = options.argument(
         "ID",
         "the session's id, or a prefix of it, or `-` for the newest session of the folder; with "
-        "@SEQ, one entry",
+        "@SEQ, one entry, with @last, the last",
         nargs="?",
     ),
+    last: bool = options.flag("the newest session of the folder, like `-`"),
     full: bool = options.flag("whole tool output; with @SEQ, the whole turn"),
     follow: bool = options.flag("print the last turn, then follow the session while it runs"),
     as_json: bool = options.json("one object per journal entry"),
@@ -82,6 +83,9 @@ async def show(
     """
     if follow and full:
         raise UsageError("use --follow or --full, not both")
+    if last and session_id is not None:
+        raise UsageError("use --last or an ID, not both")
+    session_id = "-" if last else session_id
     source = reading(server_of(server))
     if follow:
         await follow_session(source, session_id, as_json=as_json)
@@ -149,7 +153,7 @@ async def show_in_pager(session_id: str) -> None:
     """Show a session's whole transcript in the pager, until the person leaves it."""
     from acphold.faces.screen.terminal import output_paged  # late, as in `command_line`
 
-    options = {"full": False, "follow": False, "as_json": False}
+    options = {"last": False, "full": False, "follow": False, "as_json": False}
     with output_paged():
         await show(session_id=session_id, server=None, **options)
 
