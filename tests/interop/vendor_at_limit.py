@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-from acp_check.model_endpoint import Words, messages_stream
+from acp_check.model_endpoint import Words, messages_stream, serving
 from tests.interop.wire import Json
 
 WENT_ON = "It went on."
@@ -52,14 +52,8 @@ def at_limit(refusal: Callable[[int], Refusal], seconds: int) -> Iterator[Vendor
     resets_at = int(time.time()) + seconds
     url = f"http://127.0.0.1:{server.server_port}"
     server.vendor = found = VendorAtLimit(url, resets_at, refusal(resets_at))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="vendor at its limit")
-    thread.start()
-    try:
+    with serving(server, "vendor at its limit"):
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def anthropic(resets_at: int) -> Refusal:

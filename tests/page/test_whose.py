@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 import acphold
+from acp_check.model_endpoint import serving as running
 from tests.page.conftest import opened, row_of, seen, steps
 from tests.web.conftest import Served, serving
 
@@ -57,15 +57,9 @@ def neighbour() -> Iterator[Neighbour]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     found.url = f"http://localhost:{server.server_port}/"
-    try:
+    with running(server, "dev server"):
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from acp_check.model_endpoint import serving
 
 
 def saying(text: str, finish: str = "stop", model: str = "stand-in") -> bytes:
@@ -76,11 +77,5 @@ def answering(*answers: bytes, status: int = 200) -> Iterator[Service]:
     """
     server = _Server(("127.0.0.1", 0), _Handler)
     server.status, server.answers, server.requests = status, list(answers), []
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="model service")
-    thread.start()
-    try:
+    with serving(server, "model service"):
         yield Service(f"http://127.0.0.1:{server.server_port}/v1", server.requests)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
