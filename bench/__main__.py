@@ -25,6 +25,7 @@ MEASUREMENTS = (
     "search",
     "imports",
     "deletion",
+    "growth",
     "disk",
     "commands",
     "export",

@@ -66,15 +66,15 @@ def figures(run: Run) -> Iterator[Figure]:
     with started() as server:
         locations = {
             FILE: str(run.fresh("journal.db")),
-            UNWAITED: _database(server, "unwaited", "synchronous_commit = off"),
-            WAITED: _database(server, "waited"),
+            UNWAITED: new_database(server, "unwaited", "synchronous_commit = off"),
+            WAITED: new_database(server, "waited"),
         }
         yield from _appends(run, locations)
         yield from _prompts(run, locations)
         yield from _streams(run, locations)
         yield from _replays(run, locations)
         yield from _nodes(run, server)
-        yield from big_database.figures(run, lambda name: _database(server, name))
+        yield from big_database.figures(run, lambda name: new_database(server, name))
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def started() -> Iterator[Server]:
         rmtree(folder)
 
 
-def _database(server: Server, name: str, *settings: str) -> str:
+def new_database(server: Server, name: str, *settings: str) -> str:
     """The URL of a new one."""
     server.execute(f"CREATE DATABASE {name}")
     for setting in settings:
@@ -319,12 +319,13 @@ async def _keep(location: str, conversation: list[list[bytes]], *, settle: bool)
 def _nodes(run: Run, server: Server) -> Iterator[Figure]:
     """What two nodes cost that do nothing, and what the death of one costs."""
     taken = [
-        asyncio.run(_taken_over(run, _database(server, f"nodes{n}"))) for n in range(run.size(3, 1))
+        asyncio.run(_taken_over(run, new_database(server, f"nodes{n}")))
+        for n in range(run.size(3, 1))
     ]
     yield Figure(
         "a session is prompted again after kill -9 of its node", "s", taken, goals=(Goal(2),)
     )
-    location = _database(server, "idle", "log_statement = 'all'")
+    location = new_database(server, "idle", "log_statement = 'all'")
     seconds = run.size(30, 20)
     with_one, with_more = asyncio.run(_idle(run, location, server, seconds))
     hours = HOUR_SECONDS / seconds

@@ -304,7 +304,7 @@ def _each_kept(server: Server) -> float:
 
 
 @contextmanager
-def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
+def serving(journal: Path | str, program: Sequence[str] = ()) -> Iterator[Server]:
     """`acphold serve` in front of the scripted agent; `program` is what takes the words of it."""
     acphold = os.fspath(Path(sys.executable).parent / "acphold")
     kept = ["--journal", os.fspath(journal)]
@@ -315,7 +315,8 @@ def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
         made = subprocess.run(
             [acphold, "access", "token", *kept], stdout=subprocess.PIPE, text=True, check=True
         )
-        daemon = holder(daemon_lock(os.path.realpath(journal)))
+        is_file = "://" not in os.fspath(journal)
+        daemon = holder(daemon_lock(os.path.realpath(journal))) if is_file else None
         pids = [process.pid, *([] if daemon is None else [daemon])]
         yield Server(told["url"], pids, made.stdout.strip(), told["pair"])
 

@@ -1,0 +1,197 @@
+"""What grows with everybody's data: each command, and a server at rest, with ten times as many
+sessions, tokens and shares, in a file and in a database.
+
+Counted is what the processor of the client was busy: other programs of the machine do not change
+that. Of what prints a line for each session, it is that for each line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from random import Random
+from time import sleep
+from typing import Final
+
+import psycopg
+
+from acphold.journal.access import Share, new_token
+from acphold.journal.stores import open_journal
+from acphold.journal.token_reports import SLOT_MS
+from bench import big_journal
+from bench.big_journal import name_of
+from bench.far_wire import FarSocket
+from bench.postgresql import new_database, started
+from bench.run import Run
+from bench.serve import Server, serving
+from bench.table import Figure, Goal
+
+FLAT: Final = (Goal(1.3, ratio=True),)
+
+COMMANDS: Final = (
+    *("list --limit 30", "list --json --limit 30", "list --limit 30 {word}"),
+    *("show {id}", "export {id}", "diff {id}", "inbox", "rules"),
+    *("usage", "usage --by day", "usage --by model", "usage --by folder"),
+    *("search --limit 20 {word}", "search --limit 20 {rare}"),
+    *("session rename {id} Other", "session tag {id} seen", "session archive {id}"),
+    "session delete --yes {other}",
+)
+
+A_LINE: Final = ("list --json --all", "usage --by session")
+"""They print a line for each session."""
+
+TOKENS, SHARES, QUICK_TENTH = 20_000, 50_000, 10
+IDLE_SECONDS: Final = 5.0
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """Each command with few and with many sessions; a server with few and with many tokens."""
+    sizes = run.size(2_000, 500), run.size(20_000, 5_000)
+    with started() as server:
+        for store in ("file", "database"):
+            places: list[str] = []
+            for size in sizes:
+                if store == "file":
+                    places.append(os.fspath(path := run.fresh("journal.db")))
+                    big_journal.fill(path, size)
+                else:
+                    places.append(new_database(server, f"of_{size}"))
+                    _fill_database(places[-1], size)
+            yield from _commands(run, store, (places[0], places[1]), sizes)
+            yield from _idle(run, store, (places[0], places[1]))
+
+
+def _commands(
+    run: Run, store: str, places: tuple[str, str], sizes: tuple[int, int]
+) -> Iterator[Figure]:
+    words = big_journal.words(Random(5))
+    for command in (*COMMANDS, *A_LINE):
+        few, many = (_calls(run, command, place, words) for place in places)
+        name = f"{command}, {store}, {sizes[1]:,} sessions"
+        goals = () if command in A_LINE else FLAT
+        yield Figure(name, "s", many, f"{sizes[0]:,}", few, goals)
+        if command in A_LINE:
+            start = min(few) - (min(many) - min(few)) * sizes[0] / (sizes[1] - sizes[0])
+            each = [(one - start) / sizes[1] * 1e6 for one in many]
+            yield Figure("  for each line", "us", each, goals=(Goal(25),))
+
+
+def _calls(run: Run, command: str, place: str, words: list[str]) -> list[float]:
+    """The seconds that the processor was busy with a command, the least of some rounds."""
+    least = float("inf")
+    for number in range(run.rounds):
+        said = command.format(
+            id=name_of(7), other=name_of(400 - number), word=words[400], rare=words[15_000]
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "acphold", *said.split(), "--journal", place],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        ) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in (0, 1):
+            raise RuntimeError(f"{said} ended with {process.returncode}")
+        least = min(least, used.ru_utime + used.ru_stime)
+    return [least]
+
+
+# -- a server at rest -------------------------------------------------------------------------
+
+
+def _idle(run: Run, store: str, places: tuple[str, str]) -> Iterator[Figure]:
+    tenth = run.size(1, QUICK_TENTH)
+    taken: dict[int, list[float]] = {}
+    for place, share in zip(places, (10, 1), strict=True):
+        asyncio.run(_grant(place, TOKENS // share // tenth, SHARES // share // tenth))
+        with serving(place) as server:
+            taken[share] = [_busy(server), _busy_with_client(server)]
+    tokens, shares = TOKENS // tenth, SHARES // tenth
+    for at, what in enumerate(("no client", "a client")):
+        name = f"serve at rest, {what}, {store}, {tokens:,} tokens, {shares:,} shares"
+        yield Figure(name, "ms/s", [taken[1][at]], "a tenth", [taken[10][at]], FLAT)
+
+
+async def _grant(place: str, tokens: int, shares: int) -> None:
+    journal = open_journal(place)
+    access = journal.access
+    for number in range(tokens):
+        await access.keep_token(new_token(f"t{number}", ("watch",), 1 + number)[1])
+    for number in range(shares):
+        session_id = name_of(11 + number % 300)
+        await access.keep_share(Share(session_id, f"guest{number // 300}", prompts=False))
+    await journal.aclose()
+
+
+def _busy(server: Server) -> float:
+    """The ms in a second that a server's processor is busy, at rest."""
+    sleep(2.0)
+    before = server.busy
+    sleep(IDLE_SECONDS)
+    return (server.busy - before) / 1e3 / IDLE_SECONDS
+
+
+def _busy_with_client(server: Server) -> float:
+    client = FarSocket(server.url, server.token)
+    client.initialize()
+    busy = _busy(server)
+    client.close()
+    return busy
+
+
+# -- a database -------------------------------------------------------------------------------
+
+_SHIFTED: Final = {
+    "session_id": "session_id || '-' || n",
+    "downstream_id": "downstream_id || '-' || n",
+    **{name: f"{name} - n * %(gap)s::bigint" for name in ("created_at", "updated_at", "at")},
+    "summed_at": "CASE WHEN summed_at < 0 THEN summed_at ELSE summed_at - n * %(gap)s::bigint END",
+    "slot": f"slot - n * %(gap)s::bigint / {SLOT_MS}",
+}
+"""The columns that differ in the copy of a row."""
+
+_OWN: Final = {"changed", "number"}
+"""Those that each row gets by itself."""
+
+_COPIED: Final = (
+    *("sessions", "segments", "leases", "summaries", "links", "usage", "usage_sums"),
+    *("usage_folds", "documents"),
+)
+
+
+def _fill_database(place: str, sessions: int) -> None:
+    """A journal with the sessions of `big_journal`, but for their ids."""
+    templates = big_journal.TEMPLATES
+
+    async def begin() -> None:
+        await big_journal.take_in(place, templates)
+        journal = open_journal(place)
+        assert await journal.index.catch_up(3600.0) == 0
+        await journal.aclose()
+
+    asyncio.run(begin())
+    times = sessions // templates
+    gap = big_journal.DAYS * big_journal.DAY_MS // times // SLOT_MS * SLOT_MS
+    values = {"gap": gap, "copies": times - 1}
+    with psycopg.connect(place, autocommit=True) as line:
+        line.execute("DROP INDEX acphold.documents_words")
+        for table in _COPIED if times > 1 else ():
+            found = line.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
+                " AND table_schema = 'acphold' ORDER BY ordinal_position",
+                (table,),
+            ).fetchall()
+            own = _OWN - ({"number"} if table == "sessions" else set())
+            names = [name for (name,) in found if name not in own]
+            line.execute(
+                f"INSERT INTO acphold.{table} ({', '.join(names)})"
+                f" SELECT {', '.join(_SHIFTED.get(name, name) for name in names)}"
+                f" FROM acphold.{table}, generate_series(1, %(copies)s) AS n",
+                values,
+            )
+        line.execute("CREATE INDEX documents_words ON acphold.documents USING gin (words)")
+        line.execute("VACUUM ANALYZE")
