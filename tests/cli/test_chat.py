@@ -296,6 +296,26 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> 
     )
 
 
+def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_comes_later(
+    shared_place: Place, one: Terminal
+) -> None:
+    one.type(steps(ask(title="Run 1"), ask(toolCallId="t2", title="Run 2"), {"say": "Both asked."}))
+    one.until("Run 1", ", then Enter")
+    one.type("use make", "or write to the agent")
+    one.type("\r", "1 queued prompt", ", then Enter")
+    one.type("n\r")
+    one.until("rejected: Run 1 → Stop it", "Run 2", "1 queued prompt", ", then Enter")
+    with shared_place.on_terminal("continue") as other:
+        other.until("Enter continues")
+        other.type("\r", "Run 2", "1 queued prompt", ", then Enter")
+        one.type("n\r")
+        one.until("rejected: Run 2")
+        for each in (one, other):
+            text = each.until("Both asked.", "you  use make", 'agent  heard: [{"type"', "ready")
+            order = [text.index(it) for it in ("Both asked.", "you  use make", "heard: ")]
+            assert order == sorted(order), text
+
+
 def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one: Terminal, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
@@ -600,6 +600,7 @@ class Accepting:
         self.sent: list[tuple[dict[str, str], bytes]] = []
         self.port = 0
         self.head = b"HTTP/1.1 201 Created"
+        self.says = b""
         self._came = asyncio.Event()
 
     @asynccontextmanager
@@ -617,10 +618,12 @@ class Accepting:
         said = {name.lower(): value for name, _, value in lines}
         body = await reader.readexactly(int(said["content-length"]))
         self.sent.append(({"request": head.split("\r\n")[0], **said}, body))
-        writer.write(self.head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.write(self.says or self.head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         await writer.drain()
-        writer.close()
         self._came.set()
+        if self.says:
+            await reader.read()  # until the other side goes
+        writer.close()
 
     async def send(self, order: Order) -> PushOutcome:
         """As `PushSender` does; but that this one is no service of the public network."""
@@ -634,17 +637,47 @@ class Accepting:
                 await self._came.wait()
 
 
+LIES: Mapping[str, tuple[bytes, int]] = {
+    "leads on": (b"HTTP/1.1 307 Temporary Redirect\r\nLocation: https://127.0.0.1/\r\n\r\n", 307),
+    "has no end": (b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n", 201),
+    "is no HTTP": (b"It was sent.\r\n\r\n", 0),
+    "is never whole": (b"HTTP/1.1 201 Created\r\nX: ", 0),
+    "asks for years": (b"HTTP/1.1 429 No\r\nRetry-After: 99999999999\r\n\r\n", 429),
+}
+"""Answers of a push service that lies, and what is made of them."""
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_push_service_that_lies_is_believed_nothing_but_a_status_and_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", _at_home(socket.getaddrinfo, NAME, "other.test"))
+    monkeypatch.setattr(bounds, "PUSH_SECONDS", 2.0)
+    says, status = LIES[lie]
+    async with Accepting(tmp_path).open() as service:
+        service.says = says
+        order = Order(Browser(f"https://{NAME}/x").subscription, "{}", new_key(), "mailto:a@b.c")
+        told = await asyncio.wait_for(service.send(order), DEADLINE)
+        assert (told.status, bool(told.why)) == (status, status == 0)
+        assert told.pause <= bounds.DONE_SECONDS
+        assert len(service.sent) == 1
+        # The certificate has to be that of the name.
+        other = replace(order, to=Browser("https://other.test/x").subscription)
+        assert "certificate" in (await service.send(other)).why
+        assert len(service.sent) == 1
+
+
+def _at_home(found: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Look these names up as this machine."""
+    return lambda host, *rest, **more: found("127.0.0.1" if host in names else host, *rest, **more)
+
+
 async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_read(
     tmp_path: Path,
     live: Live,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = socket.getaddrinfo
-
-    def look_up(host: str | None, *rest: Any, **more: Any) -> Any:
-        return found("127.0.0.1" if host == NAME else host, *rest, **more)
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", _at_home(socket.getaddrinfo, NAME))
     async with Accepting(tmp_path).open() as service, site(tmp_path, send=service.send) as web:
         await web.remember("s1", asked("q1"), settled=False, title="One")
         key = (await web.get("/notices")).json["key"]

@@ -120,6 +120,8 @@ async def trees_of(journal: Journal, rows: Sequence[SessionRow]) -> list[BranchT
     """Return the work trees of ours in which of all sessions only these have worked."""
     found: dict[str, BranchTree] = {}
     ids = {row.session_id for row in rows}
+    # What an import has of the same conversation, under another name of its agent, is no other.
+    known = {it for row in rows for it in (row.session_id, row.downstream_id) if it}
     for row in rows:
         tree = await Threads(1).run(tree_of, row.cwd)
         if tree is None or not tree.is_ours or tree.git_folder in found:
@@ -130,7 +132,8 @@ async def trees_of(journal: Journal, rows: Sequence[SessionRow]) -> list[BranchT
             *(some := await journal.page(its, None, hub_bounds.REMAINS_ROWS)),
         ]
         is_all = len(some) < hub_bounds.REMAINS_ROWS
-        if is_all and all(it.session_id in ids for it in beside if _is_within(it, tree)):
+        others = [it for it in beside if it.session_id not in ids and it.downstream_id not in known]
+        if is_all and not any(_is_within(it, tree) for it in others):
             found[tree.git_folder] = tree
     return [*found.values()]
 
