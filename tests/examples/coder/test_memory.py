@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from acphold.errors import RemoteError
 from acphold.testing import connect
-from tests.examples.coder.scripted import Script, Think, call
+from tests.examples.coder.scripted import Script, call
 
 CUT_OFF = "tool: The tool call was interrupted before a result was produced."
-
-
-@pytest.mark.parametrize("kill", [False, True])
-async def test_a_loaded_session_goes_on_with_the_models_own_messages(
-    tmp_path: Path, kill: bool
-) -> None:
-    (tmp_path / "a.txt").write_text("text\n")
-    script = Script(
-        [Think("hm"), "Let me look.", call("read", path="a.txt")], "It says text.", "ok"
-    )
-    async with connect(script.agent()) as client:
-        session = await client.new_session(tmp_path)
-        await session.prompt("what does it say?")
-        await client.restart(kill=kill)
-        session = await client.load_session(session.id)
-        assert "It says text." in session.received.text
-        await session.prompt("and now?")
-    assert script.given() == [
-        "user: what does it say?",
-        "model: Let me look.",
-        'call: read {"path":"a.txt"}',
-        "tool: text\n",
-        "model: It says text.",
-        "user: and now?",
-    ]
-
-
-async def test_a_killed_turn_is_remembered_as_far_as_it_was_seen() -> None:
-    script = Script(["I was about ", asyncio.Event().wait], "ok", "ok")
-    async with connect(script.agent()) as client:
-        session = await client.new_session()
-        session.prompt("go")
-        await session.until_said("I was about ")
-        await client.restart(kill=True)
-        session = await client.load_session(session.id)
-        await session.prompt("where were you?")
-        await session.prompt("and?")
-    begun = ["user: go", "model: I was about ", "user: where were you?"]
-    assert script.given(1) == begun
-    assert script.given(2) == [*begun, "model: ok", "user: and?"]
 
 
 async def test_a_turn_that_is_killed_in_a_tool_remembers_the_call(tmp_path: Path) -> None:

@@ -335,14 +335,6 @@ async def test_a_replacement_that_is_not_clear_is_not_made(tmp_path: Path) -> No
     ]
 
 
-async def test_a_file_keeps_its_line_ends(tmp_path: Path) -> None:
-    (path := tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    edit = call("edit", path="a.txt", old_text="one\ntwo\n", new_text="1\n2\n")
-    async with connect(Script(edit, "ok").agent()) as client:
-        await (await client.new_session(tmp_path)).prompt("edit")
-    assert path.read_bytes() == b"1\r\n2\r\nthree\r\n"
-
-
 async def test_a_command_that_fails_is_shown_as_failed_and_told(tmp_path: Path) -> None:
     script = Script(call("shell", command="echo oops >&2; exit 3"), "I see")
     async with connect(script.agent()) as client:
