@@ -58,6 +58,35 @@ test("what a terminal showed is cut at lines, and each piece begins in the colou
   assert.deepEqual(cuts("z".repeat(70_000)), [[0, 60_000], [60_000, 70_000]]);
 });
 
+test("a plan stands where the journal has it, also while it is told: at the last time", () => {
+  const plan = (...words) => ({ sessionUpdate: "plan", entries: words.map((content) => ({ content, status: "pending" })) });
+  const said = (words) => ({ sessionUpdate: "agent_message_chunk", content: text(words) });
+  const call = (toolCallId) => ({ sessionUpdate: "tool_call", toolCallId });
+  const told = [said("I "), plan("a"), said("begin."), call("t1"), plan("b"), said("Then"), call("t2"), plan("c"), said(" on")];
+  const live = new Timeline();
+  told.forEach((update, at) => live.add(update, { seq: at + 1, at: "" }));
+  // Of the plans the journal keeps the last one.
+  const kept = told.map((update, at) => ({ seq: at + 1, at: "", kind: "update", update })).filter(({ update, seq }) => update.sessionUpdate !== "plan" || seq === 8);
+  const looks = ({ items }) => items.map((item) => [item.kind, item.seq, item.prose?.text, item.entries?.[0].content]);
+  for (const cut of [0, 1, 3, 5, 7]) {
+    const [older, replayed] = [new Timeline(), new Timeline()];
+    kept.slice(0, cut).forEach((entry) => older.addEntry(entry));
+    kept.slice(cut).forEach((entry) => replayed.addEntry(entry));
+    replayed.prepend(older);
+    assert.deepEqual(looks(replayed), looks(live));
+  }
+  assert.deepEqual(kinds(live), ["said", "tool", "said", "tool", "plan", "said"]);
+  const { key } = live.items[4];
+  live.add(plan("d"), place);
+  assert.deepEqual([live.items.at(-1).key, kinds(live).filter((each) => each === "plan").length], [key, 1]);
+  // A page of before may still have one.
+  const [older, later] = [new Timeline(), new Timeline()];
+  older.add(plan("a"), { seq: 1, at: "" });
+  later.add(plan("b"), { seq: 2, at: "" });
+  later.prepend(older);
+  assert.deepEqual(looks(later), [["plan", 2, undefined, "b"]]);
+});
+
 test("a failed session looks failed, seen or not", () => {
   const row = { outcome: "failed", unseen: true, live: null };
   assert.deepEqual(standing(row), ["unseen failed", "failed"]);
@@ -187,17 +216,6 @@ test("a text goes on behind a plan, and behind the end of its turn in the messag
   assert.deepEqual(kinds(timeline), ["said", "plan", "said", "end"]);
   assert.equal(timeline.items[2].isPart, true);
   assert.equal(timeline.items[2].prose.text, "bc");
-});
-
-test("a plan is changed in its turn, and another turn has another one", () => {
-  const timeline = new Timeline();
-  const plan = (...entries) => timeline.add({ sessionUpdate: "plan", entries }, place);
-  plan({ content: "one" });
-  plan({ content: "two" });
-  timeline.endTurn({ outcome: "completed" }, place);
-  plan({ content: "three" });
-  assert.deepEqual(kinds(timeline), ["plan", "end", "plan"]);
-  assert.equal(timeline.items[0].entries[0].content, "two");
 });
 
 test("what is told live of the turns of others ends them once", () => {

@@ -278,12 +278,7 @@ export class Timeline {
     meet(older.#compactions, this.#compactions, joinCompactions);
     meet(older.#questions, this.#questions, (question, later) => void (question.answer ??= later.answer));
     if (!this.#within) this.#meetChildren(older, meet);
-    const plan = this.items.slice(0, this.items.findIndex(isTurn) >>> 0).find((item) => item.kind === "plan");
-    const before = older.items.slice(older.items.findLastIndex(isTurn) + 1).find((item) => item.kind === "plan");
-    if (plan?.kind === "plan" && before?.kind === "plan") {
-      before.entries = plan.entries;
-      merged.add(plan);
-    }
+    if (this.items.some((item) => item.kind === "plan")) older.#takePlan();
     this.items.unshift(...older.items);
     this.#isParted = this.#isParted || (this.#order.length === 0 && older.#isParted);
     this.#order.unshift(...older.#order);
@@ -400,14 +395,25 @@ export class Timeline {
     patch(tool, fields);
   }
 
-  /** One for each turn, which is changed. @param {Received[]} entries @param {Place} place */
+  /** It stands where it was told last, as it does in the journal, which keeps no earlier one. @param {Received[]} entries @param {Place} place */
   #plan(entries, place) {
-    const inTurn = this.items.slice(this.items.findLastIndex(isTurn) + 1);
-    const plan = inTurn.find((item) => item.kind === "plan");
-    if (plan?.kind === "plan") {
-      plan.entries = entries;
-      plan.version++;
-    } else this.#put({ kind: "plan", entries, ...base(place) });
+    const plan = this.#takePlan();
+    if (plan) Object.assign(plan, { entries, ...place, version: plan.version + 1 });
+    this.#put(plan ?? { kind: "plan", entries, ...base(place) });
+  }
+
+  /** Take the plan away, if there is one; what it parted is one again. */
+  #takePlan() {
+    const at = this.items.findIndex((item) => item.kind === "plan");
+    if (at < 0) return undefined;
+    const [plan] = this.items.splice(at, 1);
+    const [before, after] = [this.items[at - 1], this.items[at]];
+    if (before?.kind === "said" && after?.kind === "said" && after.isPart && goesOnWith(before, after.role, after.messageId)) {
+      joinMessages(before, after);
+      before.version++;
+      this.#forget(new Set([after]));
+    } else if (!after) this.#isParted = before !== undefined && isOursAlone(before);
+    return plan.kind === "plan" ? plan : undefined;
   }
 
   /** @param {Update} update @param {Place} place */
@@ -593,9 +599,6 @@ const members = (value) => (value && typeof value === "object" && !Array.isArray
 
 /** @param {unknown} id */
 const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);
-
-/** What a turn begins or ends with. @param {Item} item */
-const isTurn = (item) => item.kind === "prompt" || item.kind === "end";
 
 /** What the core has not on its timeline. @param {Item} item */
 const isOursAlone = (item) => item.kind === "plan" || item.kind === "note" || item.kind === "question";
