@@ -41,7 +41,7 @@ async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_n
     await offer.get_by_role("button", name="Import 1 conversation found here").click()
     await page.locator("a.session", has_text="Where is the needle?").click()
     instead = page.get_by_label("Another agent")
-    await expect(instead).to_contain_text("held with claude, which this server does not run")
+    await expect(instead).to_contain_text("This server does not run claude.")
     await expect(instead).to_contain_text("install it")
     await expect(page.locator(".composer")).to_have_count(0)
     await instead.get_by_role("button").first.click()

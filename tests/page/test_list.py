@@ -81,10 +81,17 @@ async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
     await expect(search).to_be_focused()
     await search.press("Escape")
     await expect(search).not_to_be_focused()
-    await page.get_by_label("Only").select_option("tag later")
+    add = page.get_by_label("Add a filter")
+    await add.select_option("tag later")
     await expect(row_of(page, other)).to_have_count(0)
     await expect(row_of(page, one)).to_be_visible()
-    await page.get_by_label("Only").select_option("")
+    await add.select_option("tag v1")  # one of several of a kind, and each kind
+    await expect(row_of(page, one)).to_be_visible()
+    picked = page.get_by_role("group", name="Only")
+    await expect(picked.get_by_role("button")).to_contain_text(["#later", "#v1"])
+    for tag in ("#later", "#v1"):
+        await picked.get_by_role("button", name=f"Not only {tag}").click()
+    await expect(row_of(page, other)).to_be_visible()
     await page.get_by_label("More").click()
     await menu.get_by_role("button", name="Unpin").click()
     await expect(pinned).to_have_count(0)
@@ -202,4 +209,7 @@ async def test_sessions_of_programs_stand_behind_their_number_and_are_found(
     await chip.click()
     await expect(row_of(page, programs)).to_be_visible()
     await expect(row_of(page, mine)).to_have_count(0)
+    await expect(page.get_by_text("Only scripts and other programs")).to_be_visible()
     assert await violations(page) == []
+    await chip.click()
+    await expect(row_of(page, mine)).to_be_visible()

@@ -271,16 +271,13 @@ test("a patch becomes lines with the numbers of both sides, and nothing in it mo
   assert.deepEqual(patchLines("@@ -0,0 +1 @@\n+git names no count of one").map(({ sign, after }) => [sign, after]), [["+", 1]]);
 });
 
-test("news are what failed and what is done unseen; the latest others follow while there is room, without what is asked above", () => {
+test("news are what failed and what is done unseen, without what is asked above", () => {
   const row = (sessionId, more) => ({ sessionId, outcome: null, unseen: false, live: null, ...more });
   const rows = [row("a"), row("done", { unseen: true }), row("b"), row("cron", { byProgram: true, unseen: true }), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" }, openQuestions: [{}] })];
   const ids = (found) => found.map((each) => each.sessionId);
-  assert.deepEqual(ids(news(rows).news), ["bad", "done"]);
-  assert.deepEqual(ids(news(rows).others), ["a", "b"]);
+  assert.deepEqual(ids(news(rows)), ["bad", "done"]);
   const many = Array.from({ length: 30 }, (_, at) => row(`${at}`, { unseen: at % 2 === 0 }));
-  assert.equal(news(many).news.length, 15);
-  assert.equal(news(many).others.length, 0);
-  assert.equal(news(many.map((each) => ({ ...each, unseen: false }))).others.length, 8);
+  assert.equal(news(many).length, 15);
 });
 
 test("a bar that is a thousand times longer is cut, and the others keep their lengths among each other", () => {

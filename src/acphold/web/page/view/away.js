@@ -1,10 +1,8 @@
 // A bar while the page is offline: since when, as what it shows may be old.
 import { useEffect, useState } from "preact/hooks";
 import { lasting, moment } from "../model/times.js";
+import { UNNOTICED_MS } from "../wire/server.js";
 import { html } from "./html.js";
-
-/** How long connecting may take before the bar appears. */
-const UNNOTICED_MS = 1200;
 
 /** @param {{server: import("../wire/server.js").Server}} props */
 export function Away({ server }) {

@@ -7,13 +7,15 @@ import { agentName, counted, line, shortPath } from "../model/text.js";
 import { panes, useWide } from "./columns.js";
 import { device } from "../wire/device.js";
 import { html } from "./html.js";
-import { Later } from "./later.js";
+import { Later, loaded } from "./later.js";
 import { memo } from "./memo.js";
 import { sessionPlace } from "./places.js";
 import { RowView } from "./rows.js";
 
 /** As few and as short as stand in one row; those that are archived are further below. */
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"], ["program", "By programs"]]);
+
+const PROGRAMS = "Only scripts and other programs wrote in these.";
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;
@@ -39,7 +41,7 @@ export function Home({ desk, current, asking, isAll }) {
   useHeld();
   useEffect(() => document.querySelector(".home a.session[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   const [filter, setFilter] = useState("");
-  const [only, setOnly] = useState("");
+  const [only, setOnly] = useState(/** @type {string[]} */ ([]));
   const [byProject] = useState(grouping);
   const chosen = desk.chosen.value;
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
@@ -47,7 +49,7 @@ export function Home({ desk, current, asking, isAll }) {
   const isBroad = useWide(panes);
   const isBesideNews = isBroad && isAll;
   const all = desk.listed.value;
-  const rows = all.filter((row) => !only || kindsOf(row).includes(only));
+  const rows = all.filter((row) => isOf(row, only));
   const isOfPrograms = rows.every((row) => row.byProgram);
   /** @param {import("../wire/pages.js").Row} row @param {string} [name] */
   const fits = (row, name = filter) => (name === "program" ? row.byProgram : name ? (name === "live" ? row.live !== null : standing(row)[0].startsWith(name)) : !row.byProgram || isOfPrograms || row.sessionId === current || standing(row)[0] === "waiting");
@@ -57,7 +59,9 @@ export function Home({ desk, current, asking, isAll }) {
   const others = useRows(sought, filter === "archived", desk.server.isOnline);
   const listed = rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
   const found = others.rows;
-  const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && (!only || kindsOf(row).includes(only)));
+  const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
+  // Below the list, which it would move: it is known a moment later.
+  const offer = !sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`;
   const [choose] = useState(() => (/** @type {string} */ id) => desk.choose(id));
   const archived = () => {
     setFilter("archived");
@@ -70,30 +74,35 @@ export function Home({ desk, current, asking, isAll }) {
     if (words) desk.sought.value = "";
     else event.target.blur();
   };
+  // What waits stands above the list: the list comes with it, and not before, to move away under a finger.
+  const isEarly = !isBesideNews && desk.inbox.value.length > 0 && !loaded.value;
   const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
   return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       ${!device()?.user && html`<a class="button" href="#/usage">Usage</a>`}<a class="button main" href="#/new">New</a></header>
     <div class="scroll">
-      ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
+      ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}${isEarly ? null : html`
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
       <div class="tools"><div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
         const number = rows.filter((row) => fits(row, name)).length;
-        return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
+        return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} title=${name === "program" ? PROGRAMS : undefined} onClick=${() => setFilter(filter === name ? "" : name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
-      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${setOnly} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}</div>
+      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${(/** @type {string} */ kind) => setOnly([...only, kind])} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}</div>
+      ${only.length > 0 && html`<div class="filters only" role="group" aria-label="Only">${only.map((each) => html`<button type="button" key=${each} aria-label=${`Not only ${kindName(each)}`} onClick=${() => setOnly(only.filter((other) => other !== each))}>${kindName(each)} <span aria-hidden="true">×</span></button>`)}</div>`}
+      ${filter === "program" && html`<p class="aside about-filter">${PROGRAMS} “All” leaves them out; a search finds them.</p>`}
       ${chosen && html`<${Later} name="Chosen" desk=${desk} />`}
-      ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
-      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
+      ${desk.isListed.value && all.length === 0 && offer}
+      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only.length > 0 || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
+      ${all.length > 0 && offer}
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} state=${desk.server.link.value.state} />`}
       <${Later} name="Swipes" desk=${desk} />
       <${Later} name="Whose" server=${desk.server} />
       <p class="foot">${filter !== "archived" && html`<button type="button" class="quiet" onClick=${archived}>Archived</button> · `}<a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
-      ${isAll && html`<${Later} name="Notices" />`}
+      ${isAll && html`<${Later} name="Notices" />`}`}
     </div>
   <//>`;
 }
@@ -129,16 +138,30 @@ function useRows(q, isArchived, isOnline) {
 /** What a session is of, for the choice of some. @param {import("../wire/pages.js").Row} row */
 const kindsOf = (row) => [`agent ${row.agentName}`, `folder ${row.project ?? row.cwd}`, ...(row.tags ?? []).map((each) => `tag ${each}`)];
 
-/** A choice of the sessions of an agent, a project or a tag, where there are several. @param {{rows: import("../wire/pages.js").Row[], only: string, pick: (only: string) => void}} props */
+/** Whether it is of one of the agents that were picked, if any were, and of one of the projects, and of one of the tags. @param {import("../wire/pages.js").Row} row @param {string[]} only */
+function isOf(row, only) {
+  const its = kindsOf(row);
+  const [picked, met] = [only, only.filter((each) => its.includes(each))].map((them) => new Set(them.map((each) => each.split(" ", 1)[0])));
+  return picked.size === met.size;
+}
+
+/** @param {string} each */
+const kindName = (each) => {
+  const name = each.slice(each.indexOf(" ") + 1);
+  return each.startsWith("agent ") ? agentName(name) : each.startsWith("folder ") ? shortPath(name) : `#${line(name, CUT.short)}`;
+};
+
+/** Adds an agent, a project or a tag to those that are picked, where there are several. @param {{rows: import("../wire/pages.js").Row[], only: string[], pick: (kind: string) => void}} props */
 function Only({ rows, only, pick }) {
   const kinds = [...new Set(rows.flatMap(kindsOf))].sort();
-  /** @param {string} kind @param {string} label @param {(name: string) => string} shown */
-  const some = (kind, label, shown) => {
+  /** @param {string} kind @param {string} label */
+  const some = (kind, label) => {
     const its = kinds.filter((each) => each.startsWith(`${kind} `));
-    return its.length > (kind === "tag" ? 0 : 1) && html`<optgroup label=${label}>${its.map((each) => html`<option value=${each}>${shown(each.slice(kind.length + 1))}</option>`)}</optgroup>`;
+    const left = its.filter((each) => !only.includes(each));
+    return its.length > (kind === "tag" ? 0 : 1) && left.length > 0 && html`<optgroup label=${label}>${left.map((each) => html`<option value=${each}>${kindName(each)}</option>`)}</optgroup>`;
   };
-  const found = [some("agent", "Agent", agentName), some("folder", "Project", shortPath), some("tag", "Tag", (name) => `#${line(name, CUT.short)}`)];
-  return (only || found.some(Boolean)) && html`<select aria-label="Only" value=${only} onChange=${(/** @type {On<HTMLInputElement>} */ event) => pick(event.target.value)}><option value="">Everything</option>${found}</select>`;
+  const found = [some("agent", "Agent"), some("folder", "Project"), some("tag", "Tag")];
+  return found.some(Boolean) && html`<select aria-label="Add a filter" value="" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (pick(event.target.value), (event.target.value = ""))}><option value="">Filter…</option>${found}</select>`;
 }
 
 /** A project with its sessions, some of them until somebody asks for all. */

@@ -51,7 +51,7 @@ function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
   const asked = session.questions.value.find((each) => each.id === waiting.id);
   const who = agentName(waiting.agentName);
-  return html`<${QuestionView} who=${who} cwd=${waiting.cwd} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${desk.server.isOnline}
+  return html`<${QuestionView} who=${who} cwd=${waiting.cwd} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${!desk.server.isAway}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

@@ -22,7 +22,11 @@ const problem = signal("");
 const coarse = matchMedia("(pointer: coarse)");
 
 /** @param {{desk: import("../model/desk.js").Desk}} props */
-export function NewSession({ desk }) {
+export const NewSession = ({ desk }) => html`<main class="plain new" id="main" tabindex="-1">
+  <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header><${NewForm} desk=${desk} /></main>`;
+
+/** @param {{desk: import("../model/desk.js").Desk}} props */
+export function NewForm({ desk }) {
   const agents = desk.server.agents.value;
   const known = [...desk.listed.value.map(homes(desk.listed.value)), desk.server.folder];
   const folders = [...new Set(known)].filter(Boolean).slice(0, 30);
@@ -46,7 +50,7 @@ export function NewSession({ desk }) {
       const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
-      if (here().name === "new") {
+      if (["", "new"].includes(here().name)) {
         // Until it is shown, nobody writes here or starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
         go(sessionPlace(session.id));
@@ -64,9 +68,7 @@ export function NewSession({ desk }) {
     event.preventDefault();
     event.target.form?.requestSubmit();
   };
-  return html`<main class="plain new" id="main" tabindex="-1">
-    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header>
-    <form onSubmit=${begin}>
+  return html`<form onSubmit=${begin}>
       <label>First prompt<textarea rows="4" value=${words} readOnly=${isBusy} placeholder="Write to the agent" onKeyDown=${onKey} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => write(event.target.value)}></textarea></label>
       <div class="folder">
         <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
@@ -83,8 +85,7 @@ export function NewSession({ desk }) {
       <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
       ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
       <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${starting.value ? html`<${Starting} ...${starting.value} />` : words.trim() ? "Start and send" : "Start"}</button>
-    </form>
-  </main>`;
+    </form>`;
 }
 
 /** What is being started, with the seconds that it takes. @param {{agent: string, at: number}} props */

@@ -1,12 +1,14 @@
-// Beside the list while nothing is open: what happened since somebody last looked, or what a search has found.
+// Beside the list while nothing is open: what happened since somebody last looked, and a new session; or what a search has found.
 import { useEffect, useState } from "preact/hooks";
 import { news } from "../model/news.js";
 import { CUT } from "../model/tables.js";
 import { agentName, baseName, called, counted, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
+import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { Hits } from "./hits.js";
 import { html } from "./html.js";
+import { NewForm } from "./new_session.js";
 import { sessionPlace } from "./places.js";
 import { State } from "./rows.js";
 
@@ -18,21 +20,18 @@ const PAUSE_MS = 1000;
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function News({ desk }) {
   const sought = desk.sought.value.trim();
-  const { news: now, others } = news(desk.listed.value);
-  const rows = [...now, ...others];
+  const rows = news(desk.listed.value);
   const glances = useGlances(sought.length > 1 ? [] : rows);
   if (sought.length > 1) return html`<${Hits} words=${sought} state=${desk.server.link.value.state} isRoomy />`;
   if (!desk.isListed.value) return null;
   if (desk.listed.value.length === 0) return html`<${Beginning} />`;
-  return html`<section>
-    ${now.length > 0 && html`<${Glances} title="Since you last looked" rows=${now} glances=${glances} />`}
-    ${others.length > 0 && html`<${Glances} title="Latest sessions" rows=${others} glances=${glances} />`}
-  </section>`;
+  return html`${rows.length > 0 && html`<section><h2>Since you last looked</h2>
+    <ul>${rows.map((row) => html`<${GlanceView} key=${row.sessionId} row=${row} glance=${glances.get(row.sessionId)} />`)}</ul></section>`}
+    ${mayBegin() && html`<section class="new"><h2>New session</h2><${NewForm} desk=${desk} /></section>`}`;
 }
 
-/** @param {{title: string, rows: import("../wire/pages.js").Row[], glances: Map<string, Glance>}} props */
-const Glances = ({ title, rows, glances }) => html`<h2>${title}</h2>
-  <ul>${rows.map((row) => html`<${GlanceView} key=${row.sessionId} row=${row} glance=${glances.get(row.sessionId)} />`)}</ul>`;
+/** Whether this device may start a session. */
+const mayBegin = () => Boolean(device()?.scopes.includes("prompt"));
 
 /** How these sessions ended; kept while it is read anew. @param {import("../wire/pages.js").Row[]} rows */
 function useGlances(rows) {

@@ -51,7 +51,7 @@ export function Questions({ session, who, waiting }) {
     // The list has it a moment later.
     if (each.method === PERMISSION && !told?.shows) return html`<p class="aside" role="status" key=${each.id}>Loading a question of ${who}…</p>`;
     return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} cwd=${session.cwd} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
-      answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined} isOpening=${session.server.isOnline}
+      answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined} isOpening=${!session.server.isAway}
       stop=${() => session.cancel()} later=${() => setLater((was) => [...was, each.id])} /><//>`;
   })}${asked.length === 0 && (isOffering(isOwn) ? html`<${Offers} fits=${isOwn} />` : hasAsked.current && html`<${Offer} />`)}`;
 }
@@ -82,7 +82,7 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
   return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, CUT.brief)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${shows?.wants ?? "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
     <${View} id=${asked.id} params=${params} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
-    ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
+    ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class=${isOpening ? "away" : "aside"} role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
   </section>`;
 }
 
@@ -92,14 +92,14 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
  */
 function usePresent(session, question, shows) {
   const [present, setPresent] = useState(/** @type {Shows | undefined} */ (undefined));
-  const hasDiff = shows.blocks.some(({ kind }) => kind === "diff");
+  const isAsked = shows.blocks.some(({ kind }) => kind === "diff") && Boolean(device()?.scopes.includes("files"));
   useEffect(() => {
-    if (!hasDiff || !device()?.scopes.includes("files")) return;
     // Where the files cannot be read, the agent's own words stand.
-    read(`/sessions/${encodeURIComponent(session)}/present`, { question }).then((told) => setPresent(told.shows), () => {});
-  }, [question, hasDiff]);
+    if (isAsked) read(`/sessions/${encodeURIComponent(session)}/present`, { question }).then((told) => setPresent(told.shows), () => setPresent(shows));
+  }, [question, isAsked]);
   useLayoutEffect(() => void (present && stir()), [present]);
-  return present ?? shows;
+  // How it compares with the file is said once that is known: words that go again would move what is below.
+  return present ?? (isAsked ? { ...shows, blocks: shows.blocks.map((block) => (block.kind === "diff" ? { ...block, text: "" } : block)) } : shows);
 }
 
 /** What would happen, and the answers; a yes once all of it could be read. @param {{id: string, params: Received, shows: Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */

@@ -22,6 +22,8 @@ const STALE_MS = 20_000;
 const HIDDEN_MS = 5 * 60_000;
 /** How often this device says that it is still used: what is not used for long is signed out. */
 const RENEW_MS = 24 * 60 * 60_000;
+/** How long connecting may take before anybody is told. */
+export const UNNOTICED_MS = 1200;
 const AGAIN_MS = [300, 1000, 2000, 4000, 8000];
 
 /** Nothing has this folder, so that the answer is as short as an answer can be. */
@@ -87,6 +89,12 @@ export class Server {
   /** Whether requests can be sent now. */
   get isOnline() {
     return this.link.value.state === "online";
+  }
+
+  /** Whether the connection is lost, and not only about to be there. */
+  get isAway() {
+    const { state, since } = this.link.value;
+    return state === "offline" || (state === "connecting" && Date.now() - since > UNNOTICED_MS);
   }
 
   /** @param {string} method @param {object} params @returns {Promise<Received>} */
