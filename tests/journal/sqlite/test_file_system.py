@@ -47,3 +47,33 @@ def test_a_journal_on_a_network_file_system_is_refused_with_what_to_do_and_nothi
     with pytest.raises(JournalUnavailableError, match=r"network file system \(tmpfs\).*a disk of"):
         open_file(tmp_path / "new" / "journal.db")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_reserve_takes_twice_the_journal_at_most_while_there_is_plenty_and_goes_with_the_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (journal := tmp_path / "journal.db").write_bytes(bytes(10_000))
+    reserve = tmp_path / "journal.db-reserve"
+    room = 100_000
+    monkeypatch.setattr(file_system, "is_nearly_full", lambda _, size=50_000: room < size)
+    file_system.keep_reserve(str(journal))
+    assert not reserve.exists()
+    room = 1_000_000
+    file_system.keep_reserve(str(journal))
+    found = reserve.stat()
+    assert (found.st_size, found.st_mode & 0o777) == (20_000, 0o600)
+    assert found.st_blocks * 512 >= 20_000
+    journal.write_bytes(bytes(20_000))
+    file_system.keep_reserve(str(journal))
+    file_system.release_reserve(str(journal))
+    assert reserve.stat().st_size == 20_000
+    room = 40_000
+    file_system.release_reserve(str(journal))
+    assert not reserve.exists()
+
+
+def test_a_pipe_in_the_place_of_a_reserve_is_left_alone(tmp_path: Path) -> None:
+    (journal := tmp_path / "journal.db").write_bytes(bytes(10_000))
+    os.mkfifo(pipe := tmp_path / "journal.db-reserve")
+    file_system.keep_reserve(str(journal))
+    assert pipe.is_fifo()

@@ -183,7 +183,8 @@ def keep_reserve(path: str) -> None:
         has = os.stat(reserve).st_size if os.path.exists(reserve) else 0
         if has >= wanted // 2 or is_nearly_full(path, 10 * wanted):
             return
-        file = os.open(reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.open(reserve, flags, 0o600)
         try:
             if sys.platform == "linux":
                 os.posix_fallocate(file, 0, wanted)
