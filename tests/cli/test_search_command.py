@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from acphold.faces.cli import bounds
+from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.stores import open_journal
+from acphold.live.reading.local_reader import LocalReader
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import remember
 from tests.imports.claude_home import Transcript
@@ -149,7 +154,26 @@ def test_words_that_are_nowhere_are_left_out_and_named(acphold: CommandLine) -> 
     assert (none.out, none.err) == ("", "No results for bar quux.\n")
     elsewhere = acphold.run("search", "greeting", "retry")
     assert elsewhere.err == "No conversation has all of these words; the best first:\n"
+    fewer = acphold.run("search", "find", "flaky", "retry", "greeting").err
+    told = "No conversation has all of these words; 1 conversation without “greeting”:\n"
+    assert fewer == told
     assert "Greeting  scripted in /home/me/web  without retry\n" in elsewhere.out
+
+
+def test_the_picker_shows_of_a_conversation_what_its_title_does_not_say(talked: Path) -> None:
+    words = prompt("Find the leak"), said("It was a list.")
+    remember(talked, "cccccccc-3", *words, title="Find the leak")
+
+    async def search() -> None:
+        async with aclosing(open_journal(talked)) as journal:
+            source = _ReadSessions(LocalReader(journal))
+            (line,), left_out = await source.search("find flaky quux")
+            assert (line.session_id, line.excerpt) == ("bbbbbbbb-2", "Find the flaky tests")
+            assert left_out == "Nothing has “quux”; 1 conversation with the others"
+            (line,), _ = await source.search("find leak")
+            assert (line.excerpt, line.seq, line.said) == ("", 0, None)
+
+    asyncio.run(search())
 
 
 @here_and_there

@@ -92,7 +92,7 @@ async def test_hits_stand_below_their_session_a_few_of_each(
     await expect(many.locator("a.session")).to_have_count(3 + hidden)
     await expect(more).to_have_count(0)
     await page.get_by_role("searchbox").fill("sextant astrolabe")
-    left_out = "Nothing has “astrolabe”. 2 conversations with the others."
+    left_out = "Nothing has “astrolabe”; 2 conversations with the others."
     await expect(page.locator(".hits")).to_contain_text(left_out)
     await page.get_by_role("searchbox").fill("quadrant astrolabe")
     await expect(page.locator(".hits")).to_contain_text("No messages match")

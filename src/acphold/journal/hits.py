@@ -129,6 +129,16 @@ def as_beginnings(words: str) -> list[Term]:
     return each if any(term.is_prefix for term in each) else []
 
 
+def stem(term: Term) -> Term | None:
+    """Return the beginning of an English word without its ending: what else begins so may be the
+    same word, as `restore` for `restoring`. None for other words, and for what is short."""
+    found = _STEM.fullmatch(term.text.lower())
+    return Term(found[1], is_prefix=True) if found and term.is_prefix else None
+
+
+_STEM: Final = re.compile(r"([a-z]{4,}?)(?:ations?|ions?|ings?|ers?|ed|es|s|e|ly)")
+
+
 def begins_in(text: str, pattern: re.Pattern[str]) -> bool:
     """True if a term, as one of `patterns_of`, is at the beginning of a word of the text."""
     plain = _plain(text)

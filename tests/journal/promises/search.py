@@ -489,6 +489,18 @@ async def a_word_that_is_nowhere_does_not_empty_a_search(journal: Journal) -> No
 
 
 @promised
+async def another_form_of_an_english_word_is_found_where_the_word_is_nowhere(
+    journal: Journal,
+) -> None:
+    await said(journal, "s1", chunk("agent_message", "I restored the backup; uploaded it, too"))
+    for words in ("restoring backups", "restores uploads", "backups"):
+        (hit,) = await journal.index.search(Sought(words, widens=True))
+        assert (hit.missing, hit.nowhere) == ((), ()), words
+        assert hit.marks, words
+    assert await widened(journal, "ring sing") == []
+
+
+@promised
 async def a_rare_word_weighs_more_than_common_ones(journal: Journal) -> None:
     for number in range(6):
         await said(journal, f"s{number}", chunk("agent_message", f"we fixed it {number}"))

@@ -224,7 +224,7 @@ async def _print_table(
     left_out: list[int] = []
     # One more than is shown, to know if there are more.
     pages = session_pages(reader, wanted, limit and limit + 1, left_out.append)
-    async for page in as_page(found) if found else pages:
+    async for page in _as_page(found) if found else pages:
         short_ids = await reader.short_ids(it.row.session_id for it in page)
         is_unread = is_unread or any(it.row.is_unread for it in page)
         for it in page:
@@ -235,7 +235,7 @@ async def _print_table(
             said[it.row.session_id] = it.said or ""
             tags.append(it.row.hashtags)
             titles.append(it.row.title)
-            if on_terminal:
+            if on_terminal and not found:
                 days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
     if limit is not None:
@@ -272,7 +272,7 @@ async def _print_table(
         tell(f"{unread}.")
 
 
-async def as_page(found: Sequence[ListedSession]) -> AsyncIterator[Sequence[ListedSession]]:
+async def _as_page(found: Sequence[ListedSession]) -> AsyncIterator[Sequence[ListedSession]]:
     yield found
 
 
@@ -289,20 +289,23 @@ async def _said_anywhere(
     )
     all_ = replace(filter, include_unprompted=True)
     listed = await reader.listed([*dict.fromkeys(hit.session_id for hit in hits)])
-    listed = [it for it in listed if all_.fits(it.row)][: bounds.FOUND_SESSIONS]
-    if not listed:
-        return "", ()
-    lacking = left_out(
-        [hit for hit in hits if hit.session_id in {it.row.session_id for it in listed}]
-    )
-    return f"{lacking or 'No title or last words have all of these, but conversations do'}:", listed
+    shown = [it for it in listed if all_.fits(it.row)][: bounds.FOUND_SESSIONS]
+    if not shown:
+        return ARCHIVED if any(it.row.archived for it in listed) else "", ()
+    ids = {it.row.session_id for it in shown}
+    lacking = left_out([hit for hit in hits if hit.session_id in ids])
+    return f"{lacking or 'No title or last words have all of these, but conversations do'}:", shown
+
+
+ARCHIVED: Final = "All matching sessions are archived; `--archived` shows them."
 
 
 async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     """Return the message for an empty list."""
     with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
-    if [page async for page in session_pages(reader, with_archived, 1)]:
-        return "All matching sessions are archived; `--archived` shows them."
+    # For words, the search of all that was said has looked for those, too.
+    if not wanted.words and [page async for page in session_pages(reader, with_archived, 1)]:
+        return ARCHIVED
     cwd, agents = wanted.filter.cwd, wanted.filter.agents
     filters = [
         "that are running, waiting or idle" if wanted.only_live else "",

@@ -230,12 +230,19 @@ class _ReadSessions:
         if not terms(words):
             return (), ""
         found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
-        first: dict[str, SearchHit] = {}  # of each session
+        of_each: dict[str, list[SearchHit]] = {}
         for hit in found:
             if self._has(hit.session_id):
-                first.setdefault(hit.session_id, hit)
-        lines = [self._lines.of(it, it.agent, it.at) for it in first.values()]
-        return lines, left_out([*first.values()])
+                of_each.setdefault(hit.session_id, []).append(hit)
+        lines = []
+        for first, *others in of_each.values():
+            shown = next((it for it in (first, *others) if not _is_title(it)), None)
+            if shown is not None:
+                lines.append(self._lines.of(shown, first.agent, first.at))
+            else:  # its last words say more
+                made = self._lines.of(first, first.agent, first.at)
+                lines.append(made._replace(excerpt="", seq=0, said=None))
+        return lines, left_out(found)
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         found = await self._reader.endings(session_ids)
@@ -256,6 +263,12 @@ class _ReadSessions:
         for scene in turn_scenes(found):
             layout.put(passage(at_present(scene, live)))
         return text.getvalue().splitlines() or ["This session is empty."]
+
+
+def _is_title(hit: SearchHit) -> bool:
+    """Return True if what was found says hardly more than the title above it."""
+    title = (hit.title or "").removesuffix("…").casefold()
+    return bool(title) and title in hit.excerpt.casefold() and len(hit.excerpt) < 2 * len(title)
 
 
 class _SessionsOfAgent:

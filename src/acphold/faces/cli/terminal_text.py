@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
@@ -227,12 +227,16 @@ def left_out(hits: Sequence[SearchHit], which: str = "") -> str:
     those searched."""
     if not any(hit.missing for hit in hits):
         return ""
-    count = len({hit.session_id for hit in hits})
-    nowhere = hits[0].nowhere
-    if not nowhere:
-        return f"No conversation {which} has all of these words; the best first".replace("  ", " ")
-    words = " or ".join(f"“{on_one_line(word)}”" for word in nowhere)
-    others = f"{quantity(count, 'conversation')} with the others"
-    if any(hit.missing != nowhere for hit in hits):
-        others = "those with most of the others, the best first"
-    return f"Nothing {which} has {words}; {others}".replace("  ", " ")
+    found = quantity(len({hit.session_id for hit in hits}), "conversation")
+    nowhere, alike = hits[0].nowhere, {hit.missing for hit in hits}
+
+    def named(words: Iterable[str]) -> str:
+        return " or ".join(f"“{on_one_line(word)}”" for word in words)
+
+    if nowhere:
+        others = f"{found} with the others"
+        if alike != {nowhere}:
+            others = "those with most of the others, the best first"
+        return " ".join(f"Nothing {which} has {named(nowhere)}; {others}".split())
+    some = f"{found} without {named(hits[0].missing)}" if len(alike) == 1 else "the best first"
+    return " ".join(f"No conversation {which} has all of these words; {some}".split())

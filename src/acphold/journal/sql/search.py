@@ -36,6 +36,7 @@ from acphold.journal.hits import (
     hit,
     patterns_of,
     query,
+    stem,
     terms,
 )
 from acphold.journal.rows import ListFilter, SessionRow
@@ -200,7 +201,8 @@ class _Search(Generic[SomeTables]):
         has all, else of those that have most, the best first. A term weighs the more, the rarer it
         is."""
         sought = self._sought
-        known, common = self._having(terms)
+        asked = terms
+        known, common, terms = self._having(terms)
         patterns = patterns_of(terms)
         counts = [sum(number in it.terms for it in known.values()) for number in range(len(terms))]
         if all(counts) and (hits := self.entries(terms)):
@@ -219,34 +221,43 @@ class _Search(Generic[SomeTables]):
                 for _, _, seq in self._find([terms[number]], in_it):
                     one.entries[seq].add(number)
         best.sort(key=score, reverse=True)
-        nowhere = tuple(term.text for term, count in zip(terms, counts, strict=True) if not count)
+        nowhere = tuple(term.text for term, count in zip(asked, counts, strict=True) if not count)
         hits = []
         for one in best:
             has_all = len(best[0].terms) == len(terms)
             if len(hits) >= sought.limit or score(one) < score(best[0]) * (1 if has_all else 0.5):
                 break
-            missing = tuple(t.text for n, t in enumerate(terms) if n not in one.terms)
+            missing = tuple(t.text for n, t in enumerate(asked) if n not in one.terms)
             hits += [
                 replace(found, missing=missing, nowhere=nowhere)
                 for found in self._hits_in(one, weights, patterns)
             ]
         return hits[: sought.limit]
 
-    def _having(self, terms: Sequence[Term]) -> tuple[Mapping[str, _Conversation], set[int]]:
+    def _having(
+        self, terms: Sequence[Term]
+    ) -> tuple[Mapping[str, _Conversation], set[int], Sequence[Term]]:
         """Return the conversations that have some of the terms, the newest first as far as that is
-        known, and the terms that others may have, too."""
+        known; the numbers of terms that others may have, too; and the terms, of which one that no
+        entry has is its stem."""
         sought = self._sought
         known: dict[str, _Conversation] = {}
         common: set[int] = set()
         unsettled = [entry for _, entry, _ in self._unsettled]
         wide = replace(sought, limit=bounds.WIDE_ENTRIES, rank=False)
+        used = [*terms]
         for number, term in enumerate(terms):
-            for place in fitting(unsettled, query([term], sought.part)):
+            fit = fitting(unsettled, query([term], sought.part))
+            found = [*self._find([term], wide)]
+            if not (fit or found) and (shorter := stem(term)) is not None:
+                used[number] = shorter
+                fit = fitting(unsettled, query([shorter], sought.part))
+                found = [*self._find([shorter], wide)]
+            for place in fit:
                 held, entry, _ = its = self._unsettled[place]
                 one = known.setdefault(held.session_id, _Conversation(None, held))
                 one.entries[entry.seq].add(number)
                 one.unsettled[entry.seq] = its
-            found = [*self._find([term], wide)]
             for key, held, seq in found:
                 one = known.setdefault(held.session_id, _Conversation(key, held))
                 one.key = key
@@ -254,7 +265,7 @@ class _Search(Generic[SomeTables]):
             if len(found) == wide.limit:
                 common.add(number)
         if sought.part is None:
-            patterns = patterns_of(terms)
+            patterns = patterns_of(used)
             newest = self._page(bounds.WIDE_ROWS)
             rows = {row.session_id: row for row in newest if row.updated_at >= sought.since}
             for id_, row in rows.items():
@@ -269,7 +280,7 @@ class _Search(Generic[SomeTables]):
                 }
                 if not one.terms:
                     del known[id_]
-        return known, common
+        return known, common, used
 
     def _hits_in(
         self, one: _Conversation, weights: Sequence[float], patterns: Sequence[Any]

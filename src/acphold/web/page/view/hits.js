@@ -63,10 +63,14 @@ export function Hits({ words, state, isRoomy = false }) {
 function leftOut(groups) {
   const hits = groups.flat();
   if (!hits.some((hit) => hit.missing?.length)) return "";
-  const nowhere = hits[0].nowhere ?? [];
-  if (nowhere.length === 0) return "No conversation has all of these words; the best first.";
-  const others = hits.every((hit) => hit.missing?.length === nowhere.length) ? `${counted(groups.length, "conversation")} with the others.` : "Those with most of the others:";
-  return `Nothing has ${nowhere.map((word) => `“${line(word, CUT.short)}”`).join(" or ")}. ${others}`;
+  const { nowhere = [], missing = [] } = hits[0];
+  const isAlike = hits.every((hit) => String(hit.missing) === String(missing));
+  const found = counted(groups.length, "conversation");
+  /** @param {string[]} words */
+  const named = (words) => words.map((word) => `“${line(word, CUT.short)}”`).join(" or ");
+  if (nowhere.length === 0) return `No conversation has all of these words; ${isAlike ? `${found} without ${named(missing)}` : "the best first"}.`;
+  const others = isAlike && missing.length === nowhere.length ? `${found} with the others` : "those with most of the others, the best first";
+  return `Nothing has ${named(nowhere)}; ${others}.`;
 }
 
 /** By session, in the order of each one's first hit. @param {Hit[]} hits @returns {Hit[][]} */
