@@ -268,9 +268,7 @@ def _schema() -> str:
     }
     parts.append(", ".join(f"`{it}`" for it in methods) + ".")
     parts.append("\n## Reading and writing\n")
-    parts += [
-        entry(f"schema.{name}") + "\n" for name, it in offered.items() if inspect.isfunction(it)
-    ]
+    parts += [f"{entry(f'schema.{name}')}\n" for name in ("decode", "decode_update", "encode")]
     return "\n".join(parts) + "\n"
 
 
@@ -340,7 +338,7 @@ def _docstring(node: ast.ClassDef | Function) -> str:
 
 
 def _briefly(shape: str) -> str:
-    return shape.replace(" | None = None", "?").replace("str | os.PathLike[str]", "StrPath")
+    return re.sub(r" \| None ?= ?None", "?", shape).replace("str | os.PathLike[str]", "StrPath")
 
 
 def _as_twin(node: Function) -> str:
@@ -459,7 +457,7 @@ def _class(name: str, found: type) -> str:
         assert isinstance(init, ast.FunctionDef)
         return _call(name, init.args, None)
     fields = {
-        _text(node.target): _text(node)
+        _text(node.target): _text(node).replace(" = ", "=", 1)
         for kind in reversed(kinds)
         for node in kind.body
         if isinstance(node, ast.AnnAssign) and _is_shown(name, _text(node.target))
@@ -562,8 +560,7 @@ def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str
 
 
 def _argument(argument: ast.arg, default: ast.expr | None) -> str:
-    equals = " = " if argument.annotation else "="
-    return _text(argument) + ("" if default is None else equals + _text(default))
+    return _text(argument) + ("" if default is None else f"={_text(default)}")
 
 
 class _Plain(ast.NodeTransformer):

@@ -67,19 +67,17 @@ async def connect(
             print(turn.text)
 
     A program starts in the folder `cwd`, by default ours, which is also the default for sessions.
-    `env` is added to our environment. Error messages have the end of its stderr; all of it goes to
-    `log_file`, and with `show_stderr` to our stderr.
+    `env` is added to our environment. All of its stderr goes to `log_file`, and with `show_stderr`
+    to ours.
 
-    With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be listed,
-    loaded and deleted even if the agent cannot. `journal` names another journal, `name` the name
-    under which they are kept.
+    With `durable` its conversations are kept in a `journal` under a `name`, as by `acphold wrap`,
+    and can be listed, loaded and deleted even if the agent cannot.
 
     The address of a server in place of a command, as `https://host:port/acp/NAME`, leads to an
-    agent of `acphold serve`. It needs a `token`, unless this user has paired with it; a function is
-    called for each connection, and over HTTP for each request. The connection is a WebSocket, or
-    Streamable HTTP if no WebSocket gets through or with `?transport=http`. It heeds the
-    environment's proxies; `ca` is a file of additional certificates to trust. Raises
-    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is a draft.
+    agent of `acphold serve`. It needs a `token`, unless this user has paired with it. The
+    connection is a WebSocket, or Streamable HTTP if none gets through or with `?transport=http`;
+    `ca` is a file of certificates to trust. Raises ConnectionLostError, RemoteRefusalError.
+    Experimental: the remote transport is a draft.
 
     `session` in place of a command leads to the process in which that session is live;
     `load_session` or `resume_session` attaches to it. Raises UnknownSessionError,
@@ -88,11 +86,10 @@ async def connect(
     `permission` is a `Policy` (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`.
     Without it everything is asked, or rejected if there is no `on_permission`; requests in turns of
     other clients are left to those while they are attached. `on_form` and `on_page` show forms and
-    pages; without them none are offered. A callback that is a plain function stops the event loop
-    while it runs. `files` and `terminals` serve files and commands inside the folders of a session,
-    and in further folders with `files=[…]`. `handlers` answer other methods, or these in another
-    way. `on_update` is called with the session's id and each update as JSON, `on_notification` with
-    any other notification. `capabilities` replaces the offered ones.
+    pages; without them none are offered. `files` and `terminals` serve files and commands inside
+    the folders of a session, and in further folders with `files=[…]`. `handlers` answer other
+    methods, or these in another way. `on_update` is called with the session's id and each update as
+    JSON, `on_notification` with any other notification. `capabilities` replaces those offered.
 
     With `reconnect` the next request starts a lost agent again, and loads its sessions. A
     connection to a URL reconnects by itself, without end; `timeout` or `silence` limits how long a
