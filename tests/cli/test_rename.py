@@ -46,6 +46,14 @@ def test_tags_find_sessions_and_pins_mark_them(acphold: CommandLine) -> None:
     assert {name for name, it in listed(acphold).items() if it["pinned"]} == {"bb-2"}
 
 
+def test_several_sessions_get_the_same_tags(acphold: CommandLine, journal: Path) -> None:
+    for name in ("facade-1", "decade-2"):
+        remember(journal, name, *CONVERSATION, title=f"Title {name}")
+    done = acphold.run("session", "tag", "facade", "decade", "later", "#facade")
+    both = "Title facade-1\n  #facade #later\nTitle decade-2\n  #facade #later\n"
+    assert (done.code, done.out) == (0, both)
+
+
 @pytest.mark.usefixtures("three")
 def test_a_session_has_the_title_that_it_was_given_and_stands_where_it_stood(
     acphold: CommandLine,
@@ -143,3 +151,14 @@ def test_a_list_in_which_all_is_archived_says_so(acphold: CommandLine) -> None:
     assert (done.code, done.out) == (0, "")
     assert "`--archived` shows them" in done.err
     assert "No sessions in" in acphold.run("list", "--cwd", "/nowhere").err
+
+
+@pytest.mark.usefixtures("three")
+def test_the_newest_of_a_folder_without_sessions_is_refused(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    done = acphold.on_terminal("continue", "-")
+    assert done.code == 3
+    assert "there is no session in" in " ".join(done.plain.split())

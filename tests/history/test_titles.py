@@ -26,6 +26,8 @@ KEY = (
     [
         ("Mend   the\tgate \nand the fence", "Mend the gate"),
         ("Hi! Can you please fix the flaky test?", "Fix the flaky test"),
+        ("Let's Encrypt renewal fails", "Let's Encrypt renewal fails"),
+        ("let's add a sitemap", "Add a sitemap"),
         ("Please refactor the parser. Thanks!", "Refactor the parser"),
         ("Would you recommend Redis or Postgres?", "Would you recommend Redis or Postgres?"),
         ("Kannst du bitte die Tests schreiben?", "Die Tests schreiben"),

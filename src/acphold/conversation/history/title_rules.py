@@ -43,7 +43,7 @@ _PLEASANTRY: Final = re.compile(
     r"|(?:can|could|kannst|könntest)\ (?:you|u|du)\b(?:\ (?:please|bitte|mal|maybe)\b)*"
     r"|(?:would|will)\ you\ (?:please|kindly)\b"
     r"|i(?:\ would|'d|\u2019d)\ like\ (?:you\ )?to\b|i\ (?:want|need)\ (?:you\ )to\b"
-    r"|(?:help\ me(?:\ to)?|let\ us|let's|let\u2019s)(?=\s)"
+    r"|(?:help\ me(?:\ to)?|let\ us|let['\u2019]s(?!\ encrypt\b))(?=\s)"
     r")[\s,.!:;\u2013\u2014-]*"
 )
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shlex
 import sys
-from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -14,7 +13,7 @@ from acp_wire.surroundings import is_same_folder
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
 from acphold.faces.cli.journals import existing_journal, journal_if_any
-from acphold.faces.cli.places import find_session
+from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
@@ -40,10 +39,16 @@ async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | 
 
 
 async def find_id(word: str) -> str | None:
-    """Return the session whose id is this word or begins with it; None if there is none."""
-    with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
+    """Return the session whose id is this word or begins with it; None if there is none.
+
+    Raises UnknownSessionError if the newest of this folder is meant, and it has none.
+    """
+    try:
         async with existing_journal() as found:
             return (await find_session(LocalReader(found), word)).session_id
+    except (UnknownSessionError, AmbiguousIdError, JournalError):
+        if word in NEWEST:
+            raise
     return None
 
 

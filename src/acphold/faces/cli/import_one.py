@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -32,8 +33,7 @@ WORDS = 60
 async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_json: bool) -> int:
     """Print which files a session comes from, which turns each has, and what was left out."""
     async with existing_journal() as journal:
-        if await row_of(journal, session_id) is None:
-            raise errors.UnknownSessionError(session_id)
+        session_id = (await journal.resolve(session_id)).session_id
         found = await Intake(journal).sources_of(session_id, home, names)
         told = await explain(journal, session_id, found)
     if as_json:
@@ -76,6 +76,8 @@ async def take_again(
     """Take one conversation in anew; ask first if it was deleted here."""
     async with existing_journal() as journal:
         intake = Intake(journal, selection)
+        with suppress(errors.UnknownSessionError):  # a whole id, if it was deleted here
+            session_id = (await journal.resolve(session_id)).session_id
         found = await intake.sources_of(session_id, home, names)
         if not found:
             tell(f"acphold import: no file has the conversation {visible(session_id)}")

@@ -78,7 +78,7 @@ COMMANDS = {
         "diff": ("diff", "Show what changed in files during a session, as a patch."),
         "why": ("why", "Show which prompt a line or a commit came from."),
         "session rename": ("session_commands", "Rename a session."),
-        "session tag": ("session_commands", "Tag a session."),
+        "session tag": ("session_commands", "Tag sessions."),
         "session pin": ("session_commands", "Keep sessions on top of your lists."),
         "session archive": ("session_commands", "Hide sessions from the list."),
         "session merge": ("trees", "Bring the work of a session back from its work tree."),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acphold.conversation.history.entries import now_ms
-from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.errors import AmbiguousIdError, JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
@@ -63,29 +63,42 @@ async def _tell(found: Journal, session_id: str, *, archived: bool | None = None
     await tell_owner(found, session_id, otherwise, archived=archived)
 
 
-@command("session tag", "[OPTIONS] ID TAG...", options.JOURNAL)
+@command("session tag", "[OPTIONS] ID... TAG...", options.JOURNAL)
 async def tag(
     *,
     session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
     words: list[str] = options.argument("TAG", "words, with or without #", nargs="+"),
     remove: bool = options.flag("take these tags away"),
 ) -> int:
-    """Tag a session.
+    """Tag sessions.
 
-    `acphold list '#TAG'` and the searches of the picker and the page find it. Editors see tags in
-    the list of sessions.
+    `acphold list '#TAG'` and the searches of the picker and the page find them. Editors see tags in
+    the list of sessions. A TAG that could be an ID is written with its #, in quotes.
     """
     async with existing_journal() as found:
-        row = await find_session(LocalReader(found), session_id, "tags it")
+        rows = [await find_session(LocalReader(found), session_id, "tags it")]
+        for word in words[:-1]:
+            if (row := await _session_of(found, word)) is None:
+                break
+            rows.append(row)
         try:
-            given = as_tags(words)
+            given = as_tags(words[len(rows) - 1 :])
             marks = Marks(removed=given) if remove else Marks(added=given)
-            now = await found.mark(row.session_id, marks)
+            now = [await found.mark(row.session_id, marks) for row in rows]
         except ValueError as exc:
             raise UsageError(str(exc)) from None
-    shown = " ".join(f"#{it}" for it in now.tags or ())
-    print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+    for row, marked in zip(rows, now, strict=True):
+        shown = " ".join(f"#{it}" for it in marked.tags or ())
+        print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
     return Exit.OK
+
+
+async def _session_of(found: Journal, word: str) -> SessionRow | None:
+    """Return the session whose id begins with this word, if it is as long as those in a list."""
+    if len(word) >= SHORT_ID:
+        with suppress(UnknownSessionError, AmbiguousIdError):
+            return await found.resolve(word)
+    return None
 
 
 async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str, tuple[str, ...]]:
