@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.hub.test_positions import (
     settle,
     told,
 )
+from tests.postgresql import Databases
 
 DEADLINE = 30
 
@@ -129,6 +131,32 @@ async def test_a_client_that_has_just_come_keeps_its_position_after_the_owner_di
         await house.turn(other, "s0", "go on", "d", "e")
         await rested(house)
         assert not await is_merged(house, session)
+
+
+@pytest.mark.postgresql
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+async def test_a_position_is_kept_by_a_machine_whose_clock_is_wrong_by_an_hour(
+    ahead: int, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with databases.new() as location:
+        async with shared(location) as dead:
+            await dead.give_way()
+            one = await dead.client()
+            session = await in_a_turn(dead, one, "a", "b", "c")
+            follower = await dead.client(**POSITIONS)
+            await follower.load(session)
+            clock = time.time_ns
+            monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
+            async with shared(location) as house, asyncio.timeout(DEADLINE):
+                other = await house.client()
+                await other.load(session)
+                assert abs(house.journal.now_ms() - clock() // 10**6) < 10_000
+                await house.turn(other, "s0", "go on", "d", "e")
+                await rested(house)
+                assert not await is_merged(house, session)
+                row = await house.journal.session(session)
+                assert abs(row.updated_at - clock() // 10**6) < 60_000
 
 
 @pytest.mark.usefixtures("at_once")

@@ -156,6 +156,9 @@ class AccessChanges(Struct, frozen=True):
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
 
+    def now_ms(self) -> int:
+        """As in `Journal`."""
+
     async def changes(self, after: str | None) -> AccessChanges:
         """Return what has changed since the position `after`; for None, nothing yet. Raises
         RewrittenError as `Journal.changes` does: then read all again."""

@@ -19,6 +19,9 @@ TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
 """Seconds without contact to the journal for which an owner trusts that nobody took its
 sessions."""
 
+SAME_CLOCK_MS: Final = 5000
+"""Difference of this machine's clock to the database's that is none."""
+
 DESERTED_SECONDS: Final = 3.0
 """An owner that seems to have ended has this long to accept a connection, if it has not."""
 

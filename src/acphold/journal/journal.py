@@ -227,6 +227,10 @@ class Entries(Readable, Protocol):
 class Sessions(Protocol):
     """The rows of sessions, and their list."""
 
+    def now_ms(self) -> int:
+        """Return the time in ms since the epoch by the clock that all processes of the journal
+        share: the database's, where ours is another."""
+
     async def identity(self) -> Identity:
         """Return the secret and the mark of the journal, as it is now."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -199,3 +200,18 @@ async def test_behind_a_pooler_nothing_is_heard_and_the_log_is_read_each_time(
         finally:
             await journal.aclose()
             await other.aclose()
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+async def test_tokens_of_machines_whose_clocks_differ_are_judged_by_the_clock_of_the_database(
+    ahead: int, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
+    with databases.new() as url:
+        journal = open_journal(url)
+        try:
+            await journal.access.changes(None)
+            assert abs(journal.access.now_ms() - clock() // 10**6) < 5_000
+        finally:
+            await journal.aclose()

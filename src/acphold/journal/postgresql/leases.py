@@ -54,9 +54,9 @@ _TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 
 def register(
     tables: Tables, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
-) -> tuple[bytes, str]:
+) -> tuple[bytes, str, int]:
     """Note that this process is the owner `owner_id`, that it is alive, and its addresses; return
-    the `server`, and its timeline, which is another one after a failover.
+    the `server`, its timeline, which is another one after a failover, and its time in ms.
 
     `presence` is the key of the lock that shows it lives; None if it holds none.
     """
@@ -67,7 +67,8 @@ def register(
         " pg_postmaster_start_time()) ON CONFLICT (id) DO UPDATE SET"
         " addresses = excluded.addresses, renewed_at = excluded.renewed_at,"
         " retired = excluded.retired, presence = excluded.presence,"
-        f" present_at = excluded.present_at RETURNING {HERE}, {_TIMELINE}",
+        f" present_at = excluded.present_at RETURNING {HERE}, {_TIMELINE},"
+        " (extract(epoch FROM now()) * 1000)::bigint",
         {
             "id": owner_id,
             "host": socket.gethostname(),
@@ -77,8 +78,8 @@ def register(
             "presence": presence,
         },
     )
-    here, timeline = done.fetchone()
-    return bytes(here), str(timeline)
+    here, timeline, at = done.fetchone()
+    return bytes(here), str(timeline), int(at)
 
 
 def forget_dead(tables: Tables) -> None:

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -30,8 +31,9 @@ from psycopg.errors import UniqueViolation
 
 from acp_wire.newest import Newest
 from acphold import errors
-from acphold.conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment, now_ms
 from acphold.journal import bounds
+from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Free, Here, Whose, clock
 from acphold.journal.postgresql import changes, leases, session_rows
@@ -43,7 +45,7 @@ from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
-from acphold.journal.sql.store import SqlJournal, asked, repeat
+from acphold.journal.sql.store import SqlAccess, SqlJournal, asked, repeat
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -136,8 +138,27 @@ class RecentAppends:
         return left
 
 
+class PostgresqlAccess(SqlAccess):
+    """The access in a database; each look at what has changed tells the time there."""
+
+    def __init__(self, journal: PostgresqlJournal) -> None:
+        super().__init__(journal)
+        self._journal = journal
+
+    async def changes(self, after: str | None) -> AccessChanges:
+        began = now_ms()
+        news = await super().changes(after)
+        self._journal._note_clock(changes.Position.read(news.last).at * 1000, began)
+        return news
+
+    def now_ms(self) -> int:
+        return self._journal.now_ms()
+
+
 class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
+
+    access = cached_property(PostgresqlAccess)
 
     def __init__(
         self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
@@ -156,6 +177,18 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._announced_at = -bounds.ANNOUNCED_SECONDS
         self._heard = self._certain_from = clock()
         self._timeline = ""
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return now_ms() + self._ahead_ms
+
+    def _note_clock(self, theirs: int, began: int) -> None:
+        """Note the time that the database has told since our `began`. What may be the way to it is
+        no difference."""
+        ended = now_ms()
+        ahead = theirs - (began + ended) // 2
+        is_ours = abs(ahead) <= bounds.SAME_CLOCK_MS + ended - began
+        self._ahead_ms = 0 if is_ours else ahead
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -216,11 +249,15 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         presence = await self._database.run(self._presence.keep_open, slow=True)
 
         def work(tables: Tables) -> tuple[bytes, str]:
+            since = now_ms()
             with tables.writing():
-                found = leases.register(tables, owner_id, addresses, presence, retired=retired)
+                here, timeline, at = leases.register(
+                    tables, owner_id, addresses, presence, retired=retired
+                )
+            self._note_clock(at, since)
             leases.forget_dead(tables)
             tables.refuse_newer()
-            return found
+            return here, timeline
 
         server, timeline = await self._database.run(
             lambda line: work(PostgresqlTables(line)), slow=True

@@ -159,6 +159,9 @@ class SqlLinks(SqlPart, Links):
 class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
+    def now_ms(self) -> int:
+        return now_ms()
+
     async def changes(self, after: str | None) -> AccessChanges:
         return await self._ask(lambda tables: tables.access_changes(after))
 
@@ -206,6 +209,9 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     links = cached_property(SqlLinks)
     access = cached_property(SqlAccess)
     snapshots = cached_property(SqlSnapshots)
+
+    def now_ms(self) -> int:
+        return now_ms()
 
     @abstractmethod
     async def _ask(self, question: Callable[[Kept], T]) -> T:

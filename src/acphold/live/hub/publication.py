@@ -168,7 +168,7 @@ class ListedRow:
         """Return what the end of a turn changes in the list: the session is unseen if nobody is
         attached; and a turn that took longer than TOUCH_MS was active until now, unless the agent
         has told the time of its last activity in it."""
-        now, change = now_ms(), NO_CHANGE
+        now, change = self._journal.now_ms(), NO_CHANGE
         if not self._is_agents and now > self._touched + bounds.TOUCH_MS:
             self._active = self._touched = now
             change = RowChange(updated_at=now)
@@ -222,7 +222,7 @@ class ListedRow:
 
     def note_activity(self) -> None:
         """Note that something begins in the session now."""
-        self._active, self._is_agents = now_ms(), False
+        self._active, self._is_agents = self._journal.now_ms(), False
 
     def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""
@@ -237,4 +237,4 @@ class ListedRow:
     def idle_seconds(self) -> float:
         """Seconds since the last activity that the journal had when the session was opened here."""
         # Not negative: a clock was set back, or the agent has told a time of its own.
-        return max(0, now_ms() - self._row.updated_at) / 1000
+        return max(0, self._journal.now_ms() - self._row.updated_at) / 1000
