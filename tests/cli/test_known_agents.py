@@ -74,6 +74,7 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
     assert told in " ".join(done.plain.split())
     assert ("It is me." in done.plain) is starts
     assert (tmp_path / "log").exists() is starts
+    assert "let npm fetch it" not in done.plain  # they were asked
 
 
 def test_a_conversation_whose_agent_is_gone_can_be_continued_with_one_that_is_here(
@@ -88,6 +89,7 @@ def test_a_conversation_whose_agent_is_gone_can_be_continued_with_one_that_is_he
     session = json.loads(acphold.run("list", "--json").out)
     again = f"acphold continue {session['sessionId']} --with opencode"
     assert f"`{again}` continues with an agent that is here" in done.err
+    assert f"`acphold show {session['sessionId']}` reads the conversation" in done.err
 
 
 @pytest.mark.parametrize("command", ["agent sign-in", "agent sign-out"])

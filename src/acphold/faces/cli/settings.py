@@ -48,11 +48,13 @@ class UninstalledAgentError(SettingsError):
     """An agent that acphold knows is not on PATH; the message has the command that installs it,
     and what can be done `otherwise`."""
 
-    def __init__(self, agent: KnownAgent, otherwise: str = "") -> None:
+    def __init__(
+        self, agent: KnownAgent, otherwise: str = "", *, is_declined: bool = False
+    ) -> None:
         programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
         no = "neither " if len(agent.commands) > 1 else "no "
         message = f"PATH has {no}{programs} for {agent.title}; install it with `{agent.install}`"
-        if agent.npx_command:
+        if agent.npx_command and not is_declined:
             message += f", or let npm fetch it: `-- {' '.join(agent.npx_command)}`"
         super().__init__(message + otherwise)
         self.agent = agent
@@ -274,8 +276,11 @@ def startable(
             "has no ACP adapter here" if agent in agents_without_adapter() else "is not installed"
         )
         question = f"{error.agent.title} {lacks}{otherwise}. Let `{' '.join(fetched)}` fetch it?"
-        if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
-            raise UninstalledAgentError(error.agent, otherwise) from None
+        is_asked = bool(fetched) and sys.stdin.isatty()
+        if not (is_asked and is_confirmed(question)):
+            if session_id is not None:
+                otherwise += f"; `acphold show {session_id}` reads the conversation"
+            raise UninstalledAgentError(error.agent, otherwise, is_declined=is_asked) from None
         return None, fetched
     return agent, program
 

@@ -84,7 +84,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}${isEarly ? null : html`
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
       <div class="tools"><div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
-        const number = rows.filter((row) => fits(row, name)).length;
+        const number = rows.filter((row) => (sought ? isNamed(row) && (!name || fits(row, name)) : fits(row, name))).length;
         return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} title=${name === "program" ? PROGRAMS : undefined} onClick=${() => setFilter(filter === name ? "" : name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
       ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${(/** @type {string} */ kind) => setOnly([...only, kind])} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}</div>
