@@ -253,7 +253,7 @@ async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
 ) -> None:
     monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
     with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions())
+        picker = Picker(Sessions(), does="watches")
 
         def shown() -> str:
             return "".join(piece[1] for piece in picker._list_text())
@@ -261,13 +261,14 @@ async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
         async def person() -> None:
             await until(lambda: "? keys" in terminal.getvalue())
             keys.send_text("?")
-            await until(lambda: "reads all of it" in shown())
+            await until(lambda: "watches the conversation" in shown())
+            assert not any(it in shown() for it in ("^X", "^O"))  # which do nothing here
             keys.send_text("\r")  # goes back, and opens nothing
             await until(lambda: TITLE[:20] in shown())
             keys.send_text("why?")
             await until(lambda: picker._words.text == "why?")
             keys.send_text("\x1bOP")
-            await until(lambda: "reads all of it" in shown())
+            await until(lambda: "watches the conversation" in shown())
             keys.send_text("\x03\x03")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):

@@ -117,6 +117,9 @@ KEYS: Final = (
 )
 """The keys with what they do."""
 
+OF_ACTIONS: Final = ("^S", "^R ^T", "^X Del", "^Z", "^E ^F")
+"""Those that are there for actions only."""
+
 
 class PickerLine(NamedTuple):
     """A session in the list. `group` is its heading, lower ones first; it was last active `at`
@@ -711,8 +714,10 @@ class Picker:
         return [("", " " * 5), *found, ("class:faint", f"  {place}" if place else "")]
 
     def _help_text(self) -> StyleAndTextTuples:
-        does = f"{self._does} the conversation with its agent, in its folder"
-        rows = [(key, words.format(does=does)) for key, words in KEYS]
+        does = self._does if " " in self._does else f"{self._does} the conversation"
+        missing = [] if self._read_all else ["^O"]
+        missing += [] if self._acts else OF_ACTIONS
+        rows = [(key, words.format(does=does)) for key, words in KEYS if key not in missing]
         text = [
             piece
             for key, words in rows
