@@ -84,7 +84,7 @@ def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -
 
 
 @pytest.mark.usefixtures("three")
-@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["search", "hello"]])
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["search", "hello"], ["usage"]])
 def test_the_name_of_no_agent_is_refused_with_those_that_are_here(
     acphold: CommandLine, words: list[str]
 ) -> None:

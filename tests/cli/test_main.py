@@ -229,6 +229,8 @@ def test_an_unknown_command_of_a_family_suggests_only_a_similar_one(
         (["list", "--no-such"], "unrecognized arguments: --no-such; see `acphold list --help`"),
         (["list", "--limit", "0"], "--limit: '0': a whole number above 0 is required; see"),
         (["list", "--lim", "1"], "unrecognized arguments: --lim (`--limit`?); see `acphold list"),
+        (["list", "--last"], "unrecognized arguments: --last; see `acphold list --help`"),
+        (["import", "claude"], "did you mean: acphold import --agent claude?"),
         (["show", "--ful"], "unrecognized arguments: --ful (`--full`?); see `acphold show --help`"),
         (["session", "delete"], "are required: ID; see `acphold session delete --help`"),
         (["doctor", "gemini", "--acp"], "after `--`: acphold doctor -- gemini --acp"),

@@ -52,6 +52,7 @@ def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_
         (["serach"], "no topic 'serach': `acphold help search`?"),
         (["tags"], "no topic 'tags': `acphold help session tag`?"),
         (["sandbox"], "no topic 'sandbox': `acphold help access places` or "),
+        (["find"], "no topic 'find': `acphold help search`?"),
         (["quux"], "no topic 'quux'; `acphold help` lists the pages"),
         (["options"], "is ambiguous: `acphold help Common options"),
     ],
@@ -92,6 +93,7 @@ def test_a_word_that_is_like_no_command_is_one_to_search(acphold: CommandLine, t
 def test_some_commands_are_found_by_the_names_that_people_type_out_of_habit(
     acphold: CommandLine,
 ) -> None:
+    assert acphold.run("find", "x").all == acphold.run("search", "x").all
     assert acphold.run("ls").all == acphold.run("list").all
     assert acphold.run("status").all == acphold.run("agent", "status").all
     assert acphold.run("stop").all == acphold.run("agent", "stop").all

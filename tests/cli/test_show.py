@@ -244,6 +244,7 @@ def test_the_last_entry_and_the_newest_session_have_names(acphold: CommandLine) 
     last = json.loads(acphold.run("show", "0b", "--json").out.splitlines()[-1])["seq"]
     assert acphold.run("show", "0b@last").out == acphold.run("show", f"0b@{last}").out
     assert acphold.run("show", "--last", "0b").code == 2
+    assert acphold.run("show", "last").err == acphold.run("show", "-").err
     assert acphold.run("show", "--last").err == acphold.run("show", "-").err
 
 

@@ -145,7 +145,7 @@ def test_agents_that_tell_only_a_part_are_named(acphold: CommandLine, journal: P
 
 @here_and_there
 def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> None:
-    done = acphold.run("usage", "--agent", "nobody")
+    done = acphold.run("usage", "--agent", "gemini")
     assert (done.code, done.out) == (0, "")
     assert "No matching sessions" in done.err
     database = sqlite3.connect(used)

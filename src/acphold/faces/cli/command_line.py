@@ -277,8 +277,10 @@ class Parser(argparse.ArgumentParser):
         ):
             from difflib import get_close_matches  # late, as all that few need
 
-            near = get_close_matches(unknown[1], self._option_string_actions, 1)
-            message += "".join(f" (`{option}`?)" for option in near)
+            # Without dashes: they make all options alike.
+            names = {it.lstrip("-"): it for it in self._option_string_actions}
+            near = get_close_matches(unknown[1].lstrip("-"), names, 1)
+            message += "".join(f" (`{names[name]}`?)" for name in near)
         raise UsageError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
 
 

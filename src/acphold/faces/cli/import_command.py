@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,13 @@ NEXT = "`acphold` lists them: type to search, press Enter to continue one."
 BESIDE = "The last 30 days are searchable; the rest follows in the background …"
 
 
-@command("import", "[OPTIONS]", options.JOURNAL)
+def _named(arguments: Sequence[str]) -> str:
+    """Return the hint for the name of an agent without its option."""
+    names = [word for word in arguments if word in NAMES]
+    return f"did you mean: acphold import --agent {names[0]}?" if names else ""
+
+
+@command("import", "[OPTIONS]", options.JOURNAL, meant=_named)
 def import_conversations(
     *,
     agents: list[str] | None = options.value(

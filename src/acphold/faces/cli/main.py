@@ -137,6 +137,7 @@ FIRST = ("setup", "chat", "continue", "inbox", "list", "search", "import", "serv
 """The commands that `--help` shows: enough for the first weeks."""
 
 SAME = {
+    "find": "search",
     "ls": "list",
     "version": "--version",
     "status": "agent status",

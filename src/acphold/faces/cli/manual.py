@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.main import COMMANDS, FAMILIES, overview, parser_of
+from acphold.faces.cli.main import COMMANDS, FAMILIES, MEANT, SAME, overview, parser_of
 from acphold.faces.cli.terminal_text import console
 
 COMMANDS_PAGE = "reference"
@@ -34,10 +34,12 @@ class PageSection(NamedTuple):
     heading: str
     text: str
 
-    @property
-    def own(self) -> str:
-        """Its text without that of its subsections."""
-        return re.split(r"^#{1,6} ", self.text, maxsplit=2, flags=re.MULTILINE)[1]
+    def mentions(self, words: Iterable[str]) -> int:
+        """The number of times that each of the words begins one of its own, not of its subsections;
+        their least, so that it has all."""
+        own = re.split(r"^#{1,6} ", self.text, maxsplit=2, flags=re.MULTILINE)[1].casefold()
+        found = (re.findall(rf"\b{re.escape(word.rstrip('s'))}", own) for word in words)
+        return min(map(len, found), default=0)
 
 
 def topic_text(words: str) -> str:
@@ -56,13 +58,7 @@ def topic_text(words: str) -> str:
     sought = {*re.findall(r"\w+", words.casefold())}
     for page in dict.fromkeys((*SEARCHED_FIRST, *known)):
         parts = [*_parts(page)]
-        mentions += [
-            (
-                len(re.findall(rf"\b{re.escape(words.rstrip('s'))}", part.own, re.IGNORECASE)),
-                part.heading,
-            )
-            for part in parts
-        ]
+        mentions += [(part.mentions(sought), part.heading) for part in parts]
         named = [part for part in parts if part.heading.casefold() == words.casefold()]
         near = named or [
             part for part in parts if sought <= {*re.findall(r"\w+", part.heading.casefold())}
@@ -73,7 +69,8 @@ def topic_text(words: str) -> str:
         if near:
             return near[0].text
     names = {name.split()[-1]: name for name in COMMANDS} | {name: name for name in known}
-    meant = [names[name] for name in get_close_matches(words, names, 3, 0.75)]
+    meant = [it for it in ((SAME | MEANT).get(words),) if it in COMMANDS]
+    meant = meant or [names[name] for name in get_close_matches(words, names, 3, 0.75)]
     mentions.sort(key=lambda it: -it[0])
     meant = meant or [heading for count, heading in mentions[:3] if count]
     topics = [found[1] if (found := _COMMAND.match(heading)) else heading for heading in meant]

@@ -17,7 +17,7 @@ from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
 
-NEWEST = ("-", "@last")
+NEWEST = ("-", "@last", "last")
 """Names of the newest session of the folder."""
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import astuple, replace
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import unread_and_resumed
-from acphold.faces.cli.journals import reading
+from acphold.faces.cli.journals import reading, require_agent
 from acphold.faces.cli.list import Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
@@ -64,6 +64,8 @@ async def usage(
         limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server)) as reader:
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
+        if not found.groups:
+            await require_agent(reader, agent)
         if as_json:
             for sum_ in found.groups[:limit]:
                 print(usage_json(sum_, grouping))
