@@ -111,6 +111,17 @@ async def test_a_question_is_answered_by_whoever_follows_them(journal: Path, ans
         assert [it async for it in history.questions()] == []
 
 
+async def test_without_a_place_it_is_the_journal_of_acphold(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with wrapped(journal) as editor:
+        session = await editor.new()
+        await editor.prompt(session, {"say": "Hello"})
+    monkeypatch.setenv("ACPHOLD_JOURNAL", str(journal))
+    async with acphold.open() as history:
+        assert [it.id async for it in history.sessions()] == [session]
+
+
 async def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         async with acphold.open(tmp_path / "journal.db") as history:

@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from acp_wire.rpc import MAX_MESSAGE
-from acp_wire.tasks import beside
+from acp_wire.tasks import beside, tick
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.interface import AgentListener, HubAgent
+from acphold.live.server import bounds
 from acphold.live.server.pool import FrontStderr, PreparedAgent
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.server_agents import ServerAgents
@@ -36,8 +39,10 @@ class SlowToEnd(PuppetAgent):
 
 
 @asynccontextmanager
-async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[ServerAgents]:
-    """One agent of a server, which soon ends when it is idle; each start is noted in `made`."""
+async def served_in(
+    house: Shared, made: list[SlowToEnd], linger: float = LINGER
+) -> AsyncIterator[ServerAgents]:
+    """One agent of a server, which ends when it is idle; each start is noted in `made`."""
 
     def make(listener: AgentListener, _: object) -> HubAgent:
         made.append(SlowToEnd(listener))
@@ -46,7 +51,7 @@ async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[Serve
     service = Service(make_agent=make, options=ServeOptions())
     stderr = FrontStderr()
     served = ServerAgents(
-        house.hub, {"a": PreparedAgent(service, LINGER)}, str, None, stderr=stderr
+        house.hub, {"a": PreparedAgent(service, linger)}, str, None, stderr=stderr
     )
     try:
         yield served
@@ -97,6 +102,26 @@ async def test_agents_of_a_server_that_has_gone_are_over_once_the_last_of_them_h
         assert not over.done()
         made[0].may_end.set()
         await over
+
+
+async def test_an_idle_agent_ends_sooner_once_its_server_has_gone(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SERVER_AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "IDLE_CHECK_SECONDS", 0.02)
+    made: list[SlowToEnd] = []
+    async with (
+        asyncio.timeout(DEADLINE),
+        shared(journal) as house,
+        served_in(house, made, linger=1000) as served,
+    ):
+        async with client_of(served):
+            pass
+        for _ in range(10):
+            await tick(bounds.IDLE_CHECK_SECONDS)
+        assert not made[0].ending.is_set()  # while the server is there
+        served.take_leave()
+        await made[0].ending.wait()
 
 
 async def test_a_client_that_comes_while_an_idle_agent_ends_gets_another(journal: Path) -> None:

@@ -157,6 +157,22 @@ async def test_a_client_that_does_not_show_sub_agents_is_told_of_the_session_alo
             assert kid[:2] == once[:2]
 
 
+@pytest.mark.parametrize(
+    ("reason", "status"), [("end_turn", "completed"), ("error", "failed"), ("refusal", "failed")]
+)
+async def test_to_a_client_that_shows_none_a_sub_agent_is_a_call_that_ends_as_it_ended(
+    tmp_path: Path, reason: str, status: str
+) -> None:
+    async with wrapped(tmp_path / "j.db") as editor:
+        over = announced(state={"state": "idle", "stopReason": reason})
+        session = await editor.talk(
+            {"update": announced(title="Explorer", **RUNS)}, {"update": over}
+        )
+        made, *later = [it for it in editor.updates(session) if "toolCallId" in it]
+        assert (made["title"], made["status"]) == ("Explorer", "in_progress")
+        assert [it["status"] for it in later if "status" in it] == [status]
+
+
 @pytest.mark.parametrize("how", ["kill", "leave"])
 async def test_a_load_replays_them_at_their_place(tmp_path: Path, how: str) -> None:
     journal = tmp_path / "j.db"
