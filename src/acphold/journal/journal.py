@@ -7,14 +7,20 @@ Rooms above know a journal only by this interface, some seams of which are in `a
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
 from acphold.conversation.history.fold import Fold, SessionState, Summary
-from acphold.errors import LeaseLostError, RewrittenError, UnknownSessionError
+from acphold.errors import (
+    AmbiguousIdError,
+    LeaseLostError,
+    RewrittenError,
+    UnknownSessionError,
+)
 from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.owners import At, Free, refuse_held
@@ -480,15 +486,21 @@ async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterato
             yield row
 
 
-async def tails_of(journal: Sessions, session_id: str) -> list[str]:
+async def tails_of(journal: Journal, session_id: str) -> list[str]:
     """The sessions with the turns of this one that a person went back from; they go with it."""
-    found: list[str] = []
-    after: ListKey | None = None
-    everything = ListFilter(include_unprompted=True, archived="include")
-    while rows := await journal.page(everything, after, bounds.COPIED_ROWS):
-        found += (row.session_id for row in rows if row.tail_of == session_id)
-        after = rows[-1].key
-    return found
+    try:
+        rows = [await journal.resolve(f"{session_id}~")]
+    except UnknownSessionError:
+        return []
+    except AmbiguousIdError as error:
+        if not error.is_cut:
+            rows = [row async for row in rows_of(journal, error.matches)]
+        else:
+            rows = await journal.page(_EVERYTHING, None, sys.maxsize)
+    return [row.session_id for row in rows if row.tail_of == session_id]
+
+
+_EVERYTHING: Final = ListFilter(include_unprompted=True, archived="include")
 
 
 async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str | None:

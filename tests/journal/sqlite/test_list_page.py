@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import LATEST_MS, iso
-from acphold.journal import list_places
+from acphold.conversation.history.entries import LATEST_MS, Origin, iso
+from acphold.journal import bounds, list_places
+from acphold.journal.journal import tails_of
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
 from acphold.journal.sql.entry_rows import outcomes
 from acphold.journal.sqlite.connection import connect
@@ -151,3 +152,19 @@ async def test_the_outcome_of_a_turn_is_read_without_the_rows_before_its_end(
 def test_a_time_is_written_as_the_standard_library_writes_it(at: int) -> None:
     written = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
     assert iso(at) == written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize("named", [1, 2, 3, 100])
+async def test_the_tails_of_a_session_are_found_by_their_ids(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, named: int
+) -> None:
+    monkeypatch.setattr(bounds, "AMBIGUOUS_IDS", named)
+    tails = [f"s~{number}" for number in range(3)]
+    for name in ("s", "s2", "s~ of nobody", *tails):
+        origins = (Origin("s", "a", 1),) if name in tails else ()
+        await journal.create(NewSession(name, "a", "/w", origins=origins))
+    assert sorted(await tails_of(journal, "s")) == tails
+    assert await tails_of(journal, "s2") == []
+    if named > len(tails):
+        monkeypatch.setattr(journal, "page", None)  # the list is not walked
+        assert sorted(await tails_of(journal, "s")) == tails
