@@ -558,6 +558,7 @@ async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
     await area.fill("Use make")
     send = page.get_by_title("Reject, and send")
     await expect(send).to_be_in_viewport(ratio=1)
+    assert (await area.bounding_box() or {"width": 0})["width"] > width / 2
     assert await violations(page) == []
     await send.click()
     await expect(page.locator("section.question")).to_have_count(0)
