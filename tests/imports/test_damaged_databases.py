@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
 
-from acphold.imports import Home, reader
+from acphold.conversation.history.timeline import Message
+from acphold.imports import Home, Intake, reader
 from acphold.imports.sources import searching
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import ListFilter
+from acphold.journal.stores import open_journal
+from tests.imports.every_reader import READERS, Said
 from tests.imports.test_crush import Database
 from tests.imports.test_cursor import Editor
+from tests.imports.test_every_order import BEGUN
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_hermes import State
 from tests.imports.test_opencode import Store
@@ -141,3 +148,49 @@ def test_the_order_of_messages_is_kept_around_a_damaged_page(tmp_path: Path) -> 
     every = [it for n in range(COUNT) for it in (("user", asked(n)), ("agent", answered(n)))]
     assert said == [one for one in every if one in said]
     assert len(every) - 15 < len(said) < len(every)
+
+
+@pytest.mark.parametrize("name", ["opencode", "kilo", "goose", "cursor", "crush", "hermes"])
+async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restored(
+    name: str, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, asked(n), answered(n)) for n in range(1, COUNT)]
+    READERS[name](tmp_path / "home", turns)
+    (source,) = reader(name).find(Home(tmp_path / "home"))
+    file = Path(source.path)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+        ((size,),) = database.execute("PRAGMA page_size")
+    whole = _content(file)
+    pages = [n for n in range(0, len(whole), size) if LONG[:99].encode() in whole[n : n + size]]
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    damaged_once = 0
+    for number, at in enumerate(pages[:: max(1, len(pages) // 6)]):
+        async with aclosing(open_journal(tmp_path / f"{number}.db")) as journal:
+            _put(file, whole[:at] + b"\xee" * size + whole[at + size :])
+            await import_found(journal, name, tmp_path / "home")
+            for row in await journal.page(ListFilter()):
+                damaged_once += await messages(journal, row.session_id) != expected
+            _put(file, whole)
+            await import_found(journal, name, tmp_path / "home")
+            (row,) = await journal.page(ListFilter())
+            assert await messages(journal, row.session_id) == expected, at
+    assert damaged_once
+
+
+async def import_found(journal: Journal, name: str, home: Path) -> None:
+    for source in reader(name).find(Home(home)):
+        await Intake(journal).take(source, reader(name))
+
+
+async def messages(journal: Journal, session_id: str) -> list[tuple[str, str]]:
+    state = await state_of(journal, session_id)
+    return [(it.role, it.text) for it in state.timeline if isinstance(it, Message)]
+
+
+def _content(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+def _put(file: Path, content: bytes) -> None:
+    file.write_bytes(content)

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
+from acphold.imports.databases import DAMAGED_ROWS
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
@@ -423,9 +424,13 @@ class Intake:
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
         turns, before, anew = session.turns, session.marker, list[ReadTurn]()
+        if before is not None and before.may_be_mended(source):
+            again = again or await _is_whole(news(source, NOTHING))
         if again:
             kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
             turns, anew = turns[:kept], turns[kept:]
+            if not kept and session.before:
+                anew = [ReadTurn(spans=session.before), *anew]
             before = None if before is None else replace(before, seen={})
         known = KnownPart(
             turns,
@@ -610,6 +615,14 @@ class Intake:
             if {turn.identity for turn in known.turns} <= ours:
                 lease = await take_lease(self._journal, found, yields=True)
                 await self._journal.delete(lease)
+
+
+async def _is_whole(pieces: AsyncIterator[NewsPiece]) -> bool:
+    """Return True if no damaged page of a database is met in them."""
+    damaged = 0
+    async for piece in pieces:
+        damaged = piece.facts.missed[DAMAGED_ROWS]
+    return not damaged
 
 
 def _is_only_listed(row: SessionRow) -> bool:

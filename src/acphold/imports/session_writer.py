@@ -6,6 +6,7 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
+from acphold.imports.databases import DAMAGED_ROWS
 from acphold.imports.pieces import MOVED, NewsPiece
 from acphold.imports.sources import Source
 from acphold.imports.turns import ReadTurn, ReadTurns
@@ -46,7 +48,8 @@ class Marker(Struct, rename="camel"):
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
     is the last turn: its identity, the number of its entries in the source and their digest; it
     begins at byte `offset` of each of them, unless that is 0, behind bytes with the digest `check`.
-    `differing` is as `seen`, of sources that go on otherwise than the session.
+    `differing` is as `seen`, of sources that go on otherwise than the session; `damaged` are the
+    size and the time of the database, if rows of the conversation were lost in it.
     """
 
     reader: str
@@ -59,15 +62,31 @@ class Marker(Struct, rename="camel"):
     check: str = ""
     title: str | None = None
     differing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    damaged: tuple[int, int] | None = None
+
+    def may_be_mended(self, source: Source) -> bool:
+        """Return True if rows were lost in this source's database, which has changed since."""
+        is_its = self.damaged is not None and {*self.seen} <= {source.place}
+        return is_its and self.damaged != _file_mark(source)
 
     def outcome(self, source: Source) -> Literal["same", "differs"] | None:
         """Return the outcome of the last comparison with a source; None if it has changed since."""
+        if self.may_be_mended(source):
+            return None
         place, now = source.place, (source.size, source.changed_at)
         if self.differing.get(place) == now:
             return "differs"
         has_title = source.list_title(source.title or "") in ("", self.title)
         is_same = has_title and self.form == FORM and self.seen.get(place) == now
         return "same" if is_same else None
+
+
+def _file_mark(source: Source) -> tuple[int, int] | None:
+    try:
+        found = os.stat(source.path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def check_before(source: Source, offset: int) -> str:
@@ -86,10 +105,11 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 
 class Known(Struct):
-    """A conversation as a journal has it: its turns, its newest valid marker, the numbers of all
-    markers, and the turns that a person had taken out."""
+    """A conversation as a journal has it: its turns, the numbers of entries before them and of all
+    markers, the newest valid marker, and the turns that a person had taken out."""
 
     turns: list[ReadTurn]
+    before: list[tuple[int, int]] = []
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     has_gone_back: bool = False
@@ -131,7 +151,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
-    return Known(found, marker, frozenset(forgotten), has_gone_back, markers)
+    return Known(found, turns.before, marker, frozenset(forgotten), has_gone_back, markers)
 
 
 class Forgotten(Struct):
@@ -280,6 +300,7 @@ class SessionWriter:
             offset,
             check,
             title,
+            damaged=_file_mark(source) if piece.facts.missed[DAMAGED_ROWS] else None,
         )
 
     def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:

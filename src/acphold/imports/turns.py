@@ -96,6 +96,8 @@ class ReadTurns:
         too. The answer itself is kept of the turn `kept`, by its identity, as of the last one."""
         self._replays, self._kept = replays, kept
         self.found: list[ReadTurn] = []
+        self.before: list[tuple[int, int]] = []
+        """The entries before the first turn."""
         self._read = read
         self._texts: list[str] = []
         self._is_open = False
@@ -127,6 +129,7 @@ class ReadTurns:
         else:
             self._in_words = False
         if not self.found:
+            _extend(self.before, first or seq, max(seq, first))
             return
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
