@@ -1,7 +1,7 @@
 // What an edit changed, as hunks of lines.
 import { SHOWN } from "./tables.js";
 import { structuredPatch } from "diff";
-import { visible } from "./text.js";
+import { asText, visible } from "./text.js";
 
 /** @typedef {{sign: "+" | "-" | " " | "@", text: string, before: number, after: number}} Line */
 /** @typedef {{lines: Line[], added: number, removed: number, isCut: boolean}} Changes */
@@ -16,7 +16,7 @@ const known = new WeakMap();
 /** Of a `diff` of a tool call. @param {{path: string, oldText?: string | null, newText: string}} diff @returns {Changes} */
 export function changes(diff) {
   let found = known.get(diff);
-  if (!found) known.set(diff, (found = compared(diff.oldText ?? "", diff.newText ?? "")));
+  if (!found) known.set(diff, (found = compared(asText(diff.oldText), asText(diff.newText))));
   return found;
 }
 

@@ -44,13 +44,14 @@ export function NewForm({ desk }) {
   const begin = async (event) => {
     event.preventDefault();
     if (isBusy) return;
+    const from = here().name;
     starting.value = { agent: agent || agents[0], at: Date.now() };
     problem.value = "";
     try {
       const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
-      if (["", "new"].includes(here().name)) {
+      if (here().name === from) {
         // Until it is shown, nobody writes here or starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
         go(sessionPlace(session.id));
