@@ -45,7 +45,7 @@ async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_n
     await expect(instead).to_contain_text("install it")
     await expect(page.locator(".composer")).to_have_count(0)
     await instead.get_by_role("button").first.click()
-    await expect(page.locator(".composer")).to_be_visible()
+    await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_be_focused()
     await expect(instead).to_have_count(0)
 
 

@@ -79,6 +79,11 @@ async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
     await search.press("Escape")
     await expect(row_of(page, other)).to_be_visible()
     await expect(search).to_be_focused()
+    await search.press("/")  # leads here, and is typed behind something
+    await expect(search).to_have_value("")
+    await search.press_sequentially("a/")
+    await expect(search).to_have_value("a/")
+    await search.press("Escape")
     await search.press("Escape")
     await expect(search).not_to_be_focused()
     add = page.get_by_label("Add a filter")

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, row_of, steps, violations
+from tests.page.conftest import ask, note, opened, row_of, steps, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -97,6 +97,25 @@ async def test_a_search_shows_hits_with_what_was_said_around_them_where_there_is
     await page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     await expect(page.locator(".home .hits mark").first).to_have_text("quillaja")
     await expect(page.locator(".news")).to_have_count(0)
+
+
+async def test_the_list_does_not_say_that_nothing_matches_where_messages_do(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    for words in ("The first.", "In the middle is fenugreek.", "The last."):
+        await session.prompt(steps({"say": words}))
+    await note(page, ".home .empty")
+    search = page.get_by_label("Search sessions")
+    await search.fill("fenugreek")
+    await expect(page.locator(".home .hits mark").first).to_have_text("fenugreek")
+    empty = page.locator(".home .empty")
+    await expect(empty).to_have_text("")  # the status of the hits
+    await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    await expect(empty).to_have_text("Found only in messages.")
+    assert not [it for it in await page.evaluate("() => noted") if "No session" in it]
+    await search.fill("zygophyllum")
+    await expect(empty).to_have_text("No session matches by title, agent or folder.")
 
 
 async def test_what_waits_stands_below_what_a_search_finds_while_somebody_searches(

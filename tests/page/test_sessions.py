@@ -48,6 +48,7 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
     await expect(card.locator("h2")).to_have_text("other asks")
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("[^/]other"))
     await expect(choice).to_have_count(0)
+    await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_be_focused()
     await card.get_by_role("button", name="Go on").click()
     await expect(page.locator(".said").last).to_contain_text("go")
 

@@ -38,6 +38,8 @@ export class Desk {
   isListed = signal(false);
   /** What is typed into the search over all sessions. */
   sought = signal("");
+  /** Hits of that search in what was said, as many as are shown; null until they are known. @type {import("@preact/signals").Signal<number | null>} */
+  hits = signal(/** @type {number | null} */ (null));
   /** Sessions that nobody sees here any more: they are about to be deleted. @type {import("@preact/signals").Signal<Set<string>>} */
   hidden = signal(new Set());
   /** Sessions that are chosen to be acted on together; null while nobody chooses. @type {import("@preact/signals").Signal<Set<string> | null>} */

@@ -18,9 +18,12 @@ const FIRST = 3;
 /** Hits that are shown with what was said before and after them, where there is room. */
 const IN_CONTEXT = 20;
 
-/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, state: string, isRoomy?: boolean}} props  `state` is the one of the connection */
-export function Hits({ words, state, isRoomy = false }) {
+/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{desk: import("../model/desk.js").Desk, words: string, isRoomy?: boolean}} props */
+export function Hits({ desk, words, isRoomy = false }) {
+  const { state } = desk.server.link.value;
   const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
+  useEffect(() => void (desk.hits.value = hits && hits.length), [hits]);
+  useEffect(() => () => void (desk.hits.value = null), []);
   const [cursor, setCursor] = useState("");
   const [problem, setProblem] = useState("");
   const asking = useRef(new AbortController());

@@ -29,14 +29,15 @@ export function Keys() {
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const { key, ctrlKey, metaKey, altKey } = event;
-  const target = /** @type {HTMLElement} */ (event.target);
+  const target = /** @type {HTMLInputElement} */ (event.target);
+  const isSearch = target.matches(".home search input");
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
   /** @type {(() => void) | undefined} */
   let what;
   if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
   else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
-  else if (target.matches(".home search input")) what = key === "ArrowDown" || key === "Enter" ? () => step(1, key === "Enter") : undefined;
-  else if (!altKey && !target.closest("input, textarea, select, [contenteditable]") && !localStorage.getItem(OFF)) what = SINGLE[key];
+  else if (isSearch && (key !== "/" || target.value)) what = key === "ArrowDown" || key === "Enter" ? () => step(1, key === "Enter") : undefined;
+  else if (!altKey && (isSearch || !target.closest("input, textarea, select, [contenteditable]")) && !localStorage.getItem(OFF)) what = SINGLE[key];
   if (!what) return;
   event.preventDefault();
   what();

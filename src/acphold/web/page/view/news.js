@@ -22,7 +22,7 @@ export function News({ desk }) {
   const sought = desk.sought.value.trim();
   const rows = news(desk.listed.value);
   const glances = useGlances(sought.length > 1 ? [] : rows);
-  if (sought.length > 1) return html`<${Hits} words=${sought} state=${desk.server.link.value.state} isRoomy />`;
+  if (sought.length > 1) return html`<${Hits} desk=${desk} words=${sought} isRoomy />`;
   if (!desk.isListed.value) return null;
   if (desk.listed.value.length === 0) return html`<${Beginning} />`;
   return html`${rows.length > 0 && html`<section><h2>Since you last looked</h2>
