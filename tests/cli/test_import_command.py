@@ -79,6 +79,20 @@ def test_what_was_imported_is_listed_and_shown_after_the_original_is_gone(
     assert lines[0]["update"] == {"prompt": [{"type": "text", "text": "Where is the needle?"}]}
 
 
+def test_a_conversation_that_ends_with_the_persons_words_has_no_answer_and_is_no_crash(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    transcript = Transcript("Where is the needle?")
+    transcript.assistant("In the haystack.")
+    transcript.user("thanks")
+    transcript.write(tmp_path / "home")
+    acphold.run("import", "--from", str(tmp_path / "home"))
+    [row] = map(json.loads, acphold.run("list", "--json").out.splitlines())
+    assert (row["outcome"], row["unseen"]) == (None, False)
+    assert "interrupted" not in acphold.run("list").out
+    assert acphold.run("show", SESSION).out.rstrip().endswith("thanks\n\nturn: no answer")
+
+
 def test_a_file_that_claims_to_be_a_session_of_ours_does_not_write_into_it(
     acphold: CommandLine, tmp_path: Path
 ) -> None:

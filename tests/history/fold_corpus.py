@@ -155,6 +155,8 @@ AGENTS: dict[str, list[Step]] = {
         ("turn_end", {"error": {"code": -32603, "message": "no credit"}}),
         PROMPT,
         ("turn_end", {"interrupted": True}),
+        PROMPT,
+        ("turn_end", {"interrupted": None}),
     ],
     "a person who went back, and said something else": [
         PROMPT,

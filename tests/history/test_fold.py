@@ -236,6 +236,7 @@ def test_the_timeline_tells_how_each_turn_ended() -> None:
         b'{"stopReason":"from_the_future"}',
         b'{"error":{"code":-32603,"message":"no"}}',
         b'{"interrupted":true}',
+        b'{"interrupted":null}',
     ]
     state = fold(Entry(seq, "turn_end", seq, raw) for seq, raw in enumerate(ends))
     assert state.timeline == (
@@ -246,6 +247,7 @@ def test_the_timeline_tells_how_each_turn_ended() -> None:
         TurnEnd("completed", 4, "from_the_future"),
         TurnEnd("failed", 5, message="no"),
         TurnEnd("interrupted", 6),
+        TurnEnd("unanswered", 7),
     )
 
 

@@ -109,6 +109,7 @@ def test_what_was_longer_live_stays_as_it_was() -> None:
         ({"stopReason": "max_tokens"}, {"outcome": "limited", "stopReason": "max_tokens"}),
         ({"error": {"code": -1, "message": "no"}}, {"outcome": "failed", "message": "no"}),
         ({"interrupted": True}, {"outcome": "interrupted"}),
+        ({"interrupted": None}, {"outcome": "unanswered"}),
     ],
 )
 def test_a_turn_that_was_not_completed_is_told_from_one_that_was(

@@ -124,6 +124,7 @@ def test_an_odd_answer_of_an_agent_is_the_answer_in_the_end_of_its_turn() -> Non
 
 
 def test_no_answer_of_an_agent_tells_that_acphold_failed_or_crashed() -> None:
-    answer = b'{"stopReason":"end_turn","interrupted":true,"error":{"code":1,"message":"m"}}'
-    assert turn_end(end_entry(answer), 0).outcome == "completed"
+    for cut_off in (b"true", b"null"):
+        answer = b'{"stopReason":"end_turn","interrupted":%b,"error":{"code":1,"message":"m"}}'
+        assert turn_end(end_entry(answer % cut_off), 0).outcome == "completed"
     assert end_entry(b'{"stopReason": "end_turn"}') == b'{"stopReason": "end_turn"}'

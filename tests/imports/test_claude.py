@@ -138,7 +138,7 @@ def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
     told = story(transcript, tmp_path)
     assert told.call()["status"] == "failed"
     (end,) = told.ends()
-    assert end["interrupted"] is True
+    assert end["interrupted"] is None
 
 
 def test_the_branch_that_was_live_last_is_told(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_what_failed_was_refused_or_never_ended_is_told_as_failed(
     told = Story.of(READER, tmp_path)
     assert [call.status for call in told.calls()] == ["failed", "failed", "failed"]
     assert b"no such file" in bytes(told.calls()[0].fields["content"])
-    assert told.ends() == [{"interrupted": True}]
+    assert told.ends() == [{"interrupted": None}]
 
 
 def test_a_request_that_failed_ends_its_turn_with_what_was_shown(

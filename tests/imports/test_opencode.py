@@ -131,7 +131,7 @@ def test_a_cancelled_turn_and_a_killed_one_end_as_such(store: Store, tmp_path: P
     store.message("assistant", tool("c1", "bash", "running", input={"command": "sleep"}))
     told = Story.of(READER, tmp_path)
     assert told.ends()[0]["stopReason"] == "cancelled"
-    assert told.ends()[1]["interrupted"] is True
+    assert told.ends()[1]["interrupted"] is None
     assert told.calls()[0].status == "failed"
 
 
@@ -349,7 +349,7 @@ def test_what_was_interrupted_typed_for_the_shell_and_compacted_in_version_2_is_
         ("call", "shell"),
     ]
     assert told.ends()[0]["stopReason"] == "cancelled"
-    assert told.ends()[-1] == {"interrupted": True, "_meta": {"acphold/model": "m"}}
+    assert told.ends()[-1] == {"interrupted": None, "_meta": {"acphold/model": "m"}}
 
 
 def test_a_session_that_went_on_in_version_2_is_one_conversation(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from acphold.conversation.exports.json_lines import json_lines
 from acphold.conversation.history.children import within
 from acphold.conversation.history.entries import Entry, Origin, PastEntry
 from acphold.conversation.history.fold import SessionState, fold
+from acphold.conversation.history.timeline import TurnEnd
 from acphold.faces.cli.export import head_of
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
@@ -156,12 +157,14 @@ async def test_a_title_that_a_person_gave_and_the_archive_are_kept(tmp_path: Pat
     assert (row.title, row.renamed, row.archived) == ("Mine", True, True)
 
 
-async def test_a_turn_that_was_not_over_ends_as_interrupted(tmp_path: Path) -> None:
+async def test_a_turn_that_was_not_over_has_no_answer(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK[:2])
     await export(tmp_path / "a.db", tmp_path / "x.jsonl")
     await take(tmp_path / "b.db", tmp_path)
     _, state = await session(tmp_path / "b.db")
-    assert state.turn == "interrupted"
+    end = state.timeline[-1]
+    assert isinstance(end, TurnEnd)
+    assert end.outcome == "unanswered"
 
 
 async def test_several_sessions_of_one_file_are_taken_in(tmp_path: Path) -> None:

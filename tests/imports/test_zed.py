@@ -152,7 +152,7 @@ def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(
     ]
     assert (ran.title, ran.status) == ("false", "failed")
     assert (search.title, search.status) == ("Search x", "failed")
-    assert told.ends() == [{"interrupted": True, "_meta": {"acphold/model": "gpt-5"}}]
+    assert told.ends() == [{"interrupted": None, "_meta": {"acphold/model": "gpt-5"}}]
 
 
 def test_what_a_person_pointed_at_is_attached(threads: Threads, tmp_path: Path) -> None:

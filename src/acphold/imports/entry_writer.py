@@ -124,11 +124,11 @@ class EntryWriter:
         """End the turn; without a reason, with the one suggested by the last entry."""
         if not self._turn_open:
             return
-        interrupted = bool(self._open_calls) or self._last not in ("say", "done")
+        is_unanswered = bool(self._open_calls) or self._last not in ("say", "done")
         self.fail_open_calls()
         end: Object = {"stopReason": reason or "end_turn"}
-        if interrupted and not reason:
-            end = {"interrupted": True}
+        if is_unanswered and not reason:
+            end = {"interrupted": None}  # or only left: a transcript does not tell
         if self._usage:
             usage = dict(self._usage)
             usage["totalTokens"] = sum(usage.values())

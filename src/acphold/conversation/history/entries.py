@@ -87,7 +87,10 @@ With `"anew": true` those of the agent before are void.
 """
 
 TURN_END: Final = "turn_end"
-"""`{"stopReason": "…"}`, `{"error": {"code": …, "message": "…"}}` or `{"interrupted": true}`."""
+"""`{"stopReason": "…"}`, `{"error": {"code": …, "message": "…"}}` or `{"interrupted": true}`.
+
+`{"interrupted": null}` is the end of an imported turn without an answer.
+"""
 
 ECHO: Final = "echo"
 """An update of the agent that only repeats the user's prompt: kept, never replayed."""

@@ -169,6 +169,8 @@ def as_entry(end: TurnEnd) -> bytes:
     """Return the content of a `turn_end` entry, of which `timeline.turn_end` makes this end."""
     if end.outcome == "interrupted":
         return b'{"interrupted":true}'
+    if end.outcome == "unanswered":
+        return b'{"interrupted":null}'
     if end.outcome == "failed":
         error = {"code": b"-32603", "message": encode_text(end.message or "")}
         return encode_object({"error": encode_object(error)})

@@ -188,9 +188,11 @@ class ContextCompaction(Struct, frozen=True):
     error: str | None = None
 
 
-TurnOutcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
+TurnOutcome = Literal[
+    "completed", "limited", "refused", "cancelled", "failed", "interrupted", "unanswered"
+]
 """The outcome of a turn: `limited` by a number of tokens or requests, or by the vendor's usage
-limit; `interrupted` by a crash."""
+limit; `interrupted` by a crash; `unanswered` in an imported session, where nobody knows why."""
 
 LIMIT_MARK: Final = "acphold/limit"
 """The key in the `_meta` of a `turn_end` entry that says that the vendor's limit ended the turn:
@@ -232,8 +234,8 @@ class TurnEnd(Struct, frozen=True):
 def turn_end(raw: bytes, at: int) -> TurnEnd:
     """Return the content of a `turn_end` entry."""
     parts = members(raw)
-    if parts.get("interrupted") == b"true":
-        return TurnEnd("interrupted", at)
+    if (cut_off := parts.get("interrupted")) in (b"true", b"null"):
+        return TurnEnd("interrupted" if cut_off == b"true" else "unanswered", at)
     meta = members(parts["_meta"]) if "_meta" in parts else {}
     limit = members(meta.get(LIMIT_MARK, b""))
     if (words := string(limit.get("words"))) is not None:

@@ -65,8 +65,9 @@ SHORT_ENDINGS: Final[dict[str, str]] = {
     "cancelled": "cancelled",
     "failed": "failed",
     "interrupted": "interrupted",
+    "unanswered": "no answer",
 }
-"""Words for the outcome of a turn in a list, unless it was completed."""
+"""Words for the outcome of a turn in a few words, unless it was completed."""
 
 ENDINGS: Final[dict[TurnOutcome, str]] = {
     "completed": "ended",
@@ -75,6 +76,7 @@ ENDINGS: Final[dict[TurnOutcome, str]] = {
     "cancelled": SHORT_ENDINGS["cancelled"],
     "failed": SHORT_ENDINGS["failed"],
     "interrupted": "interrupted by a crash or a kill",
+    "unanswered": SHORT_ENDINGS["unanswered"],
 }
 """Words for the outcome of a turn."""
 

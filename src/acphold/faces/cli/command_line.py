@@ -83,6 +83,7 @@ ENDS = {
     "cancelled": Exit.CANCELLED,
     "failed": Exit.AGENT,
     "interrupted": Exit.AGENT,
+    "unanswered": Exit.AGENT,
 }
 """The exit code for each outcome of a turn."""
 

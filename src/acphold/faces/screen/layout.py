@@ -58,6 +58,7 @@ ENDING_STYLES: dict[TurnOutcome, str] = {
     "cancelled": "busy",
     "failed": "bad",
     "interrupted": "bad",
+    "unanswered": "faint",
 }
 
 

@@ -405,7 +405,8 @@ def as_listed(
     outcome: TurnOutcome | None = None
     if row.session_id in outcomes:
         if (end := outcomes[row.session_id]) is not None:
-            outcome = turn_end(end, 0).outcome
+            ended = turn_end(end, 0).outcome
+            outcome = None if ended == "unanswered" else ended
         elif session is None:  # nobody is left to end it
             outcome = "interrupted"
     listed = ListedSession(row, outcome, session, files=files.get(row.session_id))

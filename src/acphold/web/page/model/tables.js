@@ -9,7 +9,7 @@ export const STEPS = Object.assign(Object.create(null), {"pending": "to do", "in
 /** @type {Record<string, string>} */
 export const KINDS = Object.assign(Object.create(null), {"read": "Read", "edit": "Edit", "delete": "Delete", "move": "Move", "search": "Search", "execute": "Run", "think": "Think", "fetch": "Fetch", "switch_mode": "Mode"});
 /** @type {Record<string, string>} */
-export const ENDINGS = Object.assign(Object.create(null), {"limited": "stopped at a limit", "refused": "refused", "cancelled": "cancelled", "failed": "failed", "interrupted": "interrupted"});
+export const ENDINGS = Object.assign(Object.create(null), {"limited": "stopped at a limit", "refused": "refused", "cancelled": "cancelled", "failed": "failed", "interrupted": "interrupted", "unanswered": "no answer"});
 /** @type {Record<string, string>} */
 export const DECIDED = Object.assign(Object.create(null), {"allow_once": "allowed once", "allow_always": "always allowed", "reject_once": "rejected", "reject_always": "always rejected", "accept": "accepted", "decline": "declined", "cancel": "cancelled", "cancelled": "not answered", "refused": "refused", "rejected": "rejected: nobody could answer", "expired": "expired", "withdrawn": "withdrawn", "interrupted": "interrupted", "elsewhere": "settled without an answer from here"});
 /** @type {Record<string, string>} */

@@ -697,7 +697,7 @@ const time = (at) => (Number.isInteger(at) && at > 0 && at < 253_402_214_400_000
 
 /** What the end of a turn says. @param {Update} end */
 function ended({ interrupted, error, stopReason, _meta }) {
-  if (interrupted === true) return { outcome: "interrupted" };
+  if (interrupted === true || interrupted === null) return { outcome: interrupted ? "interrupted" : "unanswered" };
   const { words, resetsAt } = _meta?.["acphold/limit"] ?? {};
   if (typeof words === "string") return { outcome: "limited", message: words, resetsAt: time(resetsAt) };
   if (error !== undefined) return { outcome: "failed", message: string(error?.message) ?? undefined };
