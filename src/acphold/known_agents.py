@@ -250,3 +250,8 @@ def keys_of(name: str) -> tuple[str, ...]:
         return (DEMO, DEMO_KEY)
     known = KNOWN_AGENTS.get(name.casefold())
     return (name, *(key for key in known.keys if key != name)) if known else (name,)
+
+
+def keys_like(key: str) -> tuple[str, ...]:
+    """Return this key, and all others under which sessions of the same agent may be kept."""
+    return (key, *(its for its in keys_of(short_name(key)) if its != key))

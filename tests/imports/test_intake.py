@@ -208,6 +208,26 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     assert len(await opened.page(ListFilter(agents=(KEY,)))) == 1
 
 
+async def test_a_conversation_held_under_another_name_of_its_agent_is_the_same_one(
+    opened: Journal, tmp_path: Path
+) -> None:
+    earlier = "@zed-industries/claude-code-acp"
+    lease = await opened.create(NewSession("ours", earlier, CWD))
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"prompt 1"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.links.link(lease, earlier, SESSION)
+    await opened.release(lease)
+    conversation(2).write(tmp_path)
+    (source,) = sources(READER, tmp_path)
+    await Intake(opened).list_first([source])
+    assert await opened.count() == 1
+    assert await take(opened, tmp_path) == "grown"
+    assert await said(opened, "ours") == ["prompt 1", "prompt 2", "answer 2", "done"]
+    assert await take(opened, tmp_path) == "same"
+    await opened.delete("ours")
+    assert await take(opened, tmp_path) == "deleted"
+
+
 async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
     opened: Journal, tmp_path: Path
 ) -> None:

@@ -137,3 +137,17 @@ async def test_what_was_said_here_stays_when_a_conversation_is_taken_again(
     await opened.release(lease)
     CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
     assert await prompts(opened) == ["one", "said here"]
+
+
+async def test_a_conversation_that_another_agent_continues_is_explained(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("one"), 0)
+    await take(opened, tmp_path)
+    lease = await take_lease(opened, SESSION)
+    await opened.links.link(lease, "demo-agent", "demo-1")
+    await opened.release(lease)
+    done = CommandLine(journal).run_as_process(
+        "import", "--from", str(tmp_path), "--explain", SESSION
+    )
+    assert f"{SESSION}.jsonl" in done.out

@@ -281,13 +281,16 @@ class Intake:
     ) -> list[tuple[Source, Reader]]:
         """Return the sources of a session, or of one that was deleted here; the newest first."""
         row = await row_of(self._journal, session_id)
-        its_id = session_id if row is None else row.downstream_id or row.session_id
+        # Another agent that continues it here knows it by an id of its own.
+        its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
         found: list[tuple[Source, Reader]] = []
         for reading in map(reader, names):
             for source in reading.find(home):
                 if row is None and session_id in (source.session_id, source.default_id):
                     found.append((source, reading))
-                elif row is not None and its_id.startswith((source.session_id, source.default_id)):
+                elif row is not None and any(
+                    it.startswith((source.session_id, source.default_id)) for it in its_ids
+                ):
                     _, its_row = await self._find_session(source, reading)
                     if its_row is not None and its_row.session_id == row.session_id:
                         found.append((source, reading))

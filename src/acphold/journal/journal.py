@@ -328,8 +328,8 @@ class Links(Protocol):
         """
 
     async def sessions_of(self, agent: str, ids: Collection[str]) -> dict[str, str | None]:
-        """Map these ids of the agent to our sessions: None for a tombstone, unknown ids are left
-        out."""
+        """Map these ids of the agent, which has one name or several, to our sessions: None for a
+        tombstone, unknown ids are left out."""
 
     async def of(self, session_id: str | None) -> list[tuple[str, str]]:
         """The agents and their ids for a session, the newest last; with None, all tombstones.

@@ -107,6 +107,22 @@ async def who_lost_the_session_cannot_link_it(journal: Journal) -> None:
 
 
 @promised
+async def an_agent_finds_its_sessions_under_each_of_its_names(journal: Journal) -> None:
+    today, earlier = "codex-acp", "@zed-industries/codex-acp"
+    lease = await begun(journal)
+    await journal.links.link(lease, earlier, "d1")
+    await journal.links.link(None, today, "d2")
+    await journal.links.link(None, earlier, "d2")
+    for name in (today, earlier):
+        known = await journal.links.sessions_of(name, ["d1", "d2", "d3"])
+        assert known == {"d1": "s1", "d2": None}
+        assert [*await journal.links.last_entries(name, ["d1", "d2"])] == ["d1"]
+    assert await journal.links.sessions_of("gemini-cli", ["d1"]) == {}
+    await journal.links.link(lease, earlier, "d2")
+    assert (await journal.links.sessions_of(today, ["d2"])) == {"d2": "s1"}
+
+
+@promised
 async def an_id_that_is_given_out_again_is_another_session_to_who_held_the_first(
     journal: Journal, other: Journal
 ) -> None:

@@ -27,6 +27,7 @@ from acphold.journal.lineage import lineage_of
 from acphold.journal.rows import Listed, Marks, NewSession, RowChange, SessionRow
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.sql.tables import Key, Tables, batches, segment_of_row
+from acphold.known_agents import keys_like
 
 _FIELDS: Final = SessionRow.__struct_fields__
 _TYPES: Final = [field.type for field in fields(SessionRow)]
@@ -343,12 +344,28 @@ def link(tables: Tables, lease: Lease | None, agent: str, downstream_id: str) ->
 def sessions_of(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, str | None]:
     """Like `Links.sessions_of`."""
     rows = tables.execute(
-        "SELECT downstream_id, sessions.session_id FROM acphold.links LEFT JOIN"
+        f"SELECT {_OWN_LAST}, downstream_id, sessions.session_id FROM acphold.links LEFT JOIN"
         f" acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
-        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}",
-        {"agent": agent, "ids": tables.array(ids)},
+        f" WHERE {_among_links(tables)} ORDER BY 1",
+        _values(tables, agent, ids),
     )
-    return dict(rows.fetchall())
+    return {downstream_id: session_id for _, downstream_id, session_id in rows.fetchall()}
+
+
+_OWN_LAST: Final = (
+    "CASE WHEN sessions.session_id IS NULL THEN 0 WHEN links.agent = %(agent)s THEN 2 ELSE 1 END"
+)
+"""Orders links: a session goes before a tombstone, and the agent's present name before others."""
+
+
+def _among_links(tables: Tables) -> str:
+    """The condition of `_values`: ids that the agent gave, under any of its names."""
+    return f"{tables.among('links.agent', 'agents')} AND {tables.among('downstream_id', 'ids')}"
+
+
+def _values(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, object]:
+    agents = tables.array(keys_like(agent))
+    return {"agent": agent, "agents": agents, "ids": tables.array(ids)}
 
 
 def links_of(tables: Tables, session_id: str | None) -> list[tuple[str, str]]:
@@ -366,9 +383,9 @@ def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, 
     """Like `Links.last_entries`."""
     rows = tables.execute(
         f"SELECT downstream_id, {tables.segment()} FROM acphold.links {tables.LAST_OF_LINK}"
-        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}"
-        f" AND links.{tables.KEY} IS NOT NULL",
-        {"agent": agent, "ids": tables.array(ids)},
+        f" WHERE {_among_links(tables)} AND links.{tables.KEY} IS NOT NULL"
+        " ORDER BY links.agent = %(agent)s",
+        _values(tables, agent, ids),
     )
     return {
         downstream_id: None if row[0] is None else segment_of_row(*row).entries()[-1]
@@ -382,8 +399,8 @@ def later_uses(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key
     rows = tables.execute(
         f"SELECT downstream_id, sessions.{tables.OWN_KEY}, updated_at FROM acphold.links"
         f" JOIN acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
-        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}",
-        {"agent": agent, "ids": tables.array(times)},
+        f" WHERE {_among_links(tables)}",
+        _values(tables, agent, times),
     )
     for downstream_id, key, known in rows.fetchall():
         if (at := times[downstream_id]) > known:
