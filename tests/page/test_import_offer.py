@@ -40,6 +40,7 @@ async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_n
     offer = page.get_by_role("group", name="Import")
     await offer.get_by_role("button", name="Import 1 conversation found here").click()
     row = page.locator("a.session", has_text="Where is the needle?")
+    await expect(row.locator(".agent")).to_have_text("claude")
     await expect(row.locator(".words")).to_have_count(0)  # nobody knows why it has no answer
     await row.click()
     await expect(page.locator(".ending")).to_have_text("No answer")
