@@ -63,6 +63,7 @@ def test_without_turns_it_is_the_journals_fold(raws: list[bytes]) -> None:
     "end",
     [
         TurnEnd("interrupted", 0),
+        TurnEnd("unanswered", 0),
         TurnEnd("failed", 0, message="out of order"),
         TurnEnd("cancelled", 0, "cancelled"),
         TurnEnd("refused", 0, "refusal"),
@@ -73,7 +74,7 @@ def test_without_turns_it_is_the_journals_fold(raws: list[bytes]) -> None:
 def test_an_end_that_a_replay_marks_is_what_the_agent_has(end: TurnEnd) -> None:
     live = LiveState()
     live.hear("update", [said("Hello", "user_message_chunk"), turn_mark(end)])
-    assert replace(live.value.timeline[-1], at=0) == end
+    assert replace(live.value.timeline[-1], at_ms=0) == end
     was_cut = end.outcome == "interrupted"
     assert live.value.turn == ("interrupted" if was_cut else "idle")
     live.hear("update", [said("Hello again", "user_message_chunk", messageId="2")])
