@@ -67,11 +67,15 @@ class Work(Script):
     async def edit_file(self) -> int:
         """Make the next change; return its line, 0 if it was not made."""
         path = self.absolute(FILE)
+        try:
+            old = await self.own_text(path)
+        except InVainError as error:
+            self.say(f"It came to nothing: {error}.")
+            return 0
+        new, words = next_text(old)
+        self.say(f"I am a script: whatever you write, my next change is that {words}. ")
         call = self.tool(f"Edit {FILE}", "edit", status="pending", locations=[{"path": path}])
         with self.failing(call):
-            old = await self.own_text(path)
-            new, words = next_text(old)
-            self.say(f"I am a script: whatever you write, my next change is that {words}. ")
             diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
             shown = {"content": [diff], "rawInput": {"path": path}}
             self.change(call, **shown)
