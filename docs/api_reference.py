@@ -425,11 +425,6 @@ def _members(found: type) -> Iterator[Function]:
         if kind.name != found.__name__ and kind.name in (*dir(acphold), "Journal"):
             return  # what it inherits from there stands there
         for node in kind.body:
-            match node:  # a method of the client without `await`: see acphold.sync
-                case ast.Assign(
-                    targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="_plain"))
-                ):
-                    node = _node(inspect.unwrap(getattr(found, name)))
             if isinstance(node, Function) and node.name not in seen and _is_public(node):
                 seen.add(node.name)
                 if _is_shown(found.__name__, node.name):

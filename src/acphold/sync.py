@@ -23,8 +23,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import acphold.client
 from acphold.client import Options
@@ -33,6 +32,7 @@ from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     import os
+    from datetime import datetime
 
     from acp_wire import schema
     from acp_wire.schema import AvailableCommand, Method, PlanEntry, UsageUpdate
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from acphold.conversation.history.fold import SessionState
     from acphold.conversation.history.prompt_queue import PromptQueue
     from acphold.conversation.history.timeline import Item, ToolCall
+    from acphold.live.agents.extensions import SessionCopy
 
 __all__ = [
     "SyncAgent",
@@ -52,8 +53,6 @@ __all__ = [
     "connect",
 ]
 
-A = TypeVar("A")
-Ps = ParamSpec("Ps")
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
@@ -188,29 +187,7 @@ def connect(
     return SyncAgent(agent, connection)
 
 
-def _plain(
-    call: Callable[Concatenate[A, Ps], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[_Plain[A], Ps], T]:
-    """Return a method of the client as one without `await`."""
-
-    @wraps(call)
-    def method(self: _Plain[A], /, *args: Ps.args, **kwargs: Ps.kwargs) -> T:
-        return _background.run(call(self._client, *args, **kwargs))
-
-    return method
-
-
-class _Plain(Generic[A]):
-    """Calls an object of the client."""
-
-    def __init__(self, client: A) -> None:
-        self._client = client
-
-    def __repr__(self) -> str:
-        return repr(self._client)
-
-
-class SyncAgent(_Plain[acphold.client.RemoteAgent]):
+class SyncAgent:
     """A connection to an agent: each call is that of an `acphold.RemoteAgent`."""
 
     def __init__(
@@ -218,7 +195,7 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
         agent: acphold.client.RemoteAgent,
         connection: AbstractAsyncContextManager[acphold.client.RemoteAgent],
     ) -> None:
-        super().__init__(agent)
+        self._agent = agent
         self._connection = connection
         self._is_closed = False
         atexit.register(self.close)
@@ -228,6 +205,9 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._agent)
 
     def close(self) -> None:
         """End the connection, and the agent if it was started; may be called again."""
@@ -245,32 +225,32 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
     @property
     def name(self) -> str:
         """The agent's name for people."""
-        return self._client.name
+        return self._agent.name
 
     @property
     def initialized(self) -> schema.InitializeResponse:
         """The agent's whole answer to `initialize`."""
-        return self._client.initialized
+        return self._agent.initialized
 
     @property
     def info(self) -> schema.Implementation | None:
         """The agent's name and version, if it sends them."""
-        return self._client.info
+        return self._agent.info
 
     @property
     def capabilities(self) -> schema.AgentCapabilities:
         """The capabilities that the agent advertises."""
-        return self._client.capabilities
+        return self._agent.capabilities
 
     @property
     def auth_methods(self) -> tuple[AuthMethod, ...]:
         """The ways to sign in that the agent offers."""
-        return self._client.auth_methods
+        return self._agent.auth_methods
 
     @property
     def is_lost(self) -> bool:
         """True if the connection is lost."""
-        return self._client.is_lost
+        return self._agent.is_lost
 
     def new_session(
         self,
@@ -280,7 +260,7 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
         additional_directories: Sequence[Folder] = (),
     ) -> SyncSession:
         """Start a conversation."""
-        made = self._client.new_session(
+        made = self._agent.new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
         return SyncSession(_background.run(made))
@@ -292,7 +272,7 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
         **options: Unpack[OpenOptions],
     ) -> SyncSession:
         """Continue a conversation; the agent's replay of it is in `replay`."""
-        return SyncSession(_background.run(self._client.load_session(session, cwd, **options)))
+        return SyncSession(_background.run(self._agent.load_session(session, cwd, **options)))
 
     def resume_session(
         self,
@@ -301,11 +281,11 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
         **options: Unpack[OpenOptions],
     ) -> SyncSession:
         """Continue a conversation without a replay."""
-        return SyncSession(_background.run(self._client.resume_session(session, cwd, **options)))
+        return SyncSession(_background.run(self._agent.resume_session(session, cwd, **options)))
 
     def sessions(self, cwd: Folder | None = None) -> Iterator[schema.SessionInfo]:
         """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""
-        pages = self._client.sessions(cwd)
+        pages = self._agent.sessions(cwd)
 
         async def following() -> schema.SessionInfo | None:
             return await anext(pages, None)
@@ -313,47 +293,64 @@ class SyncAgent(_Plain[acphold.client.RemoteAgent]):
         while (info := _background.run(following())) is not None:
             yield info
 
-    delete_session = _plain(acphold.client.RemoteAgent.delete_session)
-    authenticate = _plain(acphold.client.RemoteAgent.authenticate)
-    logout = _plain(acphold.client.RemoteAgent.logout)
-    call = _plain(acphold.client.RemoteAgent.call)
+    def delete_session(self, session_id: str) -> None:
+        """Have the agent delete a conversation for good."""
+        _background.run(self._agent.delete_session(session_id))
+
+    def authenticate(self, method_id: str) -> None:
+        """Sign in with one of `auth_methods`."""
+        _background.run(self._agent.authenticate(method_id))
+
+    def logout(self) -> None:
+        """Sign out."""
+        _background.run(self._agent.logout())
+
+    def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Send any request of an extension, with JSON values in and out."""
+        return _background.run(self._agent.call(method, params))
 
     def ask(self, method: Method[P, R], params: P) -> R:
         """Send any request of the protocol, typed; nothing is checked before."""
-        return _background.run(self._client.ask(method, params))
+        return _background.run(self._agent.ask(method, params))
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send any notification of an extension."""
-        _read(lambda: self._client.notify(method, params))
+        _read(lambda: self._agent.notify(method, params))
 
 
-class SyncSession(_Plain[acphold.client.RemoteSession]):
+class SyncSession:
     """A conversation: each call is that of an `acphold.RemoteSession`."""
+
+    def __init__(self, session: acphold.client.RemoteSession) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return repr(self._session)
 
     @property
     def id(self) -> str:
         """The agent's id for it."""
-        return self._client.id
+        return self._session.id
 
     @property
     def agent_name(self) -> str:
         """The agent's name for people."""
-        return self._client.agent_name
+        return self._session.agent_name
 
     @property
     def cwd(self) -> str:
         """Its working directory, absolute."""
-        return self._client.cwd
+        return self._session.cwd
 
     @property
     def additional_directories(self) -> tuple[str, ...]:
         """The other folders it may work in, absolute."""
-        return self._client.additional_directories
+        return self._session.additional_directories
 
     @property
     def replay(self) -> Replay:
         """The replay of `load_session`, apart from live updates."""
-        return self._client.replay
+        return self._session.replay
 
     def prompt(self, *content: Content, timeout: float | None = None) -> SyncTurn:
         """Start a turn: the prompt is on its way when this returns.
@@ -361,106 +358,161 @@ class SyncSession(_Plain[acphold.client.RemoteSession]):
         A turn that is not over after `timeout` seconds is cancelled and ends with
         AgentTimeoutError.
         """
-        return SyncTurn(_read(lambda: self._client.prompt(*content, timeout=timeout)))
+        return SyncTurn(_read(lambda: self._session.prompt(*content, timeout=timeout)))
 
     def blocks(self, *content: Content) -> tuple[schema.ContentBlock, ...]:
         """Return the blocks that `prompt` would send for this; raises the same errors."""
-        return _read(lambda: self._client.blocks(*content))
+        return _read(lambda: self._session.blocks(*content))
 
     @property
     def in_turn(self) -> bool:
         """True while a turn of ours runs."""
-        return _read(lambda: self._client.in_turn)
+        return _read(lambda: self._session.in_turn)
 
     @property
     def queue(self) -> SyncQueue:
         """Its queued prompts; acphold keeps them, and begins one after the other."""
-        return SyncQueue(self._client.queue)
+        return SyncQueue(self._session.queue)
 
     @property
     def has_steering(self) -> bool:
         """True if its agent accepts messages into a running turn."""
-        return _read(lambda: self._client.has_steering)
+        return _read(lambda: self._session.has_steering)
 
-    steer = _plain(acphold.client.RemoteSession.steer)
+    def steer(self, *content: Content) -> bool:
+        """Send a message into the running turn; return False if the agent has not accepted it."""
+        return _background.run(self._session.steer(*content))
 
     def cancel(self) -> None:
         """Cancel the running turn, from another thread or between two of its updates."""
-        _read(self._client.cancel)
+        _read(self._session.cancel)
 
     def updates(self) -> Iterator[schema.Update]:
         """Yield all updates from now on."""
-        stream = _read(self._client.updates)
+        stream = _read(self._session.updates)
         return _as_updates(lambda: stream.take_all())
 
-    set_mode = _plain(acphold.client.RemoteSession.set_mode)
-    set_option = _plain(acphold.client.RemoteSession.set_option)
-    fork = _plain(acphold.client.RemoteSession.fork)
-    close = _plain(acphold.client.RemoteSession.close)
+    def set_mode(self, mode_id: str) -> None:
+        """Change the mode."""
+        _background.run(self._session.set_mode(mode_id))
+
+    def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
+        """Change a config option; returns all options with their new values."""
+        return _background.run(self._session.set_option(option_id, value))
+
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        before: bool = False,
+        files: bool | str = False,
+        include: bool = False,
+    ) -> SessionCopy:
+        """Copy it into a new session, perhaps with its files; see `acphold.RemoteSession.fork`."""
+        return _background.run(
+            self._session.fork(at=at, before=before, files=files, include=include)
+        )
+
+    def close(self) -> None:
+        """Close the session, which cancels its turn."""
+        _background.run(self._session.close())
 
     @property
     def state(self) -> SessionState:
         """All that was received of the conversation so far, folded."""
-        return _read(lambda: self._client.state)
+        return _read(lambda: self._session.state)
 
     @property
     def mode(self) -> str | None:
         """The id of the current mode; None if the agent has no modes."""
-        return _read(lambda: self._client.mode)
+        return _read(lambda: self._session.mode)
 
     @property
     def modes(self) -> tuple[schema.SessionMode, ...]:
         """The modes that it can be set to."""
-        return _read(lambda: self._client.modes)
+        return _read(lambda: self._session.modes)
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
         """The config options with their current values."""
-        return _read(lambda: self._client.options)
+        return _read(lambda: self._session.options)
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
         """The current slash commands."""
-        return _read(lambda: self._client.commands)
+        return _read(lambda: self._session.commands)
 
     @property
     def plan(self) -> tuple[PlanEntry, ...]:
         """The newest plan."""
-        return _read(lambda: self._client.plan)
+        return _read(lambda: self._session.plan)
 
     @property
     def usage(self) -> UsageUpdate | None:
         """The agent's last report of its context and of cost."""
-        return _read(lambda: self._client.usage)
+        return _read(lambda: self._session.usage)
 
     @property
     def title(self) -> str | None:
         """The session's title in lists."""
-        return _read(lambda: self._client.title)
+        return _read(lambda: self._session.title)
 
 
-class SyncQueue(_Plain[acphold.client.RemoteQueue]):
+class SyncQueue:
     """The queued prompts in a session: each call is that of an `acphold.types.RemoteQueue`."""
+
+    def __init__(self, queue: acphold.client.RemoteQueue) -> None:
+        self._queue = queue
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
 
     @property
     def is_kept(self) -> bool:
         """True if there is an acphold at the other end that keeps it."""
-        return self._client.is_kept
+        return self._queue.is_kept
 
     @property
     def state(self) -> PromptQueue:
         """The queue now; empty if nobody keeps one."""
-        return _read(lambda: self._client.state)
+        return _read(lambda: self._queue.state)
 
-    add = _plain(acphold.client.RemoteQueue.add)
-    edit = _plain(acphold.client.RemoteQueue.edit)
-    reschedule = _plain(acphold.client.RemoteQueue.reschedule)
-    move = _plain(acphold.client.RemoteQueue.move)
-    drop = _plain(acphold.client.RemoteQueue.drop)
-    hold = _plain(acphold.client.RemoteQueue.hold)
-    go = _plain(acphold.client.RemoteQueue.go)
-    set = _plain(acphold.client.RemoteQueue.set)
-    content = _plain(acphold.client.RemoteQueue.content)
+    def add(self, *content: Content, at: datetime | None = None, before: str = "") -> str:
+        """Add a prompt; returns its id."""
+        return _background.run(self._queue.add(*content, at=at, before=before))
+
+    def edit(self, prompt_id: str, *content: Content) -> None:
+        """Replace the content of a prompt; its place stays."""
+        _background.run(self._queue.edit(prompt_id, *content))
+
+    def reschedule(self, prompt_id: str, at: datetime | None) -> None:
+        """Do not begin a prompt before this time, which has a zone; None removes the time."""
+        _background.run(self._queue.reschedule(prompt_id, at))
+
+    def move(self, prompt_id: str, before: str = "") -> None:
+        """Put a prompt in front of the one with the id `before`; by default, last."""
+        _background.run(self._queue.move(prompt_id, before))
+
+    def drop(self, prompt_id: str) -> None:
+        """Take a prompt out of the queue: it never begins."""
+        _background.run(self._queue.drop(prompt_id))
+
+    def hold(self) -> None:
+        """Begin no more prompts until `go`; a running turn continues."""
+        _background.run(self._queue.hold())
+
+    def go(self) -> None:
+        """Continue with the queued prompts, whatever the reason for holding them."""
+        _background.run(self._queue.go())
+
+    def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
+        """Say whether it continues after a turn that failed or was refused, and whether it does so
+        when another process opens the session; None leaves that as it is."""
+        _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
+
+    def content(self, prompt_id: str) -> tuple[schema.ContentBlock, ...]:
+        """Return the content of a queued prompt."""
+        return _background.run(self._queue.content(prompt_id))
 
 
 class SyncTurn:
