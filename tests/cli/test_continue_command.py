@@ -171,6 +171,29 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
         assert one.ended("\x03") == 0
 
 
+def test_sessions_are_pinned_in_the_list_and_what_was_done_last_is_undone_first(
+    home: Place,
+) -> None:
+    for what in ("apples", "pears", "plums"):
+        hold(home, what)
+
+    def listed() -> list[tuple[bool, str]]:
+        rows = map(json.loads, home.run("list", "--json").stdout.splitlines())
+        return [(row["pinned"], row["title"]) for row in rows]
+
+    before = listed()
+    with home.on_terminal("continue", "about", columns=100) as one:
+        one.until("3 of 3")
+        one.type("\x13\x13\x02", "pinned 2 sessions, ^Z undoes")
+        assert sum(pinned for pinned, _ in listed()) == 2
+        one.type("\x12", "New title:")
+        one.type("\x15about figs\r", "renamed 1 session, ^Z undoes", "about figs")
+        one.type("\x1a", "Undone: renamed 1 session", "Sc about apples")
+        one.type("\x1a", "Undone: pinned 2 sessions")
+        assert listed() == before
+        assert one.ended("\x03") == 0
+
+
 def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:
     session = hold(home, "apples")
     done = home.run("continue", session, typed=json.dumps([{"say": "more"}]))

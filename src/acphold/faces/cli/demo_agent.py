@@ -101,7 +101,7 @@ class DemoScript(Work):
         edits = known.count(b'"newText"') + known.count(rb"\n+print(")
         self.think("The greeting should be friendlier.")
         self.plan_stands("in_progress")
-        for words in ("I will ", "change ", "the greeting. "):
+        for words in ("I will ", "change ", "the greeting, ", "but only act it: no file changes. "):
             self.say(words)
             await asyncio.sleep(bounds.DEMO_WORD_SECONDS)
         call = self.tool("Edit hello.py", "edit", status="pending")

@@ -11,6 +11,8 @@ from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.faces.screen.picker import Picked
 from acphold.faces.screen.terminal import open_output
+from acphold.journal.rows import SessionRow
+from acphold.live.hub.annotations import as_title
 
 
 class ListActions:
@@ -43,6 +45,10 @@ class ListActions:
             case "delete":
                 self._deleted += ids
                 self._note("deleted", ids, partial(self._keep, ids))
+            case "pin":
+                changed, pinned = await commands.pin_all(ids)
+                did = "pinned" if pinned else "took down"
+                self._note(did, ids, partial(commands.pin_all, changed, pinned=not pinned))
             case "export":
                 from acphold.faces.cli.export import export_here
 
@@ -57,9 +63,11 @@ class ListActions:
         session_id, ids = choice.session_id, [choice.session_id, *choice.others]
         match choice.action:
             case "rename":
-                title = asyncio.run(_title(session_id))
-                if words := _asked("New title: ", title).split():
-                    asyncio.run(commands.rename(session_id=session_id, words=words))
+                row = asyncio.run(_row(session_id))
+                title = _asked("New title: ", on_one_line(row.title or ""))
+                if as_title(title) is not None:
+                    asyncio.run(commands.rename(session_id=session_id, words=[title]))
+                    self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
                 asking = "Tags, with - before one to remove: "
                 while words := _asked(asking).replace(",", " ").split():
@@ -90,9 +98,9 @@ class ListActions:
         self.hidden -= {*ids}
 
 
-async def _title(session_id: str) -> str:
+async def _row(session_id: str) -> SessionRow:
     async with existing_journal() as kept:
-        return on_one_line((await kept.session(session_id)).title or "")
+        return await kept.session(session_id)
 
 
 def _asked(question: str, already: str = "") -> str:

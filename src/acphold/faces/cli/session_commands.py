@@ -55,6 +55,16 @@ async def rename(
     return Exit.OK
 
 
+async def put_title_back(before: SessionRow) -> None:
+    """Give a session the title that it had."""
+    change = RowChange(given=None, title=before.title)
+    if before.renamed:
+        change = RowChange(given=before.title)
+    async with existing_journal() as kept:
+        await kept.change(before.session_id, change)
+        await _tell(kept, before.session_id)
+
+
 async def _tell(found: Journal, session_id: str, *, archived: bool | None = None) -> None:
     """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
     of its own."""
@@ -140,6 +150,21 @@ async def pin(
             await kept.mark(row.session_id, Marks(pinned=not undo))
     print(f"{'Took down' if undo else 'Pinned'} {quantity(len(rows), 'session')}.")
     return Exit.OK
+
+
+async def pin_all(
+    session_ids: Sequence[str], *, pinned: bool | None = None
+) -> tuple[list[str], bool]:
+    """Pin sessions, or take them down; without `pinned`, down if all are pinned. Return those that
+    this changed, and if they are pinned now."""
+    async with existing_journal() as kept:
+        before = {it: Marks().person in (await kept.session(it)).pins for it in session_ids}
+        if pinned is None:
+            pinned = not all(before.values())
+        changed = [it for it, was_pinned in before.items() if was_pinned is not pinned]
+        for session_id in changed:
+            await kept.mark(session_id, Marks(pinned=pinned))
+    return changed, pinned
 
 
 @command("session archive", "[OPTIONS] ID...", options.JOURNAL)

@@ -89,14 +89,15 @@ ACTIONS: Final = {
     "delete": ("delete", "Del delete"),
     "c-e": ("export", "^E export"),
     "c-t": ("tag", "^T tag"),
+    "c-b": ("pin", "^B pin"),
     "c-f": ("copy", "^F copy"),
 }
 """Other actions on a session: by key, with their name and their text in the last line."""
 
-FOR_SEVERAL: Final = ("archive", "delete", "tag")
+FOR_SEVERAL: Final = ("archive", "delete", "tag", "pin")
 """Those for all that are selected."""
 
-AT_ONCE: Final = ("archive", "delete", "export", "undo")
+AT_ONCE: Final = ("archive", "delete", "export", "pin", "undo")
 """Those that ask nothing: the list stays on the terminal."""
 
 KEYS: Final = (
@@ -107,8 +108,8 @@ KEYS: Final = (
     ("^O", "reads all of it"),
     ("^A", "this folder only, or all"),
     ("^G", "also sessions that only scripts and other programs prompted, or not"),
-    ("^S", "selects it: ^X, ^T and Del are then for all that are selected"),
-    ("^R ^T", "rename it, tag it"),
+    ("^S", "selects it: ^X, ^T, ^B and Del are then for all that are selected"),
+    ("^R ^T ^B", "rename it, tag it, pin it or take it down"),
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),
     ("^E ^F", "write it to a file in this folder, continue a copy"),
@@ -117,7 +118,7 @@ KEYS: Final = (
 )
 """The keys with what they do."""
 
-OF_ACTIONS: Final = ("^S", "^R ^T", "^X Del", "^Z", "^E ^F")
+OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E ^F")
 """Those that are there for actions only."""
 
 
