@@ -1,4 +1,4 @@
-"""A damaged page of a database costs the conversations, or messages, that lie on it."""
+"""A damaged page or line costs what lies on it, until that is found whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acphold.imports.sources import searching
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
-from tests.imports.every_reader import READERS, Said
+from tests.imports.every_reader import READERS, Said, write
 from tests.imports.test_crush import Database
 from tests.imports.test_cursor import Editor
 from tests.imports.test_every_order import BEGUN
@@ -178,6 +178,79 @@ async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restore
     assert damaged_once
 
 
+@pytest.mark.parametrize("name", ["kilo", "goose", "crush", "hermes"])
+async def test_an_older_backup_of_a_damaged_database_takes_no_turn(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, asked(n), answered(n)) for n in range(1, 12)]
+    write(name, tmp_path, turns[:8])
+    (source,) = reader(name).find(Home(tmp_path))
+    file = Path(source.path)
+    backup = _content(file)
+    write(name, tmp_path, turns)
+    whole = _content(file)
+    at = whole.index(asked(5).encode()) // 4096 * 4096
+    missing: list[bool] = []
+    for content in (whole[:at] + b"\xee" * 4096 + whole[at + 4096 :], backup, whole, backup):
+        _put(file, content)
+        for _ in range(2):
+            await import_found(opened, name, tmp_path)
+        (row,) = await opened.page(ListFilter())
+        here = await messages(opened, row.session_id)
+        assert ("user", asked(11)) in here
+        expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+        missing.append(here != expected)
+    assert missing[0]
+    assert missing[2:] == [False, False]
+
+
+LINES = ["acpx", "claude", "codex", "gemini", "qwen", "copilot", "pi", "acphold"]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("instead", [b"\0", b"{"])
+@pytest.mark.parametrize("name", LINES)
+async def test_a_damaged_line_is_taken_in_once_it_is_restored_or_found_in_a_copy(
+    name: str, instead: bytes, opened: Journal, tmp_path: Path, *, copied: bool
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 6)]
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    write(name, tmp_path, turns)
+    _tear(tmp_path, instead)
+    await import_found(opened, name, tmp_path)
+    (row,) = await opened.page(ListFilter())
+    assert ("agent", "A2") not in await messages(opened, row.session_id)
+    # An older state has it, but not all turns that are here.
+    write(name, tmp_path, turns[:3], copied=copied)
+    await import_found(opened, name, tmp_path)
+    assert ("user", "Q5") in await messages(opened, row.session_id)
+    write(name, tmp_path, turns, copied=copied)
+    ends = set[int]()
+    for number in range(5):
+        await import_found(opened, name, tmp_path)
+        (row,) = await opened.page(ListFilter())
+        assert await messages(opened, row.session_id) == expected
+        ends.add(row.last_seq if number > 1 else 0)
+    assert len(ends) == 2  # it is told anew once
+
+
+async def test_a_message_that_is_missing_in_the_database_is_counted_and_taken_in_once_restored(
+    opened: Journal, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 4)]
+    write("cursor", tmp_path, turns)
+    (source,) = reader("cursor").find(Home(tmp_path))
+    whole = _content(file := Path(source.path))
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("DELETE FROM cursorDiskKV WHERE key LIKE 'bubbleId:c1:b2-%'")
+    taken = await Intake(opened).take(source, reader("cursor"))
+    assert taken.facts.missed["messages that are missing in the database"] == 2
+    _put(file, whole)
+    await import_found(opened, "cursor", tmp_path)
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    assert await messages(opened, "c1") == expected
+
+
 async def import_found(journal: Journal, name: str, home: Path) -> None:
     for source in reader(name).find(Home(home)):
         await Intake(journal).take(source, reader(name))
@@ -186,6 +259,14 @@ async def import_found(journal: Journal, name: str, home: Path) -> None:
 async def messages(journal: Journal, session_id: str) -> list[tuple[str, str]]:
     state = await state_of(journal, session_id)
     return [(it.role, it.text) for it in state.timeline if isinstance(it, Message)]
+
+
+def _tear(home: Path, instead: bytes) -> None:
+    """Damage the lines with the second answer."""
+    for path in [path for path in home.rglob("*.*json*") if b"A2" in path.read_bytes()]:
+        lines = path.read_bytes().splitlines()
+        torn = [instead * len(line) if b"A2" in line else line for line in lines]
+        path.write_bytes(b"\n".join(torn) + b"\n")
 
 
 def _content(file: Path) -> bytes:

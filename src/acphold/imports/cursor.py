@@ -189,7 +189,11 @@ def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) ->
             yield bubble
             continue
         key = f"bubbleId:{composer_id}:{bubble_id}"
-        yield _value(state, "cursorDiskKV", key, missed)
+        before = missed.counts.total()
+        bubble = _value(state, "cursorDiskKV", key, missed)
+        if not bubble and missed.counts.total() == before:
+            missed.add(databases.MISSING_ROWS, 0)
+        yield bubble
 
 
 @lru_cache(maxsize=4)

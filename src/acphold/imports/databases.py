@@ -65,6 +65,7 @@ _Mark = tuple[int, int]
 
 
 DAMAGED_ROWS: Final = "damaged pages of databases"
+MISSING_ROWS: Final = "messages that are missing in the database"
 
 CHUNK: Final = 256
 """Rows looked up at once in a damaged table; one by one before a damaged page."""

@@ -30,7 +30,6 @@ from msgspec.structs import replace
 from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
-from acphold.imports.databases import DAMAGED_ROWS
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
@@ -40,6 +39,7 @@ from acphold.imports.session_writer import (
     SessionWriter,
     check_before,
     entries_of,
+    losses_in,
     marker_of,
     read_known,
 )
@@ -427,21 +427,23 @@ class Intake:
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
         turns, before, anew = session.turns, session.marker, list[ReadTurn]()
+        known = KnownPart(
+            turns,
+            source.given,
+            before is None or source.place == before.place,
+            before is None or source.reader == before.reader,
+            session.forgotten,
+        )
         if before is not None and before.may_be_mended(source):
-            again = again or await _is_whole(news(source, NOTHING))
+            again = again or await _mends(news(source, known), before.losses)
         if again:
             kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
             turns, anew = turns[:kept], turns[kept:]
             if not kept and session.before:
                 anew = [ReadTurn(spans=session.before), *anew]
-            before = None if before is None else replace(before, seen={})
-        known = KnownPart(
-            turns,
-            source.given and not again,
-            before is None or source.place == before.place,
-            before is None or source.reader == before.reader,
-            session.forgotten,
-        )
+            if before is not None:
+                before = replace(before, seen={}, losses=0, damaged={})
+            known = replace(known, turns=turns, given=False)
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()
@@ -620,12 +622,13 @@ class Intake:
                 await self._journal.delete(lease)
 
 
-async def _is_whole(pieces: AsyncIterator[NewsPiece]) -> bool:
-    """Return True if no damaged page of a database is met in them."""
-    damaged = 0
+async def _mends(pieces: AsyncIterator[NewsPiece], losses: int) -> bool:
+    """Return True if they have each turn that is here, and fewer losses."""
+    has_all, left = False, losses
     async for piece in pieces:
-        damaged = piece.facts.missed[DAMAGED_ROWS]
-    return not damaged
+        has_all = has_all or (piece.compared is not None and piece.compared.has_all)
+        left = losses_in(piece.facts)
+    return has_all and left < losses
 
 
 def _is_only_listed(row: SessionRow) -> bool:

@@ -6,7 +6,6 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -17,9 +16,11 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
-from acphold.imports.databases import DAMAGED_ROWS
+from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.pieces import MOVED, NewsPiece
-from acphold.imports.sources import Source
+from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
+from acphold.imports.salvage import NOT_OBJECTS, ZEROS
+from acphold.imports.sources import Facts, Source, stamp
 from acphold.imports.turns import ReadTurn, ReadTurns
 from acphold.journal.journal import Arrivals, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
@@ -40,6 +41,10 @@ MOST_PLACES: Final = 100
 """Sources of one conversation that a marker remembers."""
 
 
+_LOSSES: Final = (DAMAGED, DAMAGED_ROWS, MISSING_ROWS, NOT_OBJECTS, TOO_LONG, UNREAD, ZEROS)
+"""Reasons to leave out what another state of a source may have."""
+
+
 class Marker(Struct, rename="camel"):
     """The content of an `imported` entry.
 
@@ -48,8 +53,9 @@ class Marker(Struct, rename="camel"):
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
     is the last turn: its identity, the number of its entries in the source and their digest; it
     begins at byte `offset` of each of them, unless that is 0, behind bytes with the digest `check`.
-    `differing` is as `seen`, of sources that go on otherwise than the session; `damaged` are the
-    size and the time of the database, if rows of the conversation were lost in it.
+    `differing` is as `seen`, of sources that go on otherwise than the session; `losses` counts what
+    was damaged in the source that the turns are of; `damaged` are the sizes and times of files that
+    have been found not to have it either.
     """
 
     reader: str
@@ -62,12 +68,14 @@ class Marker(Struct, rename="camel"):
     check: str = ""
     title: str | None = None
     differing: dict[str, tuple[int, int]] = field(default_factory=dict)
-    damaged: tuple[int, int] | None = None
+    losses: int = 0
+    damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def may_be_mended(self, source: Source) -> bool:
-        """Return True if rows were lost in this source's database, which has changed since."""
-        is_its = self.damaged is not None and {*self.seen} <= {source.place}
-        return is_its and self.damaged != _file_mark(source)
+        """Return True if something was lost, and this source may have it."""
+        if not self.losses or (source.given and source.place not in self.damaged):
+            return False
+        return self.damaged.get(source.place) != _files_mark(source)
 
     def outcome(self, source: Source) -> Literal["same", "differs"] | None:
         """Return the outcome of the last comparison with a source; None if it has changed since."""
@@ -81,12 +89,15 @@ class Marker(Struct, rename="camel"):
         return "same" if is_same else None
 
 
-def _file_mark(source: Source) -> tuple[int, int] | None:
-    try:
-        found = os.stat(source.path)
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+def _files_mark(source: Source) -> tuple[int, int]:
+    """Return the size of a source's files, and the time of the newest; not only of what is its."""
+    stamps = [stamp(path) for path in source.paths]
+    return sum(size for size, _, _ in stamps), max(at for _, at, _ in stamps)
+
+
+def losses_in(facts: Facts) -> int:
+    """Return how many damaged parts were met."""
+    return sum(facts.missed[why] for why in _LOSSES)
 
 
 def check_before(source: Source, offset: int) -> str:
@@ -290,6 +301,10 @@ class SessionWriter:
                 offset, check = piece.last.offset, check_before(source, piece.last.offset)
             elif before is not None:
                 offset, check = before.offset, before.check
+        losses, damaged = (0, {}) if before is None else (before.losses, dict(before.damaged))
+        if before is None or piece.entries:
+            losses = max(losses, losses_in(piece.facts))
+        damaged = damaged | {source.place: _files_mark(source)} if losses else {}
         return Marker(
             source.reader,
             source.place if before is None or piece.entries else before.place,
@@ -300,7 +315,8 @@ class SessionWriter:
             offset,
             check,
             title,
-            damaged=_file_mark(source) if piece.facts.missed[DAMAGED_ROWS] else None,
+            losses=losses,
+            damaged=dict([*damaged.items()][-MOST_PLACES:]),
         )
 
     def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:

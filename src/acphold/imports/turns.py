@@ -244,7 +244,7 @@ class Comparison(Struct):
     stands for one of ours that moves among them. `void` are our turns that go: told twice, or
     moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
-    it goes on, else -1.
+    it goes on, else -1. With `has_all`, they have each of our turns.
     """
 
     verdict: Verdict = "related"
@@ -254,6 +254,7 @@ class Comparison(Struct):
     left: list[int] = field(default_factory=list)
     behind: list[str] = field(default_factory=list)
     rest: int = -1
+    has_all: bool = False
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
@@ -268,6 +269,10 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
         if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
             found.verdict = "differs"
         return found
+    end = max(found.known, default=-1)
+    found.has_all = len({*found.known} | surplus) == len(ours) and (
+        end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
+    )
     met = {*found.known.values()}
     last_here = max(found.known, default=-1)
     last_there = max(met, default=-1)
