@@ -140,7 +140,7 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
     client, session = await house.opened()
     for hours in (1, 0):
         at = 1_800_000_000_000 + hours * 3_600_000
-        monkeypatch.setattr("acphold.live.hub.publication.now_ms", lambda at=at: at)
+        monkeypatch.setattr(type(house.journal), "now_ms", lambda _, at=at: at)
         await house.turn(client, session, "and on")
         assert not (await house.journal.session(session)).archived
         await house.journal.change(session, RowChange(archived=True))
@@ -149,10 +149,9 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
 async def test_a_prompt_right_behind_another_brings_back_what_was_archived_between_them(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "acphold.live.hub.publication.now_ms", lambda: 1_800_000_000_000
-    )  # all in a second
     async with shared(journal) as house:
+        # All in a second.
+        monkeypatch.setattr(type(house.journal), "now_ms", lambda _: 1_800_000_000_000)
         house.unstable = True
         one, two = await house.client(), await house.client()
         session = await one.new()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from subprocess import run
 from typing import NoReturn
 
 import pytest
 
 import acphold
 from acphold.errors import StoppedError
-from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import Scope
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.conftest import Defaults
-from tests.web.conftest import ACPHOLD, AGENT, serving
+from tests.web.conftest import AGENT, serving
 from tests.web.in_process import site
 
 
@@ -35,14 +33,6 @@ def test_without_agents_in_the_settings_those_on_path_are_served(tmp_path: Path)
     with serving(tmp_path, agent=(), variables=env) as served:
         assert served.agents == ["codex", "gemini"]
         assert served.agents_running == []
-
-
-def test_where_no_agent_is_known_it_says_what_to_do(tmp_path: Path) -> None:
-    env = {"PATH": str(tmp_path), "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
-    done = run([*ACPHOLD, "serve"], env=env, capture_output=True, text=True)
-    assert done.returncode == Exit.USAGE
-    assert "or give a command after `--`" in done.stderr
-    assert "claude" in done.stderr
 
 
 async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(

@@ -513,7 +513,7 @@ async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
         later = now_ms() + 7_200_000
         with monkeypatch.context() as ahead:
             ahead.setattr("acphold.web.notices.now_ms", lambda: later)
-            ahead.setattr("acphold.web.gate.now_ms", lambda: later)
+            ahead.setattr(type(web.journal.access), "now_ms", lambda _: later)
             live["s1"] = waits("s1", "q1")
             await notices._check()
             assert service.came == []
