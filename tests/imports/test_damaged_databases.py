@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -234,6 +234,35 @@ async def test_a_damaged_line_is_taken_in_once_it_is_restored_or_found_in_a_copy
     assert len(ends) == 2  # it is told anew once
 
 
+HOLES = [*LINES, "cline", "roo", "auggie", "vscode"]
+
+
+@pytest.mark.parametrize("name", HOLES)
+async def test_zeros_join_no_rows_and_leave_nothing_behind_once_the_file_is_whole(
+    name: str, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 5)]
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    write(name, tmp_path, turns)
+    file = _file_with(tmp_path, b"A2")
+    whole = _content(file)
+    for at in range(whole.index(b"Q1") + 3, len(whole), max(len(whole) // 16, 1)):
+        journal = tmp_path / f"{at}.db"
+        async with aclosing(open_journal(journal)) as opened:
+            hole = min(200, len(whole) - at)
+            _put(file, whole[:at] + bytes(hole) + whole[at + hole :])
+            with suppress(OSError):  # where nothing is left
+                await import_found(opened, name, tmp_path)
+            for row in await opened.page(ListFilter()):
+                told = await messages(opened, row.session_id)
+                assert {words for who, words in told if who == "user"} <= {"Q1", "Q2", "Q3", "Q4"}
+                assert not any("\0" in words for _, words in told)
+            _put(file, whole)
+            await import_found(opened, name, tmp_path)
+            (row,) = await opened.page(ListFilter())
+            assert await messages(opened, row.session_id) == expected
+
+
 async def test_a_message_that_is_missing_in_the_database_is_counted_and_taken_in_once_restored(
     opened: Journal, tmp_path: Path
 ) -> None:
@@ -267,6 +296,11 @@ def _tear(home: Path, instead: bytes) -> None:
         lines = path.read_bytes().splitlines()
         torn = [instead * len(line) if b"A2" in line else line for line in lines]
         path.write_bytes(b"\n".join(torn) + b"\n")
+
+
+def _file_with(home: Path, words: bytes) -> Path:
+    (found,) = (path for path in home.rglob("*.*json*") if words in path.read_bytes())
+    return found
 
 
 def _content(file: Path) -> bytes:

@@ -432,6 +432,7 @@ class Intake:
             source.given,
             before is None or source.place == before.place,
             before is None or source.reader == before.reader,
+            before is not None and before.losses > 0,
             session.forgotten,
         )
         if before is not None and before.may_be_mended(source):
@@ -473,7 +474,7 @@ class Intake:
             return TakenSource("differs")
         if behind := compared.behind:
             await self._take_behind(source, row, behind, news, session)
-        if compared.left or (compared.news and session.has_gone_back):
+        if compared.left or again or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
         return TakenSource(outcome, facts)
 

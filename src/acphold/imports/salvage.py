@@ -46,7 +46,18 @@ _MARK: Final = re.compile(rb'\\.|["{}\[\]]', re.DOTALL)
 _REVERSED_MARK: Final = re.compile(rb'"(\\*)|[{}]')
 """Matches a quote with the backslashes before it, or a brace, in a text from its end."""
 
-_scan: Final = json.JSONDecoder(strict=False).raw_decode
+_HOLE: Final = "\0" * 8
+"""So many zeros in a string are no text: what is lost there may be of several objects."""
+
+_decode: Final = json.JSONDecoder(strict=False).raw_decode
+
+
+def _scan(text: str, at: int = 0) -> tuple[object, int]:
+    """Return the object at a place in a text, and its end."""
+    value, end = _decode(text, at)
+    if (hole := text.find(_HOLE, at, end)) >= 0:
+        raise json.JSONDecodeError("Zeros in a string", text, hole)
+    return value, end
 
 
 class RecordLine(Struct, frozen=True, gc=False):

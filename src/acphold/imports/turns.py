@@ -210,6 +210,7 @@ class KnownPart(Struct, frozen=True):
     With `given`, anybody may have written the source: words prove nothing, unless all turns that
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
+    If ours `is_damaged`, an id may have been lost: the words with their time decide, too.
     Turns in `forgotten`, by identity or by `ReadTurn.moment` or words, are not told; with `only`,
     no others than these are.
     """
@@ -218,6 +219,7 @@ class KnownPart(Struct, frozen=True):
     given: bool = False
     is_same_place: bool = True
     is_same_reader: bool = True
+    is_damaged: bool = False
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
@@ -262,7 +264,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
-    surplus = _match(found.known, ours, theirs, given=given)
+    surplus = _match(found.known, ours, theirs, given=given, is_damaged=known.is_damaged)
     if not found.known and (ours or given):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
@@ -305,7 +307,12 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
 
 
 def _match(
-    known: dict[int, int], ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn], *, given: bool
+    known: dict[int, int],
+    ours: Sequence[ReadTurn],
+    theirs: Sequence[ReadTurn],
+    *,
+    given: bool,
+    is_damaged: bool,
 ) -> set[int]:
     """Fill `known`; return those of ours that are told twice."""
     surplus: set[int] = set()
@@ -338,7 +345,7 @@ def _match(
         pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
     is_migrated = not known  # a program may give its turns new ids, all at once
     pair(moment, lambda turn: not (turn.is_here or turn.identity), once=True)
-    if is_migrated:
+    if is_migrated or is_damaged:
         pair(moment, lambda turn: turn.identity, once=False)
     if known or not given:
         is_sure = bool(known)
