@@ -312,7 +312,7 @@ def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_
         one.until("rejected: Run 2")
         for each in (one, other):
             text = each.until("Both asked.", "you  use make", 'agent  heard: [{"type"', "ready")
-            order = [text.index(it) for it in ("Both asked.", "you  use make", "heard: ")]
+            order = [text.rindex(it) for it in ("Both asked.", "you  use make", "heard: ")]
             assert order == sorted(order), text
 
 
