@@ -503,7 +503,8 @@ async def test_a_conversation_that_was_held_elsewhere_is_read_whole_on_every_scr
     complaints: list[str] = []
     page.on("console", lambda it: complaints.append(it.text) if it.type == "error" else None)
     served.run_as_process("import", "--from", str(tmp_path))
-    await opened(page, story.facts.session_id)
+    # Where its agent is not served, nothing can be written.
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{story.facts.session_id}")
     sheet = page.locator(".sheet")
     for width in (360, 1440):
         await page.set_viewport_size({"width": width, "height": 900})
