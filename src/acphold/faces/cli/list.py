@@ -31,8 +31,8 @@ from acphold.faces.cli.terminal_text import (
     console,
     cut,
     day,
+    describe_missing,
     folder,
-    left_out,
     on_one_line,
     short_age,
     tell,
@@ -293,7 +293,7 @@ async def _said_anywhere(
     if not shown:
         return ARCHIVED if any(it.row.archived for it in listed) else "", ()
     ids = {it.row.session_id for it in shown}
-    lacking = left_out([hit for hit in hits if hit.session_id in ids])
+    lacking = describe_missing([hit for hit in hits if hit.session_id in ids])
     return f"{lacking or 'No title or last words have all of these, but conversations do'}:", shown
 
 

@@ -36,7 +36,7 @@ from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import left_out, on_one_line, tell, visible
+from acphold.faces.cli.terminal_text import describe_missing, on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.hits import speaker, terms
 from acphold.journal.journal import Journal, Readable, history
@@ -147,7 +147,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     if not hits:
         parts.append("Nothing was found. Try other words.")
     else:
-        if remark := left_out(hits):
+        if remark := describe_missing(hits):
             parts.insert(0, f"{remark}:")
         parts.insert(0, RECORD)
     if len(hits) > sought.limit:

@@ -19,8 +19,8 @@ from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
     console,
     cut,
+    describe_missing,
     folder,
-    left_out,
     on_one_line,
     quantity,
     short_age,
@@ -113,7 +113,7 @@ async def search(
             f"since {iso(sought.since)[:10]}" if sought.since else "",
         ]
         which = " ".join(filter(None, filters))
-        if remark := left_out(found, which):
+        if remark := describe_missing(found, which):
             tell(f"{remark}:")
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))
         lagging = await reader.journal.index.catch_up(0) if isinstance(reader, LocalReader) else 0

@@ -21,7 +21,7 @@ from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.list import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, left_out, on_one_line, short_age
+from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage
 from acphold.faces.screen.picker import (
     ELSEWHERE,
@@ -242,7 +242,7 @@ class _ReadSessions:
             else:  # its last words say more
                 made = self._lines.of(first, first.agent, first.at)
                 lines.append(made._replace(excerpt="", seq=0, said=None))
-        return lines, left_out(found)
+        return lines, describe_missing(found)
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         found = await self._reader.endings(session_ids)

@@ -222,7 +222,7 @@ def progress_bars(*, quiet: bool = False) -> Progress:
     return Progress(console=Console(stderr=True, quiet=is_off), transient=True, disable=is_off)
 
 
-def left_out(hits: Sequence[SearchHit], which: str = "") -> str:
+def describe_missing(hits: Sequence[SearchHit], which: str = "") -> str:
     """Return the words that conversations in a search lack; "" if they have all. `which` names
     those searched."""
     if not any(hit.missing for hit in hits):
