@@ -25,7 +25,7 @@ class ListActions:
 
     @property
     def done(self) -> str:
-        """What would be undone now; "" for nothing."""
+        """The action that would be undone; "" for none."""
         return self._undos[-1][0] if self._undos else ""
 
     async def act(self, choice: Picked) -> str:

@@ -146,8 +146,7 @@ async def pin(
     async with existing_journal() as kept:
         does = "takes it down" if undo else "pins it"
         rows = [await find_session(LocalReader(kept), it, does) for it in session_ids]
-        for row in rows:
-            await kept.mark(row.session_id, Marks(pinned=not undo))
+    await pin_all([row.session_id for row in rows], pinned=not undo)
     print(f"{'Took down' if undo else 'Pinned'} {quantity(len(rows), 'session')}.")
     return Exit.OK
 

@@ -347,7 +347,7 @@ def sessions_of(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, s
         f"SELECT {_OWN_LAST}, downstream_id, sessions.session_id FROM acphold.links LEFT JOIN"
         f" acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
         f" WHERE {_among_links(tables)} ORDER BY 1",
-        _values(tables, agent, ids),
+        _link_values(tables, agent, ids),
     )
     return {downstream_id: session_id for _, downstream_id, session_id in rows.fetchall()}
 
@@ -359,11 +359,11 @@ _OWN_LAST: Final = (
 
 
 def _among_links(tables: Tables) -> str:
-    """The condition of `_values`: ids that the agent gave, under any of its names."""
+    """The condition for `_link_values`: ids that the agent gave, under any of its names."""
     return f"{tables.among('links.agent', 'agents')} AND {tables.among('downstream_id', 'ids')}"
 
 
-def _values(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, object]:
+def _link_values(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, object]:
     agents = tables.array(keys_like(agent))
     return {"agent": agent, "agents": agents, "ids": tables.array(ids)}
 
@@ -385,7 +385,7 @@ def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, 
         f"SELECT downstream_id, {tables.segment()} FROM acphold.links {tables.LAST_OF_LINK}"
         f" WHERE {_among_links(tables)} AND links.{tables.KEY} IS NOT NULL"
         " ORDER BY links.agent = %(agent)s",
-        _values(tables, agent, ids),
+        _link_values(tables, agent, ids),
     )
     return {
         downstream_id: None if row[0] is None else segment_of_row(*row).entries()[-1]
@@ -400,7 +400,7 @@ def later_uses(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key
         f"SELECT downstream_id, sessions.{tables.OWN_KEY}, updated_at FROM acphold.links"
         f" JOIN acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
         f" WHERE {_among_links(tables)}",
-        _values(tables, agent, times),
+        _link_values(tables, agent, times),
     )
     for downstream_id, key, known in rows.fetchall():
         if (at := times[downstream_id]) > known:
