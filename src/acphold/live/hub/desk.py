@@ -158,9 +158,10 @@ class Desk:
             # started.
             conversation.restoration.stop()
         await self.agent.aclose()
-        attached = [each.client for it in self.conversations for each in it.session.attachments]
+        attached = {each.client for it in self.conversations for each in it.session.attachments}
+        leaving = [it for it in attached if it.only_joins or it.offer.is_line]
         await self.hub.close_conversations(self.conversations)
-        await asyncio.gather(*(it.hang_up() for it in {*attached} if it.only_joins))
+        await asyncio.gather(*(it.hang_up() for it in leaving))
         await self._shared.files.aclose()
         self.hub.desks.remove(self)
         self.closed.set()

@@ -260,6 +260,8 @@ class HubSession:
                 return await self._journal.read(self.id, after, limit_bytes)
 
         page = await self.answered(read)
+        if self._lost is None and not page:
+            await self.verify()  # which tells all clients how it was lost
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or errors.LeaseLostError(self.id, deleted=True)
@@ -436,6 +438,8 @@ class HubSession:
     async def aclose(self) -> None:
         """Detach all clients, settle for a moment, release the lease."""
         self.stop()
+        if self._lost is None:
+            await self.attachments.catch_up(bounds.CATCH_UP_CLOSE_SECONDS)
         self.attachments.detach_all()
         if self._lost is not None:
             return
