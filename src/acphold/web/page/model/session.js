@@ -389,10 +389,10 @@ export class Session {
 
   // -- outgoing ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as possible. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
-  async prompt(content, later) {
+  /** Keep a prompt, and send it as soon as possible; `isInstead` if it was said in place of a yes. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue @param {boolean} [isInstead] */
+  async prompt(content, later, isInstead) {
     this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
-    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
+    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later, isInstead };
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
     void sends.alone(kept.id, () => this.resumeSending(kept));
     await this.attach();
