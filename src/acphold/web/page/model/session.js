@@ -91,7 +91,7 @@ export class Session {
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
   /** The agent that a person has chosen to continue it. */
-  continuedBy = "";
+  continuedBy = signal("");
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
   /** Our id of the prompt whose turn ran when the end was read. @type {string | null} */
@@ -203,7 +203,7 @@ export class Session {
 
   /** A person lets another agent read the conversation and continue it. @param {string} agent */
   continueWith(agent) {
-    this.continuedBy = agent;
+    this.continuedBy.value = agent;
     return this.attach();
   }
 
@@ -618,7 +618,7 @@ export class Session {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
-      _meta: { ...this.#line.resume(), ...(this.continuedBy && { "acphold/agent": this.continuedBy }), ...(reads && { "acphold/reads": true }) },
+      _meta: { ...this.#line.resume(), ...(this.continuedBy.peek() && { "acphold/agent": this.continuedBy.peek() }), ...(reads && { "acphold/reads": true }) },
     };
   }
 
