@@ -40,9 +40,9 @@ from acphold.errors import AgentTimeoutError
 from acphold.journal.journal import state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
-from acphold.journal.stores import journal_name, open_journal
+from acphold.journal.stores import journal_name
 from acphold.live.agents.capabilities import ALL_AGENTS
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
 
 if TYPE_CHECKING:
@@ -403,17 +403,7 @@ async def open(
         return
     from acphold.client.journal_endpoints import OwnerEndpoint  # late: it brings the server
 
-    async def read_transcript(path: str, session_id: str) -> None:
-        from acphold.imports import read_beside  # late: few sessions need it
-
-        await read_beside(path, session_id)
-
     name = journal_name(where)
-    journal = open_journal(name, create=False, read_transcript=read_transcript)
-    try:
-        if journal.file is None:  # a database notices only when it is read that there is none
-            await journal.identity()
+    async with existing_journal(name) as journal:
         reader = LocalReader(journal, index_seconds=INDEX_SECONDS)
         yield KeptSessions(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
-    finally:
-        await journal.aclose()

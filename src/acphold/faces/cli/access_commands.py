@@ -15,7 +15,7 @@ from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalErr
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
@@ -32,7 +32,7 @@ from acphold.journal.access import (
 )
 from acphold.journal.journal import Journal, tails_of
 from acphold.journal.stores import open_journal
-from acphold.live.reading.local_reader import LocalReader, note_deed
+from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
 from acphold.live.reading.processes import processes
 from acphold.live.server.places import allowed_places, set_allowed
 

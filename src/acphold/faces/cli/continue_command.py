@@ -16,7 +16,6 @@ from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
@@ -32,7 +31,7 @@ from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.processes import let_go, live_anywhere
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import (
     NO_TERMINAL,
@@ -28,7 +28,7 @@ from acphold.journal.lineage import rule_place
 from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import rule_json
-from acphold.live.reading.local_reader import LocalReader, note_deed
+from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,

@@ -14,7 +14,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import existing_journal, sessions
+from acphold.faces.cli.journals import sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
@@ -22,7 +22,7 @@ from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
