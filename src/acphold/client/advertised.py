@@ -42,6 +42,7 @@ from acp_wire.schema import (
 from acp_wire.workspace.regular_files import contents
 from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
+from acphold.known_agents import short_name
 from acphold.live.agents.extensions import has_steering
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Advertised:
 
     def __init__(self, introduction: InitializeResponse, name: str) -> None:
         info = introduction.agent_info
-        self.name: str = name if info is None else info.title or info.name
+        self.name: str = name if info is None else info.title or short_name(info.name)
         self.capabilities: AgentCapabilities = introduction.agent_capabilities
         self._meta: Mapping[str, object] | None = introduction.meta
 

@@ -29,7 +29,8 @@ INDEX = "index"
 class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The facts about a session beside its entries; times are ms since the epoch.
 
-    `agent_session_id` is the agent's id for it, if that differs; the rest is as a journal has it.
+    `agent_session_id` is the agent's id for it, if that differs, and `agent_name` a person's name
+    for the agent; the rest is as a journal has it.
     """
 
     session_id: str
@@ -44,6 +45,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     renamed: bool = False
     archived: bool = False
     origins: tuple[Origin, ...] = ()
+    agent_name: str = ""
 
     @property
     def name(self) -> str:
@@ -65,7 +67,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
         """Return names and values for people, each on one line."""
         facts = [
             ("session", self.session_id),
-            ("agent", self.agent),
+            ("agent", self.agent_name or self.agent),
             ("folder", self.cwd),
             *(("other folder", folder) for folder in self.additional_directories),
             ("time", f"{local(self.created_at)} to {local(self.updated_at)}"),

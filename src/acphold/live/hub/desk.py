@@ -29,6 +29,7 @@ from acphold import errors
 from acphold.journal.journal import session_of, tails_of
 from acphold.journal.owners import refuse_held
 from acphold.journal.rows import NewSession
+from acphold.known_agents import short_name
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.hub import bounds
@@ -534,7 +535,7 @@ class Desk:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it
                 # there.
                 refuse_held(session_id, await self._journal.owner(session_id))
-                raise errors.OtherAgentError(session_id, row.agent)
+                raise errors.OtherAgentError(session_id, short_name(row.agent))
             moves = setup.moves or row.agent == self.agent.key
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)
