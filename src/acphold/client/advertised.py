@@ -50,12 +50,11 @@ if TYPE_CHECKING:
 
 
 Folder: TypeAlias = str | os.PathLike[str]
-"""A path; a relative one starts from the folder that this program is in."""
+"""A path; if relative, from this program's folder."""
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options of continuing a session; `agent` names the agent that is to do so, if the server
-    does not serve the session's own."""
+    """`agent` names the one that is to continue it, if the server lacks the session's own."""
 
     mcp_servers: Sequence[McpServer]
     additional_directories: Sequence[Folder] | None
