@@ -512,13 +512,12 @@ async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         later = now_ms() + 7_200_000
         with monkeypatch.context() as ahead:
-            ahead.setattr("acphold.web.notices.now_ms", lambda: later)
             ahead.setattr(type(web.journal.access), "now_ms", lambda _: later)
             live["s1"] = waits("s1", "q1")
             await notices._check()
             assert service.came == []
         await service.until(1)
-        monkeypatch.setattr("acphold.web.notices.now_ms", lambda: later)
+        monkeypatch.setattr(type(web.journal.access), "now_ms", lambda _: later)
         monkeypatch.setattr(bounds, "NOTIFIED_BROWSERS", 1)
         other = await web.new_token(*SCOPES)
         assert (await web.post("/notices", other, **Browser().json)).status == 200  # in its place

@@ -52,7 +52,6 @@ from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import TaskSet, end, timeout_at
-from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import JournalError, UnknownSessionError
@@ -218,7 +217,7 @@ class Notices:
                 subscription = push.validate(await exchange.read_json(push.Subscription, wanted))
                 if len(browsers := self._kept.browsers) >= bounds.NOTIFIED_BROWSERS:
                     for it in (await self._gate.tokens_among(browsers)).values():
-                        if it.is_over(now_ms()):
+                        if it.is_over(self._gate.now_ms()):
                             self._forget(it.id)
                 try:
                     self._kept.put(admitted.token, subscription)
@@ -307,7 +306,9 @@ class Notices:
             if (token := known.get(id_)) is None or token.revoked_at is not None:
                 self._forget(id_)
                 continue
-            if not token.is_good(now_ms()):  # it may be again: held until now, or a wrong clock
+            if not token.is_good(
+                self._gate.now_ms()
+            ):  # it may be again: held until now, or a wrong clock
                 continue
             state = self._states.setdefault(id_, _BrowserState())
             if id_ in self._sending or now < state.next_at:
@@ -376,7 +377,7 @@ class Notices:
                 continue
             known = await self._gate.tokens_among(browsers)
             for id_, browser in browsers.items():
-                if (token := known.get(id_)) is not None and token.is_good(now_ms()):
+                if (token := known.get(id_)) is not None and token.is_good(self._gate.now_ms()):
                     self._tell_end(id_, browser, token, ended)
 
     def _tell_end(

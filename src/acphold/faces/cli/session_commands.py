@@ -347,7 +347,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found, short_ids = asyncio.run(_old(filter, before, keep or 0))
+    found, short_ids, before = asyncio.run(_old(filter, before, keep or 0))
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
@@ -369,12 +369,14 @@ def prune(
     return Exit.OK
 
 
-async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[SessionRow], list[str]]:
-    """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
-    the epoch."""
+async def _old(
+    filter: ListFilter, before: int, keep: int
+) -> tuple[list[SessionRow], list[str], int]:
+    """Return the sessions to delete, the newest first, their short ids, and `before`, in ms since
+    the epoch by our clock, by that of the journal."""
     found = []
     async with existing_journal() as journal:
-        spared = 0
+        spared, before = 0, before + journal.now_ms() - now_ms()
         async for row in sessions(journal, filter):
             if row.prompted and spared < keep:
                 spared += 1
@@ -382,7 +384,8 @@ async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[Session
                 with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)
-        return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
+        ids = [row.session_id for row in found]
+        return found, await journal.short_ids(ids, SHORT_ID), before
 
 
 async def _prune(found: list[SessionRow], before: int, now: bool) -> int:

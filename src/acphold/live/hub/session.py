@@ -35,7 +35,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
 from acphold.live.hub.outages import Outage
-from acphold.live.hub.publication import FOLDED, ListedRow, Prepared, Publication
+from acphold.live.hub.publication import FOLDED, QUEUED, ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -224,7 +224,8 @@ class HubSession:
             runs.append((each.kind, each.raws))
             if each.kind in FOLDED and not each.is_speech:
                 attributes = each.after(attributes)
-                queue = each.queue_after(queue, last_seq)
+                if each.kind in QUEUED:
+                    queue = each.queue_after(queue, last_seq, self._journal)
             if each.change is not NO_CHANGE:
                 change = merge_changes(change, each.change)
             last_seq += len(each.raws)
@@ -276,6 +277,10 @@ class HubSession:
             for segment in page:
                 yield segment
             after, size = page[-1].last_seq, min(4 * size, bounds.PAGE_BYTES)
+
+    def now_ms(self) -> int:
+        """Return the time by the clock of the journal, in ms since the epoch."""
+        return self._journal.now_ms()
 
     async def summary(self) -> Summary:
         """Return what the journal's entries amount to; see `Entries.summary`."""

@@ -451,7 +451,7 @@ async def note_deed(
     journal: Journal, deed: str, name: str, *, token: str = "", session_id: str | None = None
 ) -> None:
     """Record a change that was made at this machine."""
-    at, name = now_ms(), name[:200]
+    at, name = journal.now_ms(), name[:200]
     deeds = [
         Deed(at=at, deed=deed, name=name, token=token, session_id=session_id, transport="command")
     ]
