@@ -83,37 +83,45 @@ async def tag(
     """Tag sessions.
 
     `acphold list '#TAG'` and the searches of the picker and the page find them. Editors see tags in
-    the list of sessions. A TAG that could be an ID is written with its #, in quotes.
+    the list of sessions. A TAG that could be an ID is written with its #, in quotes. All words
+    before the last ID are IDs; of those that cannot be tagged, the others are.
     """
+    refused: list[str] = []
     async with existing_journal() as found:
-        rows = [await find_session(LocalReader(found), session_id, "tags it")]
-        for word in words[:-1]:
-            if (row := await _session_of(found, word)) is None:
-                break
-            rows.append(row)
+        ids = [n for n, it in enumerate(words[:-1], 1) if await _is_session(found, it)]
+        of, tags = words[: max(ids, default=0)], words[max(ids, default=0) :]
         try:
-            given = as_tags(words[len(rows) - 1 :])
-            marks = Marks(removed=given) if remove else Marks(added=given)
-            now = [await found.mark(row.session_id, marks) for row in rows]
+            given = as_tags(tags)
         except ValueError as exc:
             raise UsageError(str(exc)) from None
-    for row, marked in zip(rows, now, strict=True):
-        shown = " ".join(f"#{it}" for it in marked.tags or ())
-        print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
-    return Exit.OK
+        marks = Marks(removed=given) if remove else Marks(added=given)
+        for word in (session_id, *of):
+            try:
+                row = await find_session(LocalReader(found), word, "tags it")
+                now = (await found.mark(row.session_id, marks)).tags
+            except (UnknownSessionError, AmbiguousIdError) as error:
+                refused.append(str(error))
+            except ValueError as error:
+                refused.append(f"{on_one_line(word)}: {error}")
+            else:
+                shown = " ".join(f"#{it}" for it in now or ())
+                print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+    for why in refused:
+        tell(f"acphold: {why}")
+    return Exit.ERROR if refused else Exit.OK
 
 
-async def _session_of(found: Journal, word: str) -> SessionRow | None:
-    """Return the session whose id begins with this word, if it is as long as those in a list."""
+async def _is_session(found: Journal, word: str) -> bool:
+    """Return True if a session's id begins with this word, as long as those in a list."""
     if len(word) >= SHORT_ID:
         with suppress(UnknownSessionError, AmbiguousIdError):
-            return await found.resolve(word)
-    return None
+            return bool(await found.resolve(word))
+    return False
 
 
 async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give sessions these tags, or take those with - before them away; return the tags that each
-    had. Nothing changes for a word that is no tag, which is said."""
+    of those changed had. What was refused is said."""
     before: dict[str, tuple[str, ...]] = {}
     try:
         marks = Marks(
@@ -122,8 +130,13 @@ async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str,
         )
         async with existing_journal() as kept:
             for session_id in session_ids:
-                before[session_id] = (await kept.session(session_id)).tags
-                await kept.mark(session_id, marks)
+                had = (await kept.session(session_id)).tags
+                try:
+                    await kept.mark(session_id, marks)
+                except ValueError as exc:
+                    tell(str(exc))
+                else:
+                    before[session_id] = had
     except ValueError as exc:
         tell(str(exc))
     return before

@@ -97,9 +97,8 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
         at = wanted.start or found.seq
         agent = await _agent_of(journal, wanted)
         if agent == found.row.agent and (wanted.start, at, wanted.files) == (None,) * 3:
-            raise UsageError(
-                f"this session already belongs to {on_one_line(agent)}; leave out --with"
-            )
+            called = on_one_line(agent_name(agent))
+            raise UsageError(f"this session already belongs to {called}; leave out --with")
         files = None
         if wanted.files is None:
             folders = (wanted.cwd, *found.row.additional_directories) if wanted.cwd else ()
