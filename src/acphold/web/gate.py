@@ -135,6 +135,18 @@ class Attempts:
             self._wrong.append((self._now(), peer))
 
 
+def principal_of(token: AccessToken) -> Principal:
+    """Return whom a token lets in; nothing that they do is recorded yet."""
+    return Principal(
+        name=token.name,
+        scopes=frozenset(token.scopes) - {BROWSER},
+        session_id=token.session_id,
+        tenant=token.tenant,
+        sees_all=token.tenant is None and token.session_id is None,
+        is_here=False,
+    )
+
+
 class Gate:
     """Admits requests; see the module. `origins` are this server's own, as `https://host:port`.
 
@@ -212,13 +224,8 @@ class Gate:
             except errors.JournalError as exc:  # the note is only informative
                 log.info("cannot store when a token was last used: %s", exc)
         actor = self.actor(exchange, token)
-        who = Principal(
-            name=token.name,
-            scopes=frozenset(token.scopes) - {BROWSER},
-            session_id=token.session_id,
-            tenant=token.tenant,
-            sees_all=token.tenant is None and token.session_id is None,
-            is_here=False,
+        who = replace(
+            principal_of(token),
             note=partial(self.audit.note, who=actor),
             refused=partial(self.audit.refuse, who=actor),
         )
