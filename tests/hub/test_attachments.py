@@ -184,6 +184,20 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
     assert slow.text() == one.text()
 
 
+async def test_a_client_that_lags_gets_no_more_of_a_session_that_it_closes(house: Shared) -> None:
+    one, slow, session = await house.pair()
+    slow.reads.clear()
+    for _ in range(400):  # four megabytes
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    lagging = house.hub.conversation(session).session.attachments.of(slow.connection)
+    closing = slow.begin("session/close", {"sessionId": session})
+    await _closed(lagging)
+    slow.reads.set()
+    await closing
+    assert slow.text().count("x ") < 400
+    await house.told(one, session, "behind")
+
+
 async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(house: Shared) -> None:
     slow, session, turn = await house.in_turn("flood")
     slow.reads.clear()
