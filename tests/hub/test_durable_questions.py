@@ -259,6 +259,34 @@ async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(house
     assert answer["outcome"] == "withdrawn"
 
 
+async def test_a_turn_ends_no_later_than_its_questions_and_those_of_no_turn_stay(
+    house: Shared,
+) -> None:
+    client = await house.client()
+    person = Person(client)
+    session = await client.new()
+    outside = asking(house, session)
+    await person.asked.wait()
+    await house.begun(client, session, "do it")
+    within = asking(house, session)
+    await client.until(lambda: methods(client).count(PERMISSION) == 2)
+    asked = [m["id"] for m in client.messages if m.get("method") == PERMISSION]
+    early = asking(house, session)
+    await asyncio.sleep(0)  # it is asked, and nothing of it is in the journal yet
+    await house.agent.end(session)
+    cancelled = {"outcome": {"outcome": "cancelled"}}
+    assert (await within, await early) == (cancelled, cancelled)
+    await client.until(lambda: "$/cancel_request" in methods(client))
+    over = [m["params"] for m in client.messages if m.get("method") == "$/cancel_request"]
+    assert {"requestId": asked[1]} in over
+    assert {"requestId": asked[0]} not in over
+    answers = [answer["outcome"] for answer in await house.entries(session, "answer")]
+    assert answers == ["withdrawn", "withdrawn"]
+    assert "stopReason" in (await house.entries(session, "answer", "turn_end"))[-1]
+    person.answer.set_result(selected("allow_once"))
+    assert await outside == selected("allow_once")
+
+
 @pytest.mark.parametrize(
     ("kinds", "result"),
     [

@@ -8,8 +8,9 @@ id for a client that shows sub-agents, and the session's id for any other.
 A decision for a person (permission, elicitation) is journalled, then put to every attached client
 that can show it. Its outcome is journalled too (`history.decisions` lists the outcomes).
 While no attached client can show it, it waits as long as the options say, and is put to every
-client that attaches, after the answer that opens the session. Nothing is ever allowed on a
-person's behalf, but by rules of their own (`hub.standing_answers`), before anybody is asked.
+client that attaches, after the answer that opens the session. With the end of its turn it is
+withdrawn: some agents give up and do not say so. Nothing is ever allowed on a person's behalf, but
+by rules of their own (`hub.standing_answers`), before anybody is asked.
 
 Every other request is put to clients too, but is not journalled.
 """
@@ -243,9 +244,11 @@ UNANSWERED_HOW = (
 
 
 class Question(ClientRequest, kw_only=True):
-    """A question to a person; `informed` are the clients that were told they cannot show it."""
+    """A question to a person; `informed` are the clients that were told they cannot show it, and
+    `before` is the last entry before its turn, or before the last one if it is of none."""
 
     entry: AskedQuestion
+    before: int = 0
     informed: set[Client] = set()
     watched: bytes = b""
     unruled: str = ""
@@ -309,7 +312,7 @@ class Questions(Struct, eq=False):
         """
         entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         before = self._alerts.before_turn
-        question = Question(asked, self._tasks, known_as=entry.id, entry=entry)
+        question = Question(asked, self._tasks, known_as=entry.id, entry=entry, before=before)
         self._open.append(question)  # a cancellation finds it from here on
         considered: Considered | None = None
 
@@ -415,8 +418,20 @@ class Questions(Struct, eq=False):
             question.changed.set()
             await question.aclose()
 
-    async def end_refused(self) -> None:
-        """End the calls that were not allowed: the turn is over. Raises JournalError."""
+    @property
+    def are_left(self) -> bool:
+        """True if `turn_over` has something to do."""
+        return bool(self._open or self._refused)
+
+    async def turn_over(self, before: int) -> None:
+        """End the questions of the turn behind this entry, whose agent waits for them no more, and
+        the calls that were not allowed. Raises JournalError."""
+        if self._open:
+            left = [question for question in self._questions if question.before == before]
+            for question in left:
+                question.end(Reply("withdrawn", refusal(question.asked, "cancelled")))
+            with suppress(TimeoutError):
+                await self._until_closed(left)
         if refused := self._refused:
             self._refused = {}
             await close_refused(self._session, refused)
@@ -467,10 +482,16 @@ class Questions(Struct, eq=False):
         """Close, and wait until the outcomes of all questions are journalled."""
         self.close()
         with suppress(TimeoutError):
-            async with timeout(bounds.QUESTIONS_CLOSE_SECONDS):
-                while waiting := self._questions:
-                    waiting[0].changed.clear()
-                    await waiting[0].changed.wait()
+            while waiting := self._questions:
+                await self._until_closed(waiting)
+
+    async def _until_closed(self, questions: Sequence[Question]) -> None:
+        """Wait until the outcomes of these are journalled; raises TimeoutError."""
+        async with timeout(bounds.QUESTIONS_CLOSE_SECONDS):
+            for question in questions:
+                while question in self._open:
+                    question.changed.clear()
+                    await question.changed.wait()
 
     async def close_left(self, ids: Iterable[str]) -> None:
         """Close the questions that a crash left open: the agent that asked them is gone."""

@@ -373,7 +373,8 @@ class Turns(Struct, eq=False):
                 self._hold(turn)
                 await self._terminals.turn_over()
                 answer = await self._close_open(turn, answer)
-                await self._questions.end_refused()
+                if self._questions.are_left:
+                    await self._questions.turn_over(turn.began)
                 entry = end_entry(answer)
                 title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
                 if title is not None:
