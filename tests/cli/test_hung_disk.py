@@ -115,3 +115,19 @@ async def test_stop_ends_the_agents_of_a_daemon_whose_disk_does_not_answer_and_l
     async with home.editor() as other:
         await other.load(session)
         assert other.text().startswith("kept")
+
+
+async def test_a_cancel_acts_once_the_disk_answers_as_is_said(
+    home: Home, disk: Disk, tmp_path: Path
+) -> None:
+    async with home.editor() as one, home.editor() as two:
+        session, other = await one.talk({"say": "kept"}), await two.talk({"say": "theirs"})
+        turn = one.begin_prompt(session, {"say": "begun"}, {"until": str(tmp_path / "never")})
+        await one.until_text("keptbegun")
+        disk.stop()
+        writing = two.begin_prompt(other, {"say": "more"})
+        await until(lambda: b"a cancel acts once it answers" in one.stderr)
+        one.tell("session/cancel", {"sessionId": session})
+        disk.go_on()
+        assert await turn == {"stopReason": "cancelled"}
+        await writing

@@ -116,7 +116,8 @@ class _Listener:
 
     def _hangs(self) -> str:
         if is_in_journal():
-            return f"waits for the disk of {self._journal}, or for a program that locks it"
+            waits = f"waits for the disk of {self._journal}, or for a program that locks it"
+            return f"{waits} (a cancel acts once it answers)"
         return "is busy"
 
 
