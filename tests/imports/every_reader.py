@@ -141,6 +141,7 @@ def copilot(home: Path, turns: Sequence[Said]) -> None:
         events.user(turn.words)
         events.lines[-1] |= {"id": f"e{turn.number}", "timestamp": turn.iso}
         events.agent(turn.answer)
+        events.lines[-1]["data"]["messageId"] = f"m{turn.number}"
         events.lines[-1] |= {"id": f"f{turn.number}", "timestamp": turn.iso}
     events.write(home)
 
@@ -213,8 +214,9 @@ def hermes(home: Path, turns: Sequence[Said]) -> None:
     state = State(home)
     state.session()
     for turn in turns:
-        state.message("user", turn.words, timestamp=turn.at / 1000)
-        state.message("assistant", turn.answer, timestamp=turn.at / 1000)
+        for its, role, words in ((1, "user", turn.words), (2, "assistant", turn.answer)):
+            its_id = 2 * turn.number + its
+            state.message(role, words, id=its_id, timestamp=turn.at / 1000)
     state.db.close()
 
 
@@ -299,7 +301,7 @@ def acphold(home: Path, turns: Sequence[Said]) -> None:
     def tell(turn: Said, kind: str, update: Json) -> None:
         told.append({"seq": len(told), "kind": kind, "at": turn.iso, "update": update})
 
-    for turn in turns:
+    for turn in (turn for turn in turns if turn.words):
         tell(turn, "prompt", {"prompt": [{"type": "text", "text": turn.words}]})
         if turn.answer:
             said = {"type": "text", "text": turn.answer}

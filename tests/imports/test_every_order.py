@@ -8,8 +8,9 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from shutil import rmtree
+from shutil import copyfile, rmtree
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import NAMES, Intake, reader, session_writer
+from acphold.imports.aider import TYPED
 from acphold.imports.records import SMALL_BYTES
 from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.journal.journal import Journal, state_of
@@ -56,18 +58,28 @@ def stories(draw: st.DrawFn) -> list[list[Said]]:
 
 @st.composite
 def moments(draw: st.DrawFn) -> list[tuple[list[Said], int]]:
-    """The states on disk at each import: any beginning of any way, in one of two places."""
+    """The states on disk at each import: any beginning of any way, in one of two places, once
+    without its own beginning; at last the way with the newest of these turns, from its first."""
     ways = draw(stories())
     seen: list[tuple[list[Said], int]] = []
-    for _ in range(draw(st.integers(1, 7))):
+    without_beginning = draw(st.integers(0, 6))
+    for number in range(draw(st.integers(1, 7))):
         way = draw(st.sampled_from(ways))
         upto = draw(st.one_of(st.just(len(way)), st.integers(1, len(way))))
         way = way[:upto]
+        if number == without_beginning:
+            begin = draw(st.integers(0, upto - 1))
+            # Where a program gives new ids, words and times are all that a turn is known by.
+            moments = [(turn.words, turn.at) for it in ways for turn in it if turn != way[begin]]
+            way = way[begin if (way[begin].words, way[begin].at) not in moments else 0 :]
         if draw(st.integers(0, 3)) == 0:  # cut inside of the last turn
             cut = way[-1].answer[: draw(st.integers(0, 2))]
             way = [*way[:-1], way[-1]._replace(answer=cut)]
         seen.append((way, draw(st.integers(0, 1))))
-    return seen
+    newest = max((turn.number for way, _ in seen for turn in way if turn.words), default=1)
+    whole = next(way for way in ways if any(turn.number == newest for turn in way))
+    end = [turn for turn in whole if turn.number <= newest]
+    return [*seen, (end, draw(st.integers(0, 1)))]
 
 
 async def turns(journal: Journal, session_id: str) -> list[tuple[str, str]]:
@@ -83,13 +95,16 @@ async def turns(journal: Journal, session_id: str) -> list[tuple[str, str]]:
 
 
 async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> None:
-    """Import each state in turn; afterwards the newest way is told, and beside it what else was."""
+    """Import each state in turn, and the whole newest way; then that is told, and beside it what
+    else was."""
     journal = open_journal(str(home / "journal.db"), create=True)
     told: dict[int, Said] = {}
     its_id = ""
     clock = 1_767_400_000_000_000_000
     try:
         for way, place in seen:
+            if name == "aider" and way[0].number > 1:
+                continue  # where a chat begins, it has its name
             write(name, home, way, copied=place == 1)
             clock += 1_000_000_000
             intake = Intake(journal)
@@ -97,28 +112,20 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
                 its_id = source.session_id
                 source = replace(source, changed_at=clock)  # each is another state
                 outcome = (await intake.take(source, reader(name))).outcome
-                assert outcome in ("new", "grown", "same"), outcome
-            way = [turn for turn in way if turn.words]
-            for turn in way:
+                assert outcome in ("new", "apart", "grown", "same", "empty"), outcome
+            newest_way = [turn.number for turn in way if turn.words]
+            for turn in (turn for turn in way if turn.words):
                 told[turn.number] = max(told.get(turn.number, turn), turn, key=lambda it: it.answer)
-        newest = max(told)
-        (newest_way,) = {
-            tuple(turn.number for turn in way if turn.number <= newest and turn.words)
-            for way, _ in seen
-            if any(turn.number == newest for turn in way)
-        }
         rows = await journal.page(ListFilter())
-        main = min((row.session_id for row in rows), key=len)
-        here = await turns(journal, main)
-        assert [words for words, _ in here] == [told[number].words for number in newest_way]
+        here = [await turns(journal, row.session_id) for row in rows]
         # What a turn lacked when it was read first is added.
-        assert [answer for _, answer in here] == [told[number].answer for number in newest_way]
-        beside: Counter[str] = Counter()
-        for row in rows:
-            if row.session_id != main:
-                beside.update(words for words, _ in await turns(journal, row.session_id))
+        whole = [(told[number].words, told[number].answer) for number in newest_way]
+        assert whole in here
+        here.remove(whole)
         others = told.keys() - {*newest_way}
-        assert beside == Counter(told[number].words for number in others)
+        assert Counter(words for turns in here for words, _ in turns) == Counter(
+            told[number].words for number in others
+        )
         # A file of somebody else, of the same id and first words, is another conversation.
         first = told[min(told)]
         strange = [first._replace(number=900), first._replace(number=901, at=first.at + 1)]
@@ -130,7 +137,7 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
                 taken = await Intake(journal).take(source, reader(name))
                 assert taken.outcome == "apart"
         assert is_told or name == "aider"
-        assert await turns(journal, main) == here
+        assert whole in [await turns(journal, row.session_id) for row in rows]
     finally:
         await journal.aclose()
 
@@ -154,7 +161,10 @@ def test_every_reader_is_tried() -> None:
 )
 @given(seen=moments())
 @example(seen=[([FIRST, LEFT._replace(answer="Do")], 0), ([FIRST, LEFT, OLDER], 0)])
-@example(seen=[([FIRST, NEWEST], 0), ([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1)])
+@example(seen=[([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1), ([FIRST, NEWEST], 0)])
+@example(
+    seen=[([FIRST], 0), ([NEWER, NEWEST], 1), ([FIRST, NEWER], 0), ([FIRST, NEWER, NEWEST], 0)]
+)
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
     name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
 ) -> None:
@@ -179,6 +189,18 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[range]:
 
     monkeypatch.setattr(io, "FileIO", Counting)
     return found
+
+
+DATABASES = frozenset({"aider", "crush", "cursor", "goose", "hermes", "kilo", "opencode", "zed"})
+"""Readers of databases, and of one file for many."""
+
+
+MARKS = (" (copy)", " copy 2", " - Copy (2)", " (1)", ".bak", "_backup", "~")
+
+
+def copy_beside(home: Path) -> None:
+    for path, mark in [*product(home.rglob("*.*json*"), MARKS)]:
+        copyfile(path, path.with_name(f"{path.stem}{mark}{path.suffix}"))
 
 
 READ_ON = ["claude", "codex", "copilot", "gemini", "pi", "qwen", *OLDER_FORMS]
@@ -264,3 +286,71 @@ async def test_a_turn_whose_id_stood_in_a_damaged_line_is_told_once_when_that_is
             await Intake(opened).take(source, reader(name))
         (row,) = await opened.page(ListFilter())
         assert await turns(opened, row.session_id) == [(f"Q{n}", f"A{n}") for n in range(4)]
+
+
+@pytest.mark.parametrize("name", READ_ON)
+async def test_a_line_that_is_mended_in_place_while_the_file_grows_is_taken_in(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    words = ["one", "two", "x" * CHECKED_BYTES, "y" * CHECKED_BYTES, "last", "more"]
+    told = [Said(n, BEGUN + 60_000 * n, it, f"On {it[:5]}") for n, it in enumerate(words)]
+    for count, is_damaged in ((5, True), (6, False)):
+        write(name, tmp_path, told[:count])
+        (source,) = found(name, tmp_path)
+        if is_damaged:
+            whole = source.path.read_bytes()
+            begin = whole.index(b"On two")
+            source.path.write_bytes(whole[:begin] + bytes(40) + whole[begin + 40 :])
+        await Intake(opened).take(source, reader(source.reader))
+        (row,) = await opened.page(ListFilter())
+        answers = [answer for _, answer in await turns(opened, row.session_id)]
+        assert answers == [turn.answer for turn in told] or is_damaged
+
+
+@pytest.mark.parametrize("name", ["claude", "copilot", "gemini", "pi", "qwen"])
+async def test_a_record_whose_kind_was_damaged_is_read_again_once_it_is_mended(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    told = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)]
+    write(name, tmp_path, told)
+    (source,) = found(name, tmp_path)
+    whole = source.path.read_bytes()
+    kind_at = whole.index(b'"type"', whole.rindex(b"\n", 0, whole.index(b'"A1"')))
+    for count, content in enumerate((whole[:kind_at] + b'"tqpe"' + whole[kind_at + 6 :], whole)):
+        source.path.write_bytes(content)
+        source = replace(source, changed_at=source.changed_at + count)
+        await Intake(opened).take(source, reader(name))
+        (row,) = await opened.page(ListFilter())
+        here = await turns(opened, row.session_id)
+        assert here[1] == ("Q1", "A1" if count else "")
+    assert here == [(f"Q{n}", f"A{n}") for n in range(4)]
+
+
+@pytest.mark.parametrize("name", [it for it in READERS if it not in DATABASES])
+async def test_a_copy_that_a_person_made_beside_it_is_the_same_conversation(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    told = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)]
+    for count in (2, 4):
+        write(name, tmp_path, told[:count])
+        if count == 2:
+            copy_beside(tmp_path)
+        for source in found(name, tmp_path):
+            await Intake(opened).take(source, reader(name))
+    (row,) = await opened.page(ListFilter())
+    assert await turns(opened, row.session_id) == [(f"Q{n}", f"A{n}") for n in range(4)]
+
+
+async def test_where_the_times_of_prompts_are_lost_for_a_while_each_is_told_once(
+    opened: Journal, tmp_path: Path
+) -> None:
+    told = [Said(n, BEGUN + 60_000 * n, f"Q{n % 2}", f"A{n}") for n in range(4)]
+    for count in (3, 3, 4):
+        write("aider", tmp_path, told[:count])
+        (source,) = found("aider", tmp_path)
+        for number in range(2):  # each is another state
+            await Intake(opened).take(replace(source, changed_at=number), reader("aider"))
+            source.path.with_name(TYPED).unlink(missing_ok=True)
+    (row,) = await opened.page(ListFilter())
+    here = await turns(opened, row.session_id)
+    assert here == [(turn.words, turn.answer) for turn in told]

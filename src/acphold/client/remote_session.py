@@ -88,7 +88,7 @@ class RemoteQueue:
         )
 
     async def edit(self, prompt_id: str, *content: Content) -> None:
-        """Replace the content of a prompt."""
+        """Replace the content of a prompt; its place stays."""
         await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
 
     async def reschedule(self, prompt_id: str, at: datetime | None) -> None:
@@ -96,19 +96,19 @@ class RemoteQueue:
         await self._change(QueueChange("edit", prompt_id, at=in_ms(at)))
 
     async def move(self, prompt_id: str, before: str = "") -> None:
-        """Put a prompt before the one with this id; by default, last."""
+        """Put a prompt in front of the one with the id `before`; by default, last."""
         await self._change(QueueChange("move", prompt_id, before=before))
 
     async def drop(self, prompt_id: str) -> None:
-        """Take a prompt out of the queue."""
+        """Take a prompt out of the queue: it never begins."""
         await self._change(QueueChange("drop", prompt_id))
 
     async def hold(self) -> None:
-        """Begin no more prompts until `go`."""
+        """Begin no more prompts until `go`; a running turn continues."""
         await self._change(QueueChange("hold"))
 
     async def go(self) -> None:
-        """Continue with them, whatever held them."""
+        """Continue with the queued prompts, whatever the reason for holding them."""
         await self._change(QueueChange("go"))
 
     async def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
@@ -123,7 +123,7 @@ class RemoteQueue:
         )
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
-        """Return a prompt's content."""
+        """Return the content of a queued prompt."""
         return (await self._ask(read=encode(prompt_id))).prompt
 
     def _prompt(self, content: tuple[Content, ...]) -> Raw:
@@ -171,7 +171,7 @@ class RemoteSession:
 
     @property
     def additional_directories(self) -> tuple[str, ...]:
-        """Its other folders, absolute."""
+        """The other folders that it may work in, absolute."""
         return self._feed.roots[1:]
 
     @property
@@ -202,7 +202,7 @@ class RemoteSession:
         return turn
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
-        """Return what `prompt` would send; raises as it does."""
+        """Return the blocks that `prompt` would send for this; raises as it does."""
         return self._feed.advertised.blocks(content)
 
     @property
@@ -212,12 +212,12 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """Its queued prompts."""
+        """Its queued prompts; acphold keeps them, and begins one after the other."""
         return self._queue
 
     @property
     def has_steering(self) -> bool:
-        """True if `steer` works."""
+        """True if its agent accepts messages into a running turn."""
         return self._feed.advertised.has_steering
 
     async def steer(self, *content: Content) -> bool:
@@ -231,7 +231,7 @@ class RemoteSession:
         return await self._uplink.steer(self.id, encode(self.blocks(*content)))
 
     def cancel(self) -> None:
-        """Cancel the running turn; updates come until it has ended.
+        """Cancel the running turn; its updates go on until the agent has answered.
 
         Unfinished tool calls are `cancelled` in the state at once, and the agent's open requests
         are answered so.
@@ -239,7 +239,7 @@ class RemoteSession:
         self._feed.cancel()
 
     def updates(self) -> UpdateStream:
-        """Return all updates from now on, in turns and between them.
+        """Return all updates from now on, in turns and between them, to show the session.
 
         The first reader gets them from the opening of the session on, up to 256 KiB. Drop it when
         you stop reading; else the agent has to wait.
@@ -249,7 +249,10 @@ class RemoteSession:
     # -- what it is set to ----------------------------------------------------------------
 
     async def set_mode(self, mode_id: str) -> None:
-        """Change the mode. RemoteError if refused."""
+        """Change the mode, where the agent has it: as a config option, or by `session/set_mode`.
+
+        RemoteError if the agent refuses.
+        """
         for option in self.options:  # if it has both, use the option (spec v1)
             if option.category == "mode" and isinstance(option, SessionConfigSelect):
                 await self.set_option(option.id, mode_id)
@@ -296,7 +299,7 @@ class RemoteSession:
         return decode(SessionCopy, answer).value
 
     async def close(self) -> None:
-        """Close it, which cancels its turn."""
+        """Close it, which cancels its turn; CapabilityError if the agent cannot."""
         self._feed.advertised.check("close")
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
@@ -307,7 +310,7 @@ class RemoteSession:
 
     @property
     def state(self) -> SessionState:
-        """Everything in it so far, folded."""
+        """Everything in it so far, folded: messages, tool calls, plan …"""
         return self._feed.live.value
 
     @property
@@ -327,7 +330,7 @@ class RemoteSession:
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
-        """Its config options of known kinds."""
+        """Its config options as they stand; those of unknown kinds are left out."""
         raw = self.state.attributes.config_options
         found = _attributes("config_option_update", "configOptions", raw)
         options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
@@ -347,7 +350,7 @@ class RemoteSession:
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """The last report of context and cost."""
+        """The agent's last report of its context and of cost."""
         raw = self.state.attributes.usage
         found = None if raw is None else as_update(raw)
         return found if isinstance(found, UsageUpdate) else None

@@ -106,11 +106,13 @@ def find(home: Home) -> Iterator[Source]:
         if missed.counts and "agent_command" not in record:  # cut: it could be anybody's
             note(unreadable_document(path))
             continue
-        numbered = [
-            (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
-            for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson")
-        ]
-        segments = [segment for _, segment in sorted(numbered)]
+        numbered: list[tuple[int, int, Path]] = []
+        for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson"):
+            place = number(next(records(segment, Missed()), {}), "sequence")
+            numbered.append((-1 if place is None else place, os.path.getsize(segment), segment))
+        # Of several with one number, the others are copies.
+        by_number = {it if it >= 0 else segment: segment for it, _, segment in sorted(numbered)}
+        segments = list(by_number.values())
         # The name in the agent's introduction, otherwise from its command.
         begun = islice(records(segments[0], Missed()), HEAD_LINES) if segments else ()
         named = (text(line, "result", "agentInfo", "name") for line in begun)

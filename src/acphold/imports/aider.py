@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blocks
-from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DAMAGED, DOCUMENT_BYTES, lines
 from acphold.imports.salvage import ZEROS, RecordLine
@@ -205,8 +205,9 @@ class _AiderConverter(AgentConverter):
             over = self._told.get(typed, 0)
             place = bisect_left(times, self._writer.facts.updated_at or 0, min(over, len(times)))
             self._told[typed] = place + 1
-            self._writer.clock(times[place] if place < len(times) else None)
-            self._writer.prompt(text_blocks(words))
+            at = times[place] if place < len(times) else None
+            self._writer.clock(at)
+            self._writer.prompt(text_blocks(words), turn=BY_WORDS if at is None else "")
             self._writer.model(self._model)
         elif self._kind == _SAID:
             self._report(lines)

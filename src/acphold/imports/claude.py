@@ -34,7 +34,7 @@ from acphold.imports.entry_writer import EntryWriter, NotStraightError, Subagent
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, files_below, source_of, without_copy_mark
 from acphold.imports.values import (
     UNREADABLE,
     Missed,
@@ -130,6 +130,8 @@ _decode_name: Final = msgspec.json.Decoder(_NamedRecord).decode
 
 _NAMED: Final = b'"sessionId":"'
 
+_UUID: Final = re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}")
+
 END_BYTES: Final = 8 << 10
 """Bytes at an end of a file that are first searched for the conversation that its records name."""
 
@@ -149,7 +151,10 @@ def _last_id(path: Path) -> str:
             if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
                 return stem  # as nearly all
             if names := _names(end):
-                return names[-1] if _names(os.pread(file, END_BYTES, 0))[:1] == [stem] else stem
+                # A person may have given another name to the file.
+                is_its_own = _names(os.pread(file, END_BYTES, 0))[:1] == [without_copy_mark(stem)]
+                is_named = not _UUID.fullmatch(stem) and _UUID.fullmatch(names[-1])
+                return names[-1] if is_its_own or is_named else stem
         return stem
     except OSError:
         return stem
@@ -212,8 +217,9 @@ def _tree(source: Source) -> RecordTree:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
-    if source.session_id != source.path.stem and not source.item:
-        writer.facts.begun_as = source.path.stem
+    stem = without_copy_mark(source.path.stem)
+    if source.session_id != stem and not source.item and _UUID.fullmatch(stem):
+        writer.facts.begun_as = stem
     converter = _ClaudeConverter(source, writer)
     yield from _tree(source).read(source, writer, converter.take)
     converter.end()

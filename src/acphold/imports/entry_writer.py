@@ -57,7 +57,7 @@ class EntryWriter:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.missed = Missed(facts.missed, facts.missed_bytes)
+        self.missed = Missed(facts.missed, facts.missed_bytes, facts.torn)
         self._entries: list[PastEntry] = []
         self._finished = 0  # how many of them are in finished turns
         self._now = 0

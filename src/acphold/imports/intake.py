@@ -34,10 +34,9 @@ from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
-    FORM,
     Known,
+    Marker,
     SessionWriter,
-    check_before,
     entries_of,
     losses_in,
     marker_of,
@@ -61,6 +60,8 @@ from acphold.journal.journal import (
     is_live,
     row_of,
     session_of,
+    sessions_beside,
+    tails_of,
     take_lease,
 )
 from acphold.journal.rows import NewSession, SessionRow
@@ -349,6 +350,8 @@ class Intake:
             if expected == "new" or (expected == "grown" and row is None):
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
+                if source.apart:
+                    source, row = await self._reunite(source, row, news)
                 taken = await self._take_more(source, row, news, again=again)
         except (OSError, errors.TranscriptError):
             await self._give_up(row)
@@ -422,6 +425,8 @@ class Intake:
         if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
         if not again and (taken := await self._read_on(source, row, news)):
+            if taken.outcome == "grown":
+                await self._take_out_common(source, row.session_id)
             return taken
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
@@ -435,15 +440,15 @@ class Intake:
             before is not None and before.losses > 0,
             session.forgotten,
         )
-        if before is not None and before.may_be_mended(source):
-            again = again or await _mends(news(source, known), before.losses)
+        if before is not None and not again and before.may_have_more(source):
+            again = await _mends(news(source, known), before, source)
         if again:
             kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
             turns, anew = turns[:kept], turns[kept:]
             if not kept and session.before:
                 anew = [ReadTurn(spans=session.before), *anew]
             if before is not None:
-                before = replace(before, seen={}, losses=0, damaged={})
+                before = replace(before, seen={}, losses=0, skipped=0, damaged={})
             known = replace(known, turns=turns, given=False)
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
@@ -474,8 +479,10 @@ class Intake:
             return TakenSource("differs")
         if behind := compared.behind:
             await self._take_behind(source, row, behind, news, session)
-        if compared.left or again or (compared.news and session.has_gone_back):
-            await self._drop_tails(source, row)
+        if outcome == "grown" or compared.left or compared.behind:
+            await self._take_out_common(source, row.session_id)
+        for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
+            await self._take_out_common(source, tail)
         return TakenSource(outcome, facts)
 
     async def _acquire(self, row: SessionRow) -> Lease:
@@ -506,11 +513,9 @@ class Intake:
         None if it is not sure that nothing else has changed."""
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
         marker = marker_of(end[-1].entries()[-1] if end else None)
-        if marker is None or marker.form != FORM or marker.last is None or not marker.offset:
+        if marker is None or marker.last is None or source.given:
             return None
-        if source.place not in marker.seen or source.size <= marker.offset or source.given:
-            return None
-        if not marker.check or check_before(source, marker.offset) != marker.check:
+        if not marker.is_only_longer(source):
             return None
         identity, count, digest = marker.last
         known = KnownPart([ReadTurn(identity, count=count, digest=digest)])
@@ -534,7 +539,10 @@ class Intake:
         apart = replace(source, apart=True)
         if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")
-        return await self._take_new(apart, news(apart, NOTHING))
+        taken = await self._take_new(apart, news(apart, NOTHING))
+        if ours := await session_of(self._journal, row.agent, apart.downstream_id):
+            await self._take_out_common(apart, ours)
+        return taken
 
     # -- turns that were left ----------------------------------------------------------------
 
@@ -546,8 +554,8 @@ class Intake:
         if (opened := await self._open_tail(source, row, first)) is None:
             return
         writing, known = opened
-        has = {turn.identity or turn.moment for turn in known}
-        left = [turn for turn in left if (turn.identity or turn.moment) not in has]
+        has = {turn.key for turn in known}
+        left = [turn for turn in left if turn.key not in has]
         facts = Facts(row.agent, "", row.cwd, created_at=first.at, updated_at=last.at)
         piece, size = NewsPiece([], None, facts, None), 0
         for turn in left:
@@ -609,27 +617,63 @@ class Intake:
             await self._journal.access.keep_share(Share(new.session_id, tenant, prompts))
         return SessionWriter(self._journal, lease, tail, link), []
 
-    async def _drop_tails(self, source: Source, row: SessionRow) -> None:
-        """Delete the sessions of turns that were left, if these are in their session again."""
-        ours = {turn.identity for turn in (await read_known(self._journal, row.session_id)).turns}
-        names = {f"{source.session_id}~{ReadTurn(identity).name}" for identity in ours if identity}
-        names = {replace(source, session_id=name).downstream_id for name in names}
-        for found in (await self._journal.links.sessions_of(row.agent, names)).values():
-            if found is None:
+    # -- sessions that turn out to be parts of one conversation --------------------------------
+
+    async def _reunite(
+        self, source: Source, row: SessionRow, news: News
+    ) -> tuple[Source, SessionRow]:
+        """Return a source that got a session of its own, with that; or, if it shares a turn with
+        the session of its id by now, with the latter."""
+        whole = replace(source, apart=False)
+        ours = await session_of(self._journal, row.agent, whole.downstream_id)
+        if ours is None:
+            return source, row
+        session = await read_known(self._journal, ours)
+        part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
+        async for piece in news(whole, part):
+            if any(session.turns[n].identity == its for n, its in piece.met.items()):
+                return whole, await self._journal.session(ours)
+        return source, row
+
+    async def _take_out_common(self, source: Source, session_id: str) -> None:
+        """Take the turns of a session out of the tails, and the sessions of sources apart, that
+        have its id: a turn is in one of these.
+
+        They are compared again at the next import, or deleted if nothing is left.
+        """
+        names = {session_id, replace(source, apart=False).default_id}
+        beside = [it for name in names for it in await sessions_beside(self._journal, name)]
+        if not (beside := [it for it in beside if it.session_id != session_id]):
+            return
+        ours = await read_known(self._journal, session_id)
+        keys = {turn.key for turn in ours.turns}
+        for it in beside:
+            if it.tags or it.pins or await is_live(self._journal, it.session_id):
                 continue
-            known = await read_known(self._journal, found)
-            if {turn.identity for turn in known.turns} <= ours:
-                lease = await take_lease(self._journal, found, yields=True)
+            session = await read_known(self._journal, it.session_id)
+            if not (common := [turn for turn in session.turns if turn.key in keys]):
+                continue
+            lease = await take_lease(self._journal, it.session_id, yields=True)
+            if len(common) == len(session.turns):
                 await self._journal.delete(lease)
+                continue
+            before = session.marker and replace(session.marker, seen={})
+            writing = SessionWriter(self._journal, lease, source, None, it, before)
+            await writing.go_back(common)
+            facts = Facts(it.agent, updated_at=it.updated_at)
+            await writing.take_in(NewsPiece([], None, facts, None, is_last=True))
 
 
-async def _mends(pieces: AsyncIterator[NewsPiece], losses: int) -> bool:
-    """Return True if they have each turn that is here, and fewer losses."""
-    has_all, left = False, losses
+async def _mends(pieces: AsyncIterator[NewsPiece], before: Marker, source: Source) -> bool:
+    """Return True if they have each turn that is here, and less is left out of them."""
+    has_all, facts = False, Facts()
     async for piece in pieces:
         has_all = has_all or (piece.compared is not None and piece.compared.has_all)
-        left = losses_in(piece.facts)
-    return has_all and left < losses
+        facts = piece.facts
+    is_same = source.place == before.place
+    return has_all and (
+        losses_in(facts) < before.losses or (is_same and facts.missed.total() < before.skipped)
+    )
 
 
 def _is_only_listed(row: SessionRow) -> bool:

@@ -278,6 +278,7 @@ class _SourceEntries:
         self._facts.updated_at = None  # some ids are made of the time so far
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
+        self._facts.torn.clear()
         writer = EntryWriter(self._facts)
         turn = self.turn
         self._closing, self._left = [], 1

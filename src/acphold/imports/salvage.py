@@ -107,6 +107,7 @@ class LineSalvage:
         """
         self.seen += len(line.raw)
         self.decoded += len(line.raw)
+        self.missed.torn.append((line.offset, len(line.raw)))
         text = repair(line.raw).decode("utf-8", "replace")
         found, at, is_open = self._objects(text)
         rest = text[at:].encode("utf-8", "replace")

@@ -37,6 +37,9 @@ CHECKED_BYTES: Final = 64 << 10
 WORTH_CHECKING: Final = 1 << 20
 """Size from which a file is read on from its last turn; a smaller one is read in 10 ms."""
 
+MOST_TORN: Final = 50
+"""Damaged lines that are compared as well; a file with more is read whole each time."""
+
 MOST_PLACES: Final = 100
 """Sources of one conversation that a marker remembers."""
 
@@ -52,10 +55,11 @@ class Marker(Struct, rename="camel"):
     of each source, by its place, when all of it had been taken in. `turns` are the turns taken in
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
     is the last turn: its identity, the number of its entries in the source and their digest; it
-    begins at byte `offset` of each of them, unless that is 0, behind bytes with the digest `check`.
-    `differing` is as `seen`, of sources that go on otherwise than the session; `losses` counts what
-    was damaged in the source that the turns are of; `damaged` are the sizes and times of files that
-    have been found not to have it either.
+    begins at byte `offset` of each of them, unless that is 0, behind bytes that have the digest
+    `check` with the lines at `torn`, which are damaged. `differing` is as `seen`, of sources that
+    go on otherwise than the session. `skipped` counts what was left out of the source that the
+    turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
+    been found not to have it either.
     """
 
     reader: str
@@ -66,9 +70,11 @@ class Marker(Struct, rename="camel"):
     last: tuple[str, int, str] | None = None
     offset: int = 0
     check: str = ""
+    torn: list[tuple[int, int]] = field(default_factory=list)
     title: str | None = None
     differing: dict[str, tuple[int, int]] = field(default_factory=dict)
     losses: int = 0
+    skipped: int = 0
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def may_be_mended(self, source: Source) -> bool:
@@ -76,6 +82,20 @@ class Marker(Struct, rename="camel"):
         if not self.losses or (source.given and source.place not in self.damaged):
             return False
         return self.damaged.get(source.place) != _files_mark(source)
+
+    def may_have_more(self, source: Source) -> bool:
+        """Return True if something was left out of the session's turns that this source may have:
+        it may be mended, or told by a newer reader."""
+        is_its_own = self.skipped > 0 and source.place == self.place
+        return self.may_be_mended(source) or (is_its_own and not self.is_only_longer(source))
+
+    def is_only_longer(self, source: Source) -> bool:
+        """Return True if the source goes on behind the beginning of the last turn, as far as the
+        bytes before that are compared."""
+        is_longer = (
+            self.form == FORM and 0 < self.offset < source.size and source.place in self.seen
+        )
+        return is_longer and self.check == check_before(source, self.offset, self.torn)
 
     def outcome(self, source: Source) -> Literal["same", "differs"] | None:
         """Return the outcome of the last comparison with a source; None if it has changed since."""
@@ -100,14 +120,19 @@ def losses_in(facts: Facts) -> int:
     return sum(facts.missed[why] for why in _LOSSES)
 
 
-def check_before(source: Source, offset: int) -> str:
-    """Return a digest of the bytes before an offset in a source, CHECKED_BYTES of them at most."""
+def check_before(source: Source, offset: int, torn: Sequence[tuple[int, int]]) -> str:
+    """Return a digest of the bytes before an offset in a source, CHECKED_BYTES of them at most, and
+    of its damaged lines, which may be mended in place."""
+    digest = blake2b(digest_size=16)
+    begin = max(offset - CHECKED_BYTES, 0)
     try:
         with open(source.path, "rb") as file:
-            file.seek(begin := max(offset - CHECKED_BYTES, 0))
-            return blake2b(file.read(offset - begin), digest_size=16).hexdigest()
+            for at, size in (*torn, (begin, offset - begin)):
+                file.seek(at)
+                digest.update(file.read(size))
     except OSError:
         return ""
+    return digest.hexdigest()
 
 
 def marker_of(last: Entry | None) -> Marker | None:
@@ -295,15 +320,22 @@ class SessionWriter:
             last = piece.last.identity, piece.last.count, piece.last.digest
         elif before is not None and not (piece.entries or self._gone or self._has_marked):
             last = before.last
-        offset, check = 0, ""
+        offset, check, torn = 0, "", list[tuple[int, int]]()
         if piece.is_last and last is not None and source.size >= WORTH_CHECKING:
             if piece.last is not None:
-                offset, check = piece.last.offset, check_before(source, piece.last.offset)
+                before_it = {*(before.torn if source.begin and before else ()), *piece.facts.torn}
+                torn = sorted(it for it in before_it if it[0] < piece.last.offset)
+                if len(torn) <= MOST_TORN:
+                    offset = piece.last.offset
+                    check = check_before(source, offset, torn)
             elif before is not None:
-                offset, check = before.offset, before.check
-        losses, damaged = (0, {}) if before is None else (before.losses, dict(before.damaged))
+                offset, check, torn = before.offset, before.check, before.torn
+        losses, skipped, damaged = 0, 0, dict[str, tuple[int, int]]()
+        if before is not None:
+            losses, skipped, damaged = before.losses, before.skipped, dict(before.damaged)
         if before is None or piece.entries:
             losses = max(losses, losses_in(piece.facts))
+            skipped = max(skipped, piece.facts.missed.total())
         damaged = damaged | {source.place: _files_mark(source)} if losses else {}
         return Marker(
             source.reader,
@@ -314,8 +346,10 @@ class SessionWriter:
             last,
             offset,
             check,
+            torn if offset else [],
             title,
             losses=losses,
+            skipped=skipped,
             damaged=dict([*damaged.items()][-MOST_PLACES:]),
         )
 

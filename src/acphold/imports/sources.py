@@ -60,7 +60,7 @@ class Facts(Struct):
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
     with which this one begins. `by_program` is as in SessionRow. `missed` counts, by a short
     reason, what the reader could not interpret, `missed_bytes` its bytes, and `removed` the secrets
-    taken out.
+    taken out. `torn` are damaged lines: see `Missed`.
     """
 
     agent: str = ""
@@ -75,6 +75,7 @@ class Facts(Struct):
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
+    torn: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def named_folder(self) -> str:
@@ -204,7 +205,10 @@ class Home(Struct, frozen=True):
 
 
 def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Iterator[Source]:
-    """Yield the source for these files; nothing if the first is gone by now."""
+    """Yield the source for these files; nothing if the first is gone by now.
+
+    A copy that a person made beside it, as "ID (copy)", is of the same conversation.
+    """
     size = changed = 0
     names = tuple(map(str, paths))
     for name in names:
@@ -218,7 +222,19 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
             continue
         size += status.st_size
         changed = max(changed, status.st_mtime_ns)
-    yield Source(reader, session_id, names, size, changed, item)
+    yield Source(reader, without_copy_mark(session_id), names, size, changed, item)
+
+
+_COPY_MARK: Final = re.compile(
+    r"(?<=.)(?: \(\d+\)| ?\(copy.*\)|[ ._-]+(?:copy|backup|bak)[ ._\d-]*( \(\d+\))?|~)$",
+    re.IGNORECASE,
+)
+"""Matches the end that people, and their file managers, add to the name of a copy."""
+
+
+def without_copy_mark(name: str) -> str:
+    """Return the name that a file had before somebody made a copy of it."""
+    return _COPY_MARK.sub("", name)
 
 
 def file_sources(reader: str, paths: Iterable[Path]) -> Iterator[Source]:

@@ -81,9 +81,14 @@ class ReadTurn(Struct):
         return digest_of(f"{self.at} {self.words}")
 
     @property
+    def key(self) -> str:
+        """Its identity, or what stands for it."""
+        return self.identity or self.moment
+
+    @property
     def name(self) -> str:
         """A digest of its prompt's id: names what follows from it, if that is left."""
-        return (self.identity or self.moment)[:8]
+        return self.key[:8]
 
 
 class ReadTurns:
@@ -295,14 +300,21 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     found.news = behind
     if inside:
         _insert(found, ours, inside)
-    end = max((n for n in found.known if n not in found.void), default=-1)
-    if end >= 0 and all(n in found.void or n in found.left for n in range(end + 1, len(ours))):
-        our, their = ours[end], theirs[found.known[end]]
+    end = max((n for n in found.known if n not in surplus), default=-1)
+    if end >= 0 and all(n in {*found.void, *found.left} for n in range(end + 1, len(ours))):
+        our, there, their = ours[end], found.known[end], theirs[found.known[end]]
+        is_moved = end in found.void
         if our.count and their.digest == our.digest:
-            found.rest = found.known[end] if their.count > our.count else -1
-        elif not our.is_here and our.last != their.last and their.last.startswith(_whole(our.last)):
-            found.void = sorted([*found.void, end])
-            found.news = [found.known[end], *found.news]
+            goes_on = their.count > our.count
+            found.rest = there if goes_on and not is_moved else -1
+        else:
+            is_longer = our.last != their.last and their.last.startswith(_whole(our.last))
+            goes_on = not our.is_here and is_longer
+            if goes_on and not is_moved:
+                found.void = sorted([*found.void, end])
+                found.news = [there, *found.news]
+        if goes_on and is_moved:
+            found.news = [there if told == -1 - end else told for told in found.news]
     return found
 
 
@@ -385,6 +397,7 @@ def _match_words(
             there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
             if there is not None:
                 known[n], place = there, there + 1
+                met.add(there)
                 told.add((turn.words, turn.answer, turn.at))
             elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
                 surplus.add(n)

@@ -136,13 +136,20 @@ ABANDONED: Final = "prompts in abandoned branches, see --branches"
 
 
 class Missed:
-    """Counts and sizes in bytes of what was missed, by a short reason."""
+    """Counts and sizes in bytes of what was missed, by a short reason.
+
+    `torn` are damaged lines, each with its offset and size.
+    """
 
     def __init__(
-        self, counts: Counter[str] | None = None, sizes: Counter[str] | None = None
+        self,
+        counts: Counter[str] | None = None,
+        sizes: Counter[str] | None = None,
+        torn: list[tuple[int, int]] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.sizes: Counter[str] = Counter() if sizes is None else sizes
+        self.torn: list[tuple[int, int]] = [] if torn is None else torn
 
     def add(self, why: str, what: object) -> None:
         """Count a decoded value, raw bytes, or a number of bytes."""

@@ -488,16 +488,21 @@ async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterato
 
 async def tails_of(journal: Journal, session_id: str) -> list[str]:
     """The sessions with the turns of this one that a person went back from; they go with it."""
+    rows = await sessions_beside(journal, session_id)
+    return [row.session_id for row in rows if row.tail_of == session_id]
+
+
+async def sessions_beside(journal: Journal, session_id: str) -> list[SessionRow]:
+    """The sessions that are named after this one: its tails, and others with its id."""
     try:
-        rows = [await journal.resolve(f"{session_id}~")]
+        return [await journal.resolve(f"{session_id}~")]
     except UnknownSessionError:
         return []
     except AmbiguousIdError as error:
         if not error.is_cut:
-            rows = [row async for row in rows_of(journal, error.matches)]
-        else:
-            rows = await journal.page(_EVERYTHING, None, sys.maxsize)
-    return [row.session_id for row in rows if row.tail_of == session_id]
+            return [row async for row in rows_of(journal, error.matches)]
+    rows = await journal.page(_EVERYTHING, None, sys.maxsize)
+    return [row for row in rows if row.session_id.startswith(f"{session_id}~")]
 
 
 _EVERYTHING: Final = ListFilter(include_unprompted=True, archived="include")

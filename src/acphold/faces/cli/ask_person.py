@@ -127,9 +127,8 @@ class TerminalPerson:
 
     # -- as the target of the keys --------------------------------------------------------
 
-    def submit(self, text: str) -> bool:
+    def submit(self, text: str) -> None:
         """Ignore a line that is no answer."""
-        return False
 
     def interrupt(self) -> None:
         """Cancel at Ctrl-C: while the screen is shown, the terminal makes no signal of it."""

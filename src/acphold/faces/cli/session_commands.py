@@ -14,7 +14,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import sessions
+from acphold.faces.cli.journals import existing_journal, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
@@ -22,7 +22,7 @@ from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
@@ -83,45 +83,37 @@ async def tag(
     """Tag sessions.
 
     `acphold list '#TAG'` and the searches of the picker and the page find them. Editors see tags in
-    the list of sessions. A TAG that could be an ID is written with its #, in quotes. All words
-    before the last ID are IDs; of those that cannot be tagged, the others are.
+    the list of sessions. A TAG that could be an ID is written with its #, in quotes.
     """
-    refused: list[str] = []
     async with existing_journal() as found:
-        ids = [n for n, it in enumerate(words[:-1], 1) if await _is_session(found, it)]
-        of, tags = words[: max(ids, default=0)], words[max(ids, default=0) :]
+        rows = [await find_session(LocalReader(found), session_id, "tags it")]
+        for word in words[:-1]:
+            if (row := await _session_of(found, word)) is None:
+                break
+            rows.append(row)
         try:
-            given = as_tags(tags)
+            given = as_tags(words[len(rows) - 1 :])
+            marks = Marks(removed=given) if remove else Marks(added=given)
+            now = [await found.mark(row.session_id, marks) for row in rows]
         except ValueError as exc:
             raise UsageError(str(exc)) from None
-        marks = Marks(removed=given) if remove else Marks(added=given)
-        for word in (session_id, *of):
-            try:
-                row = await find_session(LocalReader(found), word, "tags it")
-                now = (await found.mark(row.session_id, marks)).tags
-            except (UnknownSessionError, AmbiguousIdError) as error:
-                refused.append(str(error))
-            except ValueError as error:
-                refused.append(f"{on_one_line(word)}: {error}")
-            else:
-                shown = " ".join(f"#{it}" for it in now or ())
-                print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
-    for why in refused:
-        tell(f"acphold: {why}")
-    return Exit.ERROR if refused else Exit.OK
+    for row, marked in zip(rows, now, strict=True):
+        shown = " ".join(f"#{it}" for it in marked.tags or ())
+        print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+    return Exit.OK
 
 
-async def _is_session(found: Journal, word: str) -> bool:
-    """Return True if a session's id begins with this word, as long as those in a list."""
+async def _session_of(found: Journal, word: str) -> SessionRow | None:
+    """Return the session whose id begins with this word, if it is as long as those in a list."""
     if len(word) >= SHORT_ID:
         with suppress(UnknownSessionError, AmbiguousIdError):
-            return bool(await found.resolve(word))
-    return False
+            return await found.resolve(word)
+    return None
 
 
 async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give sessions these tags, or take those with - before them away; return the tags that each
-    of those changed had. What was refused is said."""
+    had. Nothing changes for a word that is no tag, which is said."""
     before: dict[str, tuple[str, ...]] = {}
     try:
         marks = Marks(
@@ -130,13 +122,8 @@ async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str,
         )
         async with existing_journal() as kept:
             for session_id in session_ids:
-                had = (await kept.session(session_id)).tags
-                try:
-                    await kept.mark(session_id, marks)
-                except ValueError as exc:
-                    tell(str(exc))
-                else:
-                    before[session_id] = had
+                before[session_id] = (await kept.session(session_id)).tags
+                await kept.mark(session_id, marks)
     except ValueError as exc:
         tell(str(exc))
     return before
@@ -360,7 +347,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found, short_ids, before = asyncio.run(_old(filter, before, keep or 0))
+    found, short_ids = asyncio.run(_old(filter, before, keep or 0))
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
@@ -382,14 +369,12 @@ def prune(
     return Exit.OK
 
 
-async def _old(
-    filter: ListFilter, before: int, keep: int
-) -> tuple[list[SessionRow], list[str], int]:
-    """Return the sessions to delete, the newest first, their short ids, and `before`, in ms since
-    the epoch by our clock, by that of the journal."""
+async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[SessionRow], list[str]]:
+    """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
+    the epoch."""
     found = []
     async with existing_journal() as journal:
-        spared, before = 0, before + journal.now_ms() - now_ms()
+        spared = 0
         async for row in sessions(journal, filter):
             if row.prompted and spared < keep:
                 spared += 1
@@ -397,8 +382,7 @@ async def _old(
                 with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)
-        ids = [row.session_id for row in found]
-        return found, await journal.short_ids(ids, SHORT_ID), before
+        return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
 
 
 async def _prune(found: list[SessionRow], before: int, now: bool) -> int:

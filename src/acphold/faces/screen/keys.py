@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Person(Protocol):
     """The actions behind the keys."""
 
-    def submit(self, text: str) -> bool:
-        """Carry out a line; return True if it is a prompt, which is sent."""
+    def submit(self, text: str) -> None:
+        """Send a prompt."""
 
     @property
     def in_turn(self) -> bool:
@@ -203,13 +203,10 @@ def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
             if pick.choice.passes:
                 screen.give(None)
         if text.strip():
-            no = "" if pick is None else pick.instead
             buffer.append_to_history()
             buffer.text = ""  # which is noticed: from now on, a key answers the question
             buffer.reset()
-            if screen.person.submit(text) and no:
-                screen.flow.said_instead = text
-                screen.give(no)
+            screen.person.submit(text)
 
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:
