@@ -427,6 +427,7 @@ async def test_a_session_goes_on_after_the_process_was_killed_in_a_turn() -> Non
         session = await client.load_session(session.id)
         assert session.received.text == "half"
         assert [call.status for call in session.received.tool_calls] == ["failed"]
+        assert session.state.turn == "interrupted"
         assert (await session.prompt("go on")).text == "interrupted 1"
 
 
