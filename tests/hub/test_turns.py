@@ -498,3 +498,17 @@ async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_take
         assert session not in house.hub.live
     finally:
         may_end.set()
+
+
+async def test_who_closes_a_shared_session_has_the_last_words_of_its_turn(house: Shared) -> None:
+    house.agent.heeds_cancel = False
+    one, _, session = await house.pair()
+    turn = await house.begun(one, session, "hi")
+    closing = one.begin("session/close", {"sessionId": session})
+    await house.agent.cancelled.wait()
+    await house.agent.say(session, "last")
+    assert not turn.done()
+    await house.agent.end(session)
+    assert await turn == {"stopReason": "cancelled"}
+    await closing
+    assert one.text() == "last"
