@@ -215,6 +215,22 @@ async def test_reports_that_are_settled_are_added_up_by_the_database_and_not_gon
     assert await by_model() == {"m0": 20, "m1": 20, "m2": 20}
 
 
+async def test_all_sessions_that_an_earlier_release_left_are_added_up_in_one_go(
+    journal: SqliteJournal,
+) -> None:
+    for number in range(3):
+        lease = await journal.create(NewSession(f"s{number}", "a", "/w"))
+        await journal.append(lease, [("prompt", [b"[]"]), ("turn_end", [b"{}"])])
+        await journal.settle(lease, lease.next_seq - 1)
+    with closing(sqlite3.connect(journal.path)) as database, database:
+        database.execute("UPDATE sessions SET summed_at = -1")
+        database.execute("DELETE FROM meta WHERE name = 'added_up'")
+    await journal.index.tidy(5)
+    with closing(sqlite3.connect(journal.path)) as database:
+        left = "SELECT session_id FROM sessions WHERE summed_at = -1"
+        assert database.execute(left).fetchall() == []
+
+
 async def test_a_session_that_goes_to_another_agent_is_added_up_from_its_beginning(
     journal: SqliteJournal,
 ) -> None:
