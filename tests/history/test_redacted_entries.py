@@ -478,3 +478,11 @@ def test_what_the_fold_puts_together_is_looked_through_as_one(
         *around[second:],
     )
     assert not [left for left in messages(redacted(told)) if KEY in left]
+
+
+def test_a_prompt_ends_the_message_before_it() -> None:
+    messages = Messages()
+    words = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "so"}}
+    told = [("update", words), ("prompt", []), ("update", words), ("prompt", [])]
+    chunks = [messages.chunk(kind, value) for kind, value in told]
+    assert len({chunk.message for chunk in chunks if chunk is not None}) == 4

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acphold.journal.access import SCOPES
+from acphold.journal.stores import open_journal
+from acphold.live.hub import session_trees
+from acphold.live.hub.session_trees import make_tree
 from acphold.live.server.principals import Principal
 from acphold.safety.snapshots.branches import NewTree, new_tree
 from tests.hub.shared import Onlooker, Shared
@@ -152,3 +159,28 @@ async def test_a_work_tree_in_which_others_work_or_that_is_locked_stays(
     stays = (await client.call("session/delete", gone))["_meta"]["acphold/stays"]
     assert stays == f"the work tree {tree.cwd} is locked (on a stick)"
     assert is_there(tree.cwd)
+
+
+async def test_nothing_is_left_of_a_work_tree_whose_making_was_cancelled(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, begun, may_go_on = list[NewTree](), threading.Event(), threading.Event()
+
+    def slowly(cwd: str) -> NewTree:
+        made.append(new_tree(cwd))
+        begun.set()
+        assert may_go_on.wait(20)
+        return made[0]
+
+    monkeypatch.setattr(session_trees, "new_tree", slowly)
+    here = Surroundings({}, str(project.top))
+    async with aclosing(open_journal(str(journal))) as kept:
+        making = make_tree(kept, str(project.top), here, include=False)
+        task = asyncio.create_task(making)
+        assert await asyncio.to_thread(begun.wait, 20)
+        task.cancel()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not is_there(made[0].cwd)
+    assert project.git("worktree", "list").count("\n") == 1
