@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
-from acphold.imports import NAMES, Intake, reader, session_writer
+from acphold.imports import NAMES, Intake, Source, reader, session_writer
 from acphold.imports.aider import TYPED
 from acphold.imports.records import SMALL_BYTES
 from acphold.imports.session_writer import CHECKED_BYTES
@@ -266,6 +266,10 @@ async def test_of_lines_that_were_added_nothing_old_is_read_but_what_is_checked(
     assert [answer for _, answer in here] == [turn.answer for turn in told]
 
 
+def told_in(source: Source) -> Path:
+    return Path(source.paths[-1] if source.reader == "acpx" else source.paths[0])
+
+
 def in_each_state(path: Path) -> Iterator[None]:
     """Yield without the lines that have the third turn's id, and with them."""
     whole = path.read_bytes()
@@ -354,3 +358,22 @@ async def test_where_the_times_of_prompts_are_lost_for_a_while_each_is_told_once
     (row,) = await opened.page(ListFilter())
     here = await turns(opened, row.session_id)
     assert here == [(turn.words, turn.answer) for turn in told]
+
+
+@pytest.mark.parametrize("name", [*READ_ON, "acphold", "acpx"])
+async def test_of_a_file_that_contains_itself_each_turn_is_told_once(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    words = ["one", "x" * CHECKED_BYTES, "one", "last"]
+    told = [Said(n, BEGUN + 60_000 * n, it, f"On {n}") for n, it in enumerate(words)]
+    write(name, tmp_path, told)
+    (source,) = found(name, tmp_path)
+    path = told_in(source)
+    once = path.read_bytes()
+    for times in (2, 1, 3):
+        path.write_bytes(once * times)
+        for source in found(name, tmp_path):
+            await Intake(opened).take(source, reader(source.reader))
+        (row,) = await opened.page(ListFilter())
+        here = await turns(opened, row.session_id)
+        assert here == [(turn.words, turn.answer) for turn in told], times

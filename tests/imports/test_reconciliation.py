@@ -265,6 +265,20 @@ async def test_only_what_somebody_said_here_makes_a_session_differ(
     assert await prompts(opened) == ["one", "said here"]
 
 
+async def test_of_a_conversation_continued_here_only_more_turns_are_news(
+    opened: Journal, tmp_path: Path
+) -> None:
+    told = conversation("one")
+    put(tmp_path, told)
+    await take(opened, tmp_path)
+    await say_here(opened, "two")
+    for words, outcome in (("two", "same"), ("three", "grown")):
+        say(told, words)
+        put(tmp_path, told)
+        (source,) = sources(READER, tmp_path)
+        assert await Intake(opened).forecast(source, READER) == outcome
+
+
 async def test_a_source_that_differs_is_not_read_again_until_one_of_both_changes(
     opened: Journal, tmp_path: Path
 ) -> None:

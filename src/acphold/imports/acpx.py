@@ -155,6 +155,9 @@ class _AcpxWire:
         self._writer = writer
         self._record = record
         self._turn = BY_WORDS  # unless a line before the prompt has its id
+        self._told: set[tuple[str, bytes]] = set()
+        self._is_copy = False
+        """True in a turn that was told before: a stream may contain itself."""
         self._asked: dict[int | str, str] = {}
         self._asked_by_agent: dict[int | str, str] = {}
 
@@ -162,6 +165,14 @@ class _AcpxWire:
         """Take the next line."""
         try:
             message = _decode(raw)
+            if message.type == "turn_started":
+                self._is_copy = False
+            elif message.method == "session/prompt" and self._turn != BY_WORDS:
+                asked_as = self._turn, raw
+                self._is_copy = asked_as in self._told
+                self._told.add(asked_as)
+            if self._is_copy:
+                return
             if message.method == "session/update":
                 # It is the agent's: only acphold itself may set its marks.
                 update = without_marks(bytes(_decode_params(message.params).update))

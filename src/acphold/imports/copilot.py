@@ -70,9 +70,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _CopilotConverter(writer)
     tree = _tree(source)
     tree.choose(source.item, writer.missed)
+    told: set[int] = set()
     for offset, event in placed_records(source.path, writer.missed, ROWS, source.begin):
-        writer.offset = offset
-        if tree.tells(text(event, "id")):
+        writer.offset, event_id = offset, text(event, "id")
+        key = hash((event_id, text(event, "type")))
+        if not event_id or (tree.tells(event_id) and key not in told):
+            told.add(key)  # a file may contain itself
             converter.take(event)
         yield
     writer.title(about.get("name", ""))

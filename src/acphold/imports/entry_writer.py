@@ -62,6 +62,9 @@ class EntryWriter:
         self._finished = 0  # how many of them are in finished turns
         self._now = 0
         self._told_at = 0  # the last time told, which may be before `_now`
+        self._prompted_at = 0
+        self.went_back = False
+        """True if a prompt is older than the one before it."""
         self._turn_open = False
         self._open_calls: dict[str, None] = {}
         self._last = ""
@@ -325,6 +328,8 @@ class EntryWriter:
             self._append(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
     def _write_prompt(self, raw: bytes, said: str, turn: str, seq: int = 0) -> None:
+        self.went_back |= 0 < self._told_at < self._prompted_at
+        self._prompted_at = self._told_at
         # With its words: some programs number their prompts, in every conversation from 0.
         words = squeeze(said)
         its = turn if turn == BY_WORDS else digest_of(turn or f"{self._told_at} {words}")

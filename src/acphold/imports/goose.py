@@ -74,11 +74,14 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
     missed = writer.missed
     path = source.path
     if path.suffix == ".jsonl":
+        told: set[str] = set()
         for writer.offset, line in placed_records(path, missed, ROWS, source.begin):
-            if "role" in line:
+            message_id = text(line, "id")
+            if "role" in line and message_id not in told:  # a file may contain itself
+                told |= {message_id} - {""}
                 at = milliseconds(line.get("created"))
                 parts = objects(line, "content")
-                yield _MessageRow(text(line, "id"), text(line, "role"), at, parts, is_seen=True)
+                yield _MessageRow(message_id, text(line, "role"), at, parts, is_seen=True)
         return
     for row_id, message_id, role, words, about, created in databases.rows_of(
         path,

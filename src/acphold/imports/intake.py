@@ -204,6 +204,24 @@ class Intake:
         """Return the outcome of `take`, as far as it is known without reading the source."""
         return await self._expect(*await self._find_session(source, reader), reader)
 
+    async def forecast(self, source: Source, reader: Reader) -> Outcome:
+        """Return the outcome of `take` as `expect` does, but read a source that is new, or whose
+        session was continued here; raises as `take`."""
+        source, row = await self._find_session(source, reader)
+        outcome = await self._expect(source, row, reader)
+        if outcome == "new":
+            return forecast(source, reader, self._selection)
+        if outcome == "grown" and row is not None and not row.moved:
+            session = await read_known(self._journal, row.session_id)
+            if any(turn.is_here for turn in session.turns):
+                part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
+                selection = replace(self._selection, redact=False)
+                for piece in pieces(source, reader, part, selection):
+                    compared = piece.compared or Comparison()
+                    is_same = compared.verdict == "related" and not (compared.void or compared.left)
+                    return "same" if is_same and not piece.entries else outcome
+        return outcome
+
     async def _expect(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
         if row is None:
             agent = source.agent or reader.key

@@ -154,8 +154,8 @@ def pieces(
             theirs = _turns(transcript, known, out)
         except NotStraightError:
             return
-        if source.begin and transcript.has_missed:
-            return  # a result, say, of a call before that
+        if source.begin and (transcript.has_missed or transcript.went_back):
+            return  # a result, say, of a call before that, or a copy of an earlier turn
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
@@ -267,6 +267,7 @@ class _SourceEntries:
         self._facts = Facts(source.agent or reader.key, source.session_id)
         self.turn = ReadTurn()
         self.number = -1
+        self.went_back = False
         self._digest = 0
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
@@ -296,6 +297,7 @@ class _SourceEntries:
                 turn.count += 1
                 self._digest = crc32(entry.raw, crc32(entry.kind.encode(), self._digest))
                 yield entry
+        self.went_back = writer.went_back
         self._left = len(writer.take())  # of an unfinished turn
         if not self._whole_turns:
             writer.end_turn()

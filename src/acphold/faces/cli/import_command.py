@@ -278,9 +278,10 @@ class _ImportRun(Struct):
             for name, tally in self.tallies.items():
                 for source in self._sources(reader(name)):
                     with tally.counting(source):
-                        outcome = await intake.expect(source, reader(name)) if intake else "new"
-                        if outcome == "new":
+                        if intake is None:
                             outcome = imports.forecast(source, reader(name), self.selection)
+                        else:
+                            outcome = await intake.forecast(source, reader(name))
                         tally.count(TakenSource(outcome))
 
     def _sources(self, reading: imports.Reader) -> list[Source]:

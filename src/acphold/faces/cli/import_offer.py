@@ -69,11 +69,15 @@ async def count_left(
         changed, left = await intake.select_changed(sources, reading)
         del left["same"]
     for number, source in enumerate(changed):
-        outcome: Outcome = "new" if intake is None else await intake.expect(source, reading)
-        if outcome == "new" and number < bounds.DOCTOR_TRANSCRIPTS:
-            outcome = "empty"
+        outcome: Outcome = "empty"
+        if number >= bounds.DOCTOR_TRANSCRIPTS:
+            outcome = "new" if intake is None else await intake.expect(source, reading)
+        else:
             with suppress(OSError, TranscriptError):  # `import` reports these
-                outcome = forecast(source, reading)
+                if intake is None:
+                    outcome = forecast(source, reading)
+                else:
+                    outcome = await intake.forecast(source, reading)
         if outcome in ("new", "grown", "differs"):
             left[outcome] += 1
     return left
