@@ -93,6 +93,9 @@ class PageBack(Struct, frozen=True):
     is_settled: bool
 
 
+Outcomes = dict[str, bytes | None]
+"""Ends of last turns, by session; see `Sessions.outcomes`."""
+
 Titled = tuple[str, str]
 """A tenant and the title of sessions of theirs."""
 
@@ -258,9 +261,14 @@ class Sessions(Protocol):
         """The shortest unambiguous prefix of each id, at least `least` characters long."""
 
     async def page(
-        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+        self,
+        filter: ListFilter,
+        after: ListKey | None = None,
+        limit: int = 50,
+        outcomes: Outcomes | None = None,
     ) -> list[SessionRow]:
-        """Return the next `limit` sessions of the list after `after`, newest first."""
+        """Return the next `limit` sessions of the list after `after`, newest first; `outcomes` gets
+        what `outcomes` tells of them, which takes longer by itself."""
 
     async def agents(self) -> list[str]:
         """Return the agents that have sessions, by their keys."""
@@ -281,7 +289,7 @@ class Sessions(Protocol):
         the whole list again.
         """
 
-    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+    async def outcomes(self, session_ids: Sequence[str]) -> Outcomes:
         """The end of the last turn of each session, as in its TURN_END entry. None if that turn has
         not ended; sessions without turns are left out."""
 

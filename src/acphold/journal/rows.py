@@ -171,6 +171,8 @@ class SessionRow(Struct, frozen=True):
     def seen_by(self, tenant: str | None, *, as_guest: bool = False) -> SessionRow:
         """Return it as a tenant sees it, or a guest of this session: others than its owner are not
         told of what sessions it was made, and nobody of the pins of others."""
+        if not (self.origins or self.pins):  # as of most
+            return self
         is_owners = tenant in (None, self.tenant) and not as_guest
         person = tenant or ""
         pins = (person,) if person in self.pins and not as_guest else ()
@@ -182,6 +184,8 @@ class SessionRow(Struct, frozen=True):
     @property
     def tail_of(self) -> str:
         """The session that the person left these turns in, going back; "" if it is no such."""
+        if not self.origins:
+            return ""
         names = (origin.session_id for origin in reversed(self.origins))
         return next((name for name in names if self.session_id.startswith(f"{name}~")), "")
 

@@ -11,8 +11,8 @@ from acphold.conversation.history.entries import Entry, PastEntry
 from acphold.conversation.history.fold import fold
 from acphold.conversation.history.timeline import Message
 from acphold.errors import LeaseLostError
-from acphold.journal.journal import Journal, state_of
-from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.journal import Journal, Outcomes, state_of
+from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.conversations import chunk, encode, entries_of
 from tests.journal.promises.promise import append, begun, cost, past, promised, turn, used
 
@@ -48,6 +48,10 @@ async def the_end_of_the_last_turn_of_each_session_is_told(journal: Journal) -> 
     end = b'{"stopReason":"end_turn"}'
     told = await journal.outcomes(["ended", "settled", "running", "empty", "nobody"])
     assert told == {"ended": end, "settled": end, "running": None}
+    with_page: Outcomes = {}
+    everything = ListFilter(include_unprompted=True)
+    assert len(await journal.page(everything, None, 9, with_page)) == 4
+    assert with_page == told
 
 
 @promised

@@ -16,7 +16,7 @@ from msgspec import Struct
 from acp_wire import schema
 from acp_wire.errors import AcpError, InvalidParamsError, RemoteError
 from acp_wire.schema import splice
-from acp_wire.schema.splice import json_value, with_meta
+from acp_wire.schema.splice import UNREADABLE, json_value, with_meta
 from acphold.conversation.errors import InterruptedTurnError
 from acphold.conversation.history.display_terminals import (
     DisplayTerminal,
@@ -233,18 +233,30 @@ class TurnEnd(Struct, frozen=True):
 
 def turn_end(raw: bytes, at: int) -> TurnEnd:
     """Return the content of a `turn_end` entry."""
-    parts = members(raw)
-    if (cut_off := parts.get("interrupted")) in (b"true", b"null"):
+    try:
+        end = _decode_end(raw)
+    except UNREADABLE:
+        return TurnEnd("completed", at)
+    if (cut_off := bytes(end.interrupted)) in (b"true", b"null"):
         return TurnEnd("interrupted" if cut_off == b"true" else "unanswered", at)
-    meta = members(parts["_meta"]) if "_meta" in parts else {}
-    limit = members(meta.get(LIMIT_MARK, b""))
-    if (words := string(limit.get("words"))) is not None:
-        stop_reason = string(parts.get("stopReason"))
-        return TurnEnd("limited", at, stop_reason, words, moment(limit.get("resetsAt", b"")))
-    if "error" in parts:
-        return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
-    stop_reason = string(parts.get("stopReason"))
+    stop_reason = string(bytes(end.stop_reason))
+    if b"limit" in raw:  # as in hardly any
+        limit = members(members(bytes(end.meta)).get(LIMIT_MARK, b""))
+        if (words := string(limit.get("words"))) is not None:
+            return TurnEnd("limited", at, stop_reason, words, moment(limit.get("resetsAt", b"")))
+    if error := bytes(end.error):
+        return TurnEnd("failed", at, message=string(members(error).get("message")))
     return TurnEnd(OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+
+
+class _End(Struct):
+    interrupted: msgspec.Raw = msgspec.Raw()
+    stop_reason: msgspec.Raw = msgspec.field(name="stopReason", default=msgspec.Raw())
+    error: msgspec.Raw = msgspec.Raw()
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=msgspec.Raw())
+
+
+_decode_end: Final = msgspec.json.Decoder(_End).decode
 
 
 class _TurnFailure(Struct):

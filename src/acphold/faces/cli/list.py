@@ -42,7 +42,7 @@ from acphold.journal.journal import Sessions
 from acphold.journal.moves import destination
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
-from acphold.live.reading.json_facts import session_json
+from acphold.live.reading.json_facts import session_json, session_lines
 from acphold.live.reading.session_reader import (
     SHORT_ID,
     ListedSession,
@@ -192,7 +192,7 @@ async def list_sessions(
             is_empty = True
             async for page in session_pages(reader, wanted, limit):
                 is_empty = False
-                sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
+                sys.stdout.write(session_lines(page))
             if is_empty:
                 await require_agent(reader, agent)
         else:
@@ -220,7 +220,9 @@ async def _print_table(
     said: dict[str, str] = {}
     titles: list[str | None] = []
     tags: list[str] = []
-    agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
+    # These take longer than the rest of a row.
+    agents: dict[str, str] = {}
+    folders: dict[str, str] = {}
     left_out: list[int] = []
     # One more than is shown, to know if there are more.
     pages = session_pages(reader, wanted, limit and limit + 1, left_out.append)
@@ -230,7 +232,13 @@ async def _print_table(
         for it in page:
             key, short = it.row.agent, short_ids[it.row.session_id]
             agent = agents.get(key) or agents.setdefault(key, on_one_line(agent_name(key)))
-            table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
+            where = folders.get(it.row.cwd)
+            if where is None:
+                where = folder(it.row.cwd)
+                where = folders[it.row.cwd] = (
+                    where.rpartition("/")[2] or "/" if on_terminal else where
+                )
+            table.add(cells(it, short, agent, now, where))
             places.append((it.row.session_id, it.row.tail_of))
             said[it.row.session_id] = it.said or ""
             tags.append(it.row.hashtags)
@@ -243,7 +251,10 @@ async def _print_table(
     if on_terminal:  # of nothing else: that takes as long as the rest of a row
         said |= await reader.endings([session_id for session_id, _ in places])
     order = under_origins(places)
-    below = [f"{tags[n]} {words_below(said[places[n][0]], titles[n])}".strip() for n, _ in order]
+    below = [
+        f"{tags[n]} {words_below(said[places[n][0]], titles[n])}".strip()
+        for n, _ in (order if on_terminal else ())
+    ]
     table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
     shown_days: list[str] = []
     for n, is_below in order if days else ():
@@ -351,8 +362,10 @@ class Table:
 
     def add(self, cells: Sequence[str]) -> None:
         """Add a line."""
-        self.lines.append("\0".join(cells))  # no cell contains it
-        self._widths = [*map(max, self._widths, map(cell_width, cells))]
+        line = "\0".join(cells)  # no cell contains it
+        self.lines.append(line)
+        width = len if line.isascii() else cell_width
+        self._widths = [*map(max, self._widths, map(width, cells))]
 
     def print(self, above: Sequence[str] = (), below: Sequence[str] = ()) -> None:
         """Print headings and lines, each cell as wide as its column; on a terminal cut to fit, with
@@ -361,10 +374,23 @@ class Table:
         if not sys.stdout.isatty():
             shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
             widths = [max(self._widths[n], len(headings[n])) for n in shown]
-            for line in ("\0".join(headings), *self.lines):
+            aligned = [">" if self._is_right and place else "<" for place in range(len(shown))]
+            form = GAP.join(
+                f"{{{n}:{align}{width}}}"
+                for n, align, width in zip(shown, aligned, widths, strict=True)
+            )
+
+            def formed(line: str) -> str:
                 row = line.split("\0")
+                if line.isascii():
+                    return form.format(*row).rstrip()
                 padded = _pad([row[n] for n in shown], widths, is_right=self._is_right)
-                sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+                return GAP.join(padded).rstrip()
+
+            sys.stdout.write(f"{formed(chr(0).join(headings))}\n")
+            for first in range(0, len(self.lines), bounds.LINES_AT_ONCE):
+                some = self.lines[first : first + bounds.LINES_AT_ONCE]
+                sys.stdout.write("\n".join([*map(formed, some), ""]))
             return
         from rich.text import Text
 
@@ -404,10 +430,9 @@ async def lasting_id(journal: Sessions, session_id: str) -> str:
 _RANDOM_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def cells(
-    listed: ListedSession, short: str, agent: str, now: int, *, whole_folder: bool
-) -> list[str]:
-    """Return the line of a session, by COLUMNS; `short` is its short id, `agent` a name."""
+def cells(listed: ListedSession, short: str, agent: str, now: int, where: str) -> list[str]:
+    """Return the line of a session, by COLUMNS; `short` is its short id, `agent` a name, `where`
+    its folder."""
     row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
     if row.unseen and listed.outcome not in (None, "completed"):
@@ -430,7 +455,7 @@ def cells(
         on_one_line(short),
         state,
         short_age(row.updated_at, now),
-        folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
+        where,
         agent,
         f"{row.message_count:,}",
         f"{row.ruled:,}" if row.ruled else "",

@@ -17,7 +17,7 @@ import msgspec
 from acphold.conversation.history.entries import Segment, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
-from acphold.journal.journal import Identity, Lease
+from acphold.journal.journal import Identity, Lease, Outcomes
 from acphold.journal.postgresql import changes, leases
 from acphold.journal.postgresql.leases import CHANGED, ERA
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
@@ -359,7 +359,13 @@ class PostgresqlTables(Tables):
         )
 
     def page(
-        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+        self,
+        filter: ListFilter,
+        after: ListKey | None,
+        limit: int,
+        outcomes: Outcomes | None = None,
+        *,
+        counted: bool = True,
     ) -> list[SessionRow]:
         limit = min(limit, 1 << 31)
         parts: list[str] = []
@@ -376,5 +382,6 @@ class PostgresqlTables(Tables):
             " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"
             " ORDER BY updated_at DESC, sessions.session_id DESC",
             (*values, limit),
+            outcomes,
             counted=counted,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from acphold.conversation.history.titles import cut_first_line, last_words, titl
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
-from acphold.journal.journal import Lease, PageBack
+from acphold.journal.journal import Lease, Outcomes, PageBack
 from acphold.journal.rows import NO_CHANGE, RowChange, merge_changes
 from acphold.journal.sql import session_tables, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
@@ -381,34 +381,15 @@ def sum_up(tables: Tables, lease: Lease) -> None:
             tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
 
 
-_LAST_OF_TURNS: Final = """
-    SELECT session_id, {own_key}, settled_through, prompted, (
-        SELECT CASE WHEN kind = %(end)s THEN raw END FROM (
-            SELECT kind, raw FROM acphold.segments WHERE {of_session}
-            ORDER BY {order} DESC LIMIT %(behind)s
-        ) AS behind WHERE kind IN (%(prompt)s, %(end)s) LIMIT 1
-    ) FROM acphold.sessions WHERE {which}
-"""
-"""Finds the ends of the last turns, as their rows store them. Both databases go backwards and stop
-at the first; to sort again, they would read all that may be behind it."""
-
-
-def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+def outcomes(tables: Tables, session_ids: Sequence[str]) -> Outcomes:
     """Like `Journal.outcomes`."""
-    statement = _LAST_OF_TURNS.format(
-        own_key=tables.OWN_KEY,
-        of_session=tables.OF_SESSION,
-        order=tables.ORDER,
-        which=tables.among("session_id", "ids"),
+    rows = tables.execute(
+        f"SELECT session_id, {tables.OWN_KEY}, settled_through, prompted, {tables.last_end()}"
+        f" FROM acphold.sessions WHERE {tables.among('session_id', 'ids')}",
+        {"ids": tables.array(session_ids)},
     )
-    values = {
-        "prompt": tables.CODES.get(PROMPT, PROMPT),
-        "end": tables.CODES.get(TURN_END, TURN_END),
-        "behind": bounds.SEGMENTS_BEHIND_A_TURN,
-        "ids": tables.array(session_ids),
-    }
-    ends: dict[str, bytes | None] = {}
-    for session_id, key, settled, prompted, end in tables.execute(statement, values).fetchall():
+    ends: Outcomes = {}
+    for session_id, key, settled, prompted, end in rows.fetchall():
         if end is not None:
             ends[session_id] = plain(end)
         elif prompted and tables.segments(key).read(settled, 1):

@@ -22,11 +22,12 @@ from acphold.conversation.history.raw_update import storable
 from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal import bounds, list_places
 from acphold.journal.intentions import row_for
-from acphold.journal.journal import Lease, Titled
+from acphold.journal.journal import Lease, Outcomes, Titled
 from acphold.journal.lineage import lineage_of
 from acphold.journal.rows import Listed, Marks, NewSession, RowChange, SessionRow
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.sql.tables import Key, Tables, batches, segment_of_row
+from acphold.journal.stored_history import plain
 from acphold.known_agents import keys_like
 
 _FIELDS: Final = SessionRow.__struct_fields__
@@ -43,7 +44,7 @@ _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
 
 
 @cache
-def _select(tables: type[Tables]) -> str:
+def _select(tables: type[Tables], *, outcomes: bool) -> str:
     """The statement that reads rows for `select_rows`; append a condition."""
     computed = {
         "last_seq": tables.last_seq(),
@@ -54,7 +55,8 @@ def _select(tables: type[Tables]) -> str:
         "lineage": tables.LINEAGE,
     }
     names = (*_FIELDS, "settled_through", "number")
-    columns = (computed.get(name, f"sessions.{name}") for name in names)
+    columns = [computed.get(name, f"sessions.{name}") for name in names]
+    columns.append(tables.last_end() if outcomes else "NULL")
     return f"SELECT {', '.join(columns)} FROM acphold.sessions"
 
 
@@ -191,12 +193,19 @@ def loss(tables: Tables, lease: Lease) -> LeaseLostError:
 
 
 def select_rows(
-    tables: Tables, rest: str, values: Sequence[Any], *, counted: bool
+    tables: Tables,
+    rest: str,
+    values: Sequence[Any],
+    outcomes: Outcomes | None = None,
+    *,
+    counted: bool,
 ) -> list[SessionRow]:
-    """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
+    """The rows that a condition in SQL finds, with unsettled messages if `counted`; `outcomes` gets
+    what `Journal.outcomes` tells of them."""
     found: list[SessionRow] = []
-    for row in tables.execute(f"{_select(type(tables))} {rest}", values).fetchall():
-        *kept, settled, number = row
+    select = _select(type(tables), outcomes=outcomes is not None)
+    for row in tables.execute(f"{select} {rest}", values).fetchall():
+        *kept, settled, number, end = row
         for place in _FLAGS:
             kept[place] = kept[place] == 1
         for place, kind, decode in _JSON:
@@ -207,6 +216,11 @@ def select_rows(
         elif counted and kept[_PROMPTED]:
             segments = tables.segments(tables.own_key(kept[0], number))
             kept[_MESSAGES] += segments.messages_after(settled)
+        if outcomes is not None:
+            if end is not None:
+                outcomes[kept[0]] = plain(end)
+            elif kept[_PROMPTED] and kept[_LAST] > settled:
+                outcomes[kept[0]] = None  # unsettled entries: the last turn has not ended
         era = kept[_LINEAGE]
         kept[_LINEAGE] = "" if era is None else lineage_of(era, number)
         found.append(SessionRow(*kept))
@@ -472,7 +486,8 @@ def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, Tu
         "SELECT sessions.session_id, (SELECT facts FROM acphold.snapshots"
         f" WHERE snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"
         " ORDER BY turn DESC, is_end DESC, root DESC LIMIT 1)"
-        f" FROM acphold.sessions WHERE {tables.among('session_id', 'ids')}",
+        " FROM (SELECT 1 FROM acphold.snapshots LIMIT 1) AS any_at_all CROSS JOIN acphold.sessions"
+        f" WHERE {tables.among('session_id', 'ids')}",
         {"ids": tables.array(session_ids)},
     )
     return {its: _snapshot(facts) for its, facts in rows.fetchall() if facts is not None}

@@ -17,7 +17,7 @@ from acphold.conversation.history.entries import Run, Segment, now_ms
 from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access, AccessChanges
-from acphold.journal.journal import Append, Journal, Lease, Links
+from acphold.journal.journal import Append, Journal, Lease, Links, Outcomes
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
 from acphold.journal.seams import (
     Grouping,
@@ -356,9 +356,13 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     take_in = slowly(entry_rows.take_in)
 
     async def page(
-        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+        self,
+        filter: ListFilter,
+        after: ListKey | None = None,
+        limit: int = 50,
+        outcomes: Outcomes | None = None,
     ) -> list[SessionRow]:
-        return await self._ask(lambda tables: tables.page(filter, after, limit))
+        return await self._ask(lambda tables: tables.page(filter, after, limit, outcomes))
 
     async def settle(
         self,

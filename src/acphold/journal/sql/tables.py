@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from acphold.conversation.history.entries import KINDS, Segment
+from acphold.conversation.history.entries import KINDS, PROMPT, TURN_END, Segment
 from acphold.conversation.history.fold import Fold, SessionState, Summary, fold
 from acphold.conversation.history.raw_update import CHUNK_STARTS
 from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
-from acphold.journal.journal import Identity, Lease
+from acphold.journal.journal import Identity, Lease, Outcomes
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import (
     END,
@@ -152,6 +152,19 @@ class Tables(ABC):
             f" ORDER BY {cls.ORDER} DESC LIMIT 1), 0)"
         )
 
+    @classmethod
+    def last_end(cls) -> str:
+        """An expression for the end of a session's last turn, as its row stores it; NULL if that
+        has not ended. Both databases go backwards and stop at the first; to sort again, they would
+        read all that may be behind it."""
+        prompt, end = (repr(cls.CODES.get(kind, kind)) for kind in (PROMPT, TURN_END))
+        return f"""(
+            SELECT CASE WHEN kind = {end} THEN raw END FROM (
+                SELECT kind, raw FROM acphold.segments WHERE {cls.OF_SESSION}
+                ORDER BY {cls.ORDER} DESC LIMIT {bounds.SEGMENTS_BEHIND_A_TURN}
+            ) AS behind WHERE kind IN ({prompt}, {end}) LIMIT 1
+        )"""
+
     @abstractmethod
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the journal."""
@@ -250,10 +263,15 @@ class Tables(ABC):
 
     @abstractmethod
     def page(
-        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+        self,
+        filter: ListFilter,
+        after: ListKey | None,
+        limit: int,
+        outcomes: Outcomes | None = None,
+        *,
+        counted: bool = True,
     ) -> list[SessionRow]:
-        """The next `limit` sessions of the list after the position `after`, with unsettled messages
-        if `counted`."""
+        """Like `Journal.page`, with unsettled messages if `counted`."""
 
     def tell(self, session_id: str) -> Key:
         """Mark the row of a session as changed, for followers of the list; return its key. Raises

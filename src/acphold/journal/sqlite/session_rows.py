@@ -19,7 +19,7 @@ from acphold.conversation.history.entries import LATEST_MS, Segment, now_ms
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
-from acphold.journal.journal import Identity
+from acphold.journal.journal import Identity, Outcomes
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import select_rows
@@ -129,8 +129,10 @@ class SqliteTables(Tables):
     OF_SESSION = _ALL.format("sessions.number")
     CODES = CODES
     SHARED_WITH = (
-        "(SELECT json_group_object(tenant, prompts) FROM shares"
-        " WHERE shares.session_id = sessions.session_id)"
+        # Asked once for all rows: in most journals nothing is shared.
+        "iif(EXISTS (SELECT 1 FROM shares WHERE session_id > ''),"
+        " (SELECT json_group_object(tenant, prompts) FROM shares"
+        " WHERE shares.session_id = sessions.session_id), '{}')"
     )
     LINEAGE = "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')"
     LAST_OF_LINK = (
@@ -216,7 +218,13 @@ class SqliteTables(Tables):
     # These are imported late, for a quick start.
 
     def page(
-        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+        self,
+        filter: ListFilter,
+        after: ListKey | None,
+        limit: int,
+        outcomes: Outcomes | None = None,
+        *,
+        counted: bool = True,
     ) -> list[SessionRow]:
         from acphold.journal.sql.list_filters import TEXT, walks
 
@@ -241,6 +249,7 @@ class SqliteTables(Tables):
                 f" WHERE {walk.condition}"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
                 (*walk.values, limit),
+                outcomes,
                 counted=counted,
             )
             for walk in walks(filter, after, f"instr(casefolded({TEXT}), %s)")

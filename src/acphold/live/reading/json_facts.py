@@ -5,14 +5,14 @@ Each is one JSON object on one line, without control characters for a terminal o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_wire.schema import REQUEST_PERMISSION
-from acphold.conversation.history.entries import Entry, exact_entry_json, iso
+from acphold.conversation.history.entries import Entry, Origin, exact_entry_json, iso
 from acphold.conversation.presentation.visible_text import visible_json
 from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
@@ -22,7 +22,7 @@ from acphold.known_agents import short_name
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.rule_offers import RuleOffer
-    from acphold.live.reading.session_reader import ListedSession
+    from acphold.live.reading.session_reader import FilesOfSession, ListedSession
     from acphold.safety.standing.decision import StandingRule
 
 
@@ -44,41 +44,94 @@ def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
 
 def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
+    return visible_json(_ENCODER.encode(_facts(session)).decode(errors="replace"))
+
+
+def session_lines(sessions: Iterable[ListedSession]) -> str:
+    """Return sessions of the list, a line for each."""
+    text = _ENCODER.encode_lines([*map(_facts, sessions)]).decode(errors="replace")
+    if text.isascii() and text.replace("\n", "").isprintable():  # as most: see `visible_json`
+        return text
+    return "\n".join(map(visible_json, text.split("\n")))
+
+
+def _facts(session: ListedSession) -> _SessionFacts:
     row, live = session.row, session.live
-    facts: dict[str, object] = {
-        **_session_facts(row),
-        **({} if session.said is None else {"said": session.said}),
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-        "messageCount": row.message_count,
-        "outcome": session.outcome,
-        "unseen": row.unseen,
-        "unread": row.is_unread,
-        "archived": row.archived,
-        "tags": row.tags,
-        "byProgram": session.by_program,
-        **({"project": session.project} if session.project else {}),
-        "origins": row.origins,
-        **({} if row.start is not None else {"unstarted": True}),
-        "movedTo": destination(row) or None,
-        "queued": row.queued,
-        "held": row.held or None,
-        "heldUntil": None if row.held_until is None else iso(row.held_until),
-        "ruled": row.ruled,
-        "files": session.files,
-        "live": live
-        and {
+    return _SessionFacts(
+        row.session_id,
+        row.agent,
+        short_name(row.agent),
+        row.cwd,
+        row.title,
+        UNSET if session.said is None else session.said,
+        iso(row.created_at),
+        iso(row.updated_at),
+        row.message_count,
+        session.outcome,
+        row.unseen,
+        row.unread is not None,
+        row.archived,
+        row.tags,
+        session.by_program,
+        session.project or UNSET,
+        row.origins,
+        UNSET if row.start is not None else True,
+        destination(row) or None,
+        row.queued,
+        row.held or None,
+        None if row.held_until is None else iso(row.held_until),
+        row.ruled,
+        session.files,
+        None
+        if live is None
+        else {
             "state": live.state,
             "clients": live.clients,
             "questions": live.questions,
             "background": session.is_daemon,
             "pid": session.pid,
         },
-    }
-    if session.questions:
-        facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
+        [Raw(question_json(it).encode()) for it in session.questions]
+        if session.questions
+        else UNSET,
+        session.pinned,
+    )
+
+
+class _SessionFacts(Struct, rename="camel"):
+    """The members of a session of the list, in order: a dict of them takes twice as long."""
+
+    session_id: str
+    agent: str
+    agent_name: str
+    cwd: str
+    title: str | None
+    said: str | UnsetType
+    created_at: str
+    updated_at: str
+    message_count: int
+    outcome: str | None
+    unseen: bool
+    unread: bool
+    archived: bool
+    tags: tuple[str, ...]
+    by_program: bool
+    project: str | UnsetType
+    origins: tuple[Origin, ...]
+    unstarted: bool | UnsetType
+    moved_to: str | None
+    queued: int
+    held: str | None
+    held_until: str | None
+    ruled: int
+    files: FilesOfSession | None
+    live: dict[str, object] | None
+    open_questions: list[Raw] | UnsetType
     # Last, where the feed of the list sets it for each person.
-    return facts_json({**facts, "pinned": session.pinned})
+    pinned: bool
+
+
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 def entry_json(entry: Entry) -> str:

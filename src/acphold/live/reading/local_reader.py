@@ -13,7 +13,6 @@ from collections.abc import (
 )
 from contextlib import aclosing, suppress
 from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -28,6 +27,7 @@ from acphold.journal import list_places
 from acphold.journal.access import Deed
 from acphold.journal.journal import (
     Journal,
+    Outcomes,
     PageBack,
     Readable,
     Titled,
@@ -105,6 +105,7 @@ class LocalReader:
         live = await self.live() if cursor is None or self._live is None else self._live
         secret = (await journal.identity()).secret
         after, left_out = None, 0
+        outcomes: Outcomes | None = None
         if cursor is not None:
             after = list_places.decode(cursor, filter, secret)
         if self._only is not None or wanted.only_live:
@@ -119,16 +120,17 @@ class LocalReader:
             ]
             found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
         else:
-            found, last, left_out = await self._matching(wanted, after, limit)
+            outcomes = {}
+            found, last, left_out = await self._matching(wanted, after, limit, outcomes)
         following = None if last is None else list_places.encode(last, filter, secret)
-        listed = await self.with_states(found, live, said=wanted.said)
+        listed = await self.with_states(found, live, outcomes, said=wanted.said)
         return SessionPage(listed, following, left_out)
 
     async def _matching(
-        self, wanted: Wanted, after: ListKey | None, limit: int
+        self, wanted: Wanted, after: ListKey | None, limit: int, outcomes: Outcomes
     ) -> tuple[list[SessionRow], ListKey | None, int]:
         """Return the next wanted sessions; the key to read on after, None at the end; and how many
-        of programs are left out."""
+        of programs are left out. `outcomes` gets those of these, and maybe of others."""
         found: list[SessionRow] = []
         looked_through = left_out = 0
         words, ended = await self._sought(wanted.words)
@@ -137,19 +139,21 @@ class LocalReader:
         while True:
             # One more than shown, to tell whether more follow.
             at_once = bounds.PAGE if wanted.mine else limit + 1
-            rows = await self.journal.page(filter, after, at_once)
+            rows = await self.journal.page(filter, after, at_once, outcomes)
+            last: SessionRow | None = None
             for row in rows:
                 if row.updated_at < wanted.since:
                     return found, None, left_out
                 if len(found) == limit:
-                    return found, after, left_out
-                after = row.key
-                if not wanted.has(row, said):
+                    return found, after if last is None else last.key, left_out
+                last = row
+                if wanted.words and not wanted.has(row, said):
                     continue
                 if wanted.mine and _is_by_program(row, repeated):
                     left_out += 1
                 else:
                     found.append(row)
+            after = after if last is None else last.key
             looked_through += len(rows)
             if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
                 return found, after if len(rows) == at_once else None, left_out
@@ -198,13 +202,19 @@ class LocalReader:
         return which, ended
 
     async def with_states(
-        self, rows: Sequence[SessionRow], live: Live | None = None, *, said: bool = True
+        self,
+        rows: Sequence[SessionRow],
+        live: Live | None = None,
+        outcomes: Outcomes | None = None,
+        *,
+        said: bool = True,
     ) -> list[ListedSession]:
         """Return these sessions, as they are seen, with their live states, outcomes and, if `said`,
         last words."""
         is_guest = self._only is not None
         rows = [row.seen_by(self._tenant, as_guest=is_guest) for row in rows]
-        outcomes = await self.journal.outcomes([row.session_id for row in rows])
+        if outcomes is None:
+            outcomes = await self.journal.outcomes([row.session_id for row in rows])
         now = await self.live() if live is None else live
         return await self._listed(rows, now, outcomes, said=said)
 
@@ -224,18 +234,20 @@ class LocalReader:
         repeated = await _repeated_titles(self.journal)
         own = {row.cwd for row in rows if self._only is None and self._tenant in (None, row.tenant)}
         projects = await _projects(own)
+        words = await self.endings([row.session_id for row in rows]) if said else None
         listed = [
-            replace(
-                it,
-                pinned=person in it.row.pins,
-                by_program=_is_by_program(it.row, repeated),
-                project=projects.get(it.row.cwd, ""),
+            as_listed(
+                row,
+                live,
+                outcomes,
+                files.get(row.session_id),
+                None if words is None else words.get(row.session_id, ""),
+                pinned=person in row.pins,
+                by_program=_is_by_program(row, repeated),
+                project=projects.get(row.cwd, ""),
             )
-            for it in (as_listed(row, live, outcomes, files) for row in rows)
+            for row in rows
         ]
-        if said:
-            words = await self.endings([row.session_id for row in rows])
-            listed = [replace(it, said=words.get(it.row.session_id, "")) for it in listed]
         for place, it in enumerate(listed):
             if it.outcome == "interrupted" and outcomes[it.row.session_id] is None:
                 with suppress(UnknownSessionError):  # deleted meanwhile
@@ -398,9 +410,14 @@ def as_listed(
     row: SessionRow,
     live: Live,
     outcomes: Mapping[str, bytes | None],
-    files: Mapping[str, FilesOfSession] = MappingProxyType({}),
+    files: FilesOfSession | None = None,
+    said: str | None = None,
+    *,
+    pinned: bool = False,
+    by_program: bool = False,
+    project: str = "",
 ) -> ListedSession:
-    """Return a session with its live state, outcome and files; see `Sessions.outcomes`."""
+    """Return a session with its live state, outcome (see `Sessions.outcomes`) and other fields."""
     session, process = live.get(row.session_id, (None, None))
     outcome: TurnOutcome | None = None
     if row.session_id in outcomes:
@@ -409,10 +426,10 @@ def as_listed(
             outcome = None if ended == "unanswered" else ended
         elif session is None:  # nobody is left to end it
             outcome = "interrupted"
-    listed = ListedSession(row, outcome, session, files=files.get(row.session_id))
-    if process is None:
-        return listed
-    return replace(listed, pid=process.pid, is_daemon=process.is_daemon)
+    pid, is_daemon = (0, False) if process is None else (process.pid, process.is_daemon)
+    return ListedSession(
+        *(row, outcome, session, pid, is_daemon, (), files, said, pinned, by_program, project)
+    )
 
 
 async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:

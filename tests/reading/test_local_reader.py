@@ -1,0 +1,41 @@
+"""The list of a journal's sessions, as a person sees it, read without attaching."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import Wanted
+
+STEPS_OF_A_LINE = 115
+
+
+async def test_a_line_of_the_list_takes_few_steps_and_no_statement(
+    tmp_path: Path,
+) -> None:
+    costs: list[tuple[int, int]] = []
+    journal = SqliteJournal(tmp_path / "journal.db")
+    reader = LocalReader(journal, live={})
+    for number in range(60):
+        lease = await journal.create(NewSession(f"s{number}", "a", "/w"))
+        await journal.append(lease, [("prompt", [b"[]"]), ("turn_end", [b"{}"])])
+        await journal.settle(lease, 2)
+        await journal.change(lease, RowChange(prompted=True))
+        if number not in (9, 59):
+            continue
+        steps, statements = bytearray(), list[str]()
+        connection = journal.connect().connection
+        connection.set_trace_callback(statements.append)
+        connection.set_progress_handler(partial(steps.append, 0), 1)
+        page = await reader.page(Wanted())
+        connection.set_progress_handler(None, 0)
+        connection.set_trace_callback(None)
+        assert [it.outcome for it in page.sessions] == ["completed"] * (number + 1)
+        costs.append((len(statements), len(steps)))
+    (few, before), (many, after) = costs
+    assert many <= few
+    assert (after - before) / 50 <= STEPS_OF_A_LINE
+    await journal.aclose()
