@@ -281,6 +281,12 @@ MERGE_STEPS: Final = 4
 """Merge steps in one transaction, which takes some milliseconds. Each transaction writes the page
 again at which it stopped in each part."""
 
+VOLUME_TENANTS: Final = 1_000
+"""Tenants that a volume of the index names, at most; one with more is asked for every tenant."""
+
+SHARED_LOOKED_UP: Final = 20
+"""Sessions shared with a tenant whose volumes a search looks up; with more, it asks all volumes."""
+
 SHARED_NAMED: Final = 1_000
 """Most sessions shared with one tenant that a query names, with a word each; with more, it names
 none."""

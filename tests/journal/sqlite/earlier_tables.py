@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (31, "79e68389eadd8dbf")
+MADE: Final = (32, "6b41923edc3dc3e9")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -208,6 +208,8 @@ _USAGE_SUMS: Final = (
     ) WITHOUT ROWID""",
 )
 
+_TENANTS: Final = ("ALTER TABLE volumes ADD COLUMN tenants TEXT NOT NULL DEFAULT ''",)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -221,4 +223,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _ACCESS_CHANGES,
     _PROGRAMS,
     _USAGE_SUMS,
+    _TENANTS,
 )

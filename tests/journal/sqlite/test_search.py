@@ -373,6 +373,33 @@ async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_ot
     assert await steps_of(journal, sought) <= 1.5 * few + 20
 
 
+@pytest.mark.parametrize("rank", [False, True])
+async def test_volumes_without_anything_of_a_tenant_are_not_asked(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, *, rank: bool
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
+    sought, steps = Sought("word", tenant="small", rank=rank), list[int]()
+    for name, tenant in (("shared", "big"), ("small", "small"), ("nobody's", "")):
+        await imported(journal, name, tenant, 5)
+        await journal.index.catch_up(60)
+    await journal.access.keep_share(Share("shared", "small", prompts=False))
+    for number in range(32):
+        if number in (8, 31):
+            assert len(await journal.index.search(sought)) == 10
+            steps.append(await steps_of(journal, sought))
+        await imported(journal, f"other {number}", "big" if number % 2 else "", 1)
+        await journal.index.catch_up(60)
+    assert steps[1] <= 1.3 * steps[0]
+    (known,) = await journal._background.run(
+        lambda db: db.execute("SELECT tenants FROM volumes WHERE number = 2").fetchone()
+    )
+    assert known == '["small"]'
+    # As an earlier release has left them: they are unknown.
+    await journal._background.run(lambda db: db.execute("UPDATE volumes SET tenants = ''"))
+    assert len(await journal.index.search(sought)) == 10
+    assert await steps_of(journal, sought) > 2 * steps[1]
+
+
 async def forget_index(path: Path) -> None:
     database = connect(str(path), 60.0)
     search_index.forget(database, search_index.volumes(database))

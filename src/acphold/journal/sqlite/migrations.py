@@ -116,13 +116,15 @@ TABLES: Final = (
     )""",
     # The index of words is in volumes, tables words_1, words_2 …: see journal.sqlite.search_index.
     # `size` counts the characters that were put in, `newest` is the highest number of a document;
-    # an `untidy` volume has to be merged.
+    # an `untidy` volume has to be merged. `tenants` is a JSON array of those that have, or had, a
+    # document in it; '' if they are unknown, or many.
     """CREATE TABLE volumes (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         size INTEGER NOT NULL DEFAULT 0,
         documents INTEGER NOT NULL DEFAULT 0,
         newest INTEGER NOT NULL DEFAULT 0,
-        untidy INTEGER NOT NULL DEFAULT 0
+        untidy INTEGER NOT NULL DEFAULT 0,
+        tenants TEXT NOT NULL DEFAULT ''
     )""",
     # A document is one entry, by session number and seq. Its number is its time in quarters of a
     # second, or the next one that is free: walking the numbers backwards gives the newest first,
@@ -170,7 +172,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 31
+VERSION: Final = 32
 """The version of journals that this release writes."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any, Final
 
+from msgspec import json
+
 from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, query
 from acphold.journal.seams import Sought
@@ -55,19 +57,20 @@ def find_in_index(
     at_ends = f" AND {_AT_AN_END}" if sought.at_ends else ""
     if sought.tenant is not None:
         condition += f" AND (tenant = %(tenant)s OR {_SHARED_WITH})"
-    if (words := _of_whom(tables, sought, values, condition)) is None:
+    if (whose := _of_whom(tables, sought, values, condition)) is None:
         return None  # without walking through all documents that have the words
+    words, shared = whose
     if words:
         either = " OR ".join(f'"{word}"' for word in words)
         values["query"] = f"({asked}) AND whose : ({either})"
     if sought.rank:
-        found = _best(tables, terms, sought, values, condition + at_ends)
+        found = _best(tables, terms, sought, values, condition + at_ends, shared)
     else:
         # The newest. A volume holds documents indexed at about the same time, whether old or new.
         # It is skipped if all of them are older than the entries found so far.
         newest: list[tuple[int, int]] = []
         least = sought.since >> TIME_BITS
-        for volume, latest in _volumes(tables, sought):
+        for volume, latest in _volumes(tables, sought, shared):
             if latest < least:
                 break
             row = {**values, "since": least}
@@ -94,21 +97,22 @@ def _of_whom(
     sought: Sought,
     values: Mapping[str, Any],
     condition: str,
-) -> list[str] | None:
-    """Words such that each document of a searched session has one of them. Empty if they would be
-    too many; None if there is no such session."""
+) -> tuple[list[str], Sequence[int] | None] | None:
+    """Words such that each document of a searched session has one of them, and the sessions among
+    these that are shared with the tenant. Empty and None if they would be too many; None if there
+    is no such session."""
     if sought.tenant and sought.session_id is None:
         shared = tables.execute(_SHARED.format(condition), values).fetchall()
         if len(shared) > bounds.SHARED_NAMED:
-            return []
+            return [], None
         words = [search_index.of_session(number) for (number,) in shared]
         if tables.execute(_OWN.format(condition), values).fetchone():
             words.append(search_index.of_tenant(sought.tenant))
-        return words or None
+        return (words, [number for (number,) in shared]) if words else None
     row = tables.execute(_OF_THESE.format(condition), values).fetchone()
     if row is None:
         return None
-    return [] if sought.session_id is None else [search_index.of_session(row[0])]
+    return [] if sought.session_id is None else [search_index.of_session(row[0])], None
 
 
 def _best(
@@ -117,11 +121,12 @@ def _best(
     sought: Sought,
     values: Mapping[str, Any],
     condition: str,
+    shared: Sequence[int] | None,
 ) -> list[int]:
     """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
     left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
-    for volume, latest in _volumes(tables, sought):
+    for volume, latest in _volumes(tables, sought, shared):
         if left <= 0 or latest < since:
             break
         row = {**values, "since": since, "limit": left, "best": sought.limit}
@@ -148,11 +153,19 @@ def _best(
     return [entry for _, _, entry in of_all[: sought.limit]]
 
 
-def _volumes(tables: SqliteTables, sought: Sought) -> list[tuple[int, int]]:
+def _volumes(
+    tables: SqliteTables, sought: Sought, shared: Sequence[int] | None
+) -> list[tuple[int, int]]:
     """The volumes of the index in which to look, with the number of their newest document; the
-    newest volume first."""
+    newest volume first. Those without documents of the tenant, or in a `shared` session, are left
+    out."""
     which = "" if sought.session_id is None else _WITH_SESSION
-    wanted = {"session": sought.session_id}
+    wanted: dict[str, Any] = {"session": sought.session_id}
+    if shared is not None and len(shared) <= bounds.SHARED_LOOKED_UP:
+        its = set[int]().union(*(search_index.volumes_of(tables.connection, it) for it in shared))
+        which = "WHERE tenants = '' OR instr(tenants, %(tenant)s)"
+        which += f" OR number IN ({', '.join(map(str, its))})"
+        wanted = {"tenant": json.encode(sought.tenant).decode()}
     found = f"SELECT number, newest FROM volumes {which} ORDER BY newest DESC"
     return tables.execute(found, wanted).fetchall()
 

@@ -29,6 +29,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from msgspec import json
+
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import Segment
 from acphold.conversation.history.words import document
 from acphold.journal import bounds
@@ -148,8 +151,9 @@ _News = tuple[int, str, Indexed]
 
 def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, int]) -> None:
     """Add documents; `last` maps sessions to the number of their last document, and is updated."""
-    volume = _open_volume(connection)
+    volume, known = _open_volume(connection)
     rows: list[tuple[int, str, str, str, str]] = []
+    tenants: set[str] = set()
     for session, tenant, (seq, at, texts) in news:
         # In the order of the session, even if the clock was set back.
         number = _free_number(connection, max(at >> TIME_BITS, last.get(session, -1) + 1, 0))
@@ -159,6 +163,7 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
         ).rowcount
         if is_new:
             rows.append((number, *texts, _whose(session, tenant)))
+            tenants.add(tenant)
         last[session] = number
     if not rows:
         return
@@ -168,10 +173,23 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
         rows,
     )
     connection.execute(
-        "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?)"
-        " WHERE number = ?",
-        (sum(len(text) for row in rows for text in row[1:4]), len(rows), rows[-1][0], volume),
+        "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?),"
+        " tenants = ? WHERE number = ?",
+        (
+            *(sum(len(text) for row in rows for text in row[1:4]), len(rows), rows[-1][0]),
+            *(_with_tenants(known, tenants), volume),
+        ),
     )
+
+
+def _with_tenants(known: str, more: set[str]) -> str:
+    """The column `tenants` of a volume that gets documents of some more."""
+    if (before := json_value(known.encode(), list[str])) is None:
+        return ""
+    if more <= {*before}:
+        return known
+    both = sorted({*before} | more)
+    return json.encode(both).decode() if len(both) <= bounds.VOLUME_TENANTS else ""
 
 
 def _whose(session: int, tenant: str) -> str:
@@ -179,14 +197,14 @@ def _whose(session: int, tenant: str) -> str:
     return f"{of_session(session)} {of_tenant(tenant)}" if tenant else of_session(session)
 
 
-def _open_volume(connection: sqlite3.Connection) -> int:
-    """The number of the volume to which documents are added."""
+def _open_volume(connection: sqlite3.Connection) -> tuple[int, str]:
+    """The number of the volume to which documents are added, and its tenants."""
     row = connection.execute(
-        "SELECT number, size FROM volumes ORDER BY number DESC LIMIT 1"
+        "SELECT number, size, tenants FROM volumes ORDER BY number DESC LIMIT 1"
     ).fetchone()
     if row is not None and row[1] < bounds.VOLUME_CHARACTERS:
-        return int(row[0])
-    number = connection.execute("INSERT INTO volumes DEFAULT VALUES").lastrowid
+        return int(row[0]), str(row[2])
+    number = connection.execute("INSERT INTO volumes (tenants) VALUES ('[]')").lastrowid
     assert number is not None
     name = f"words_{number}"
     form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
@@ -199,7 +217,7 @@ def _open_volume(connection: sqlite3.Connection) -> int:
     ):
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
     connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('rank', ?)", (RANK,))
-    return number
+    return number, "[]"
 
 
 def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
