@@ -239,3 +239,14 @@ async def test_a_session_that_is_read_is_moved_by_no_client_that_only_watches(
         await watcher.load(session)
         assert one.hub.conversation(session).side.agent is two.agent
         assert one.agent.asked == []
+
+
+async def test_a_sign_in_outside_restarts_the_agent_unless_it_is_at_work(house: Shared) -> None:
+    _, session, turn = await house.in_turn("hi")
+    before = house.agent.generation
+    await house.desk.on_sign_in_outside()
+    assert house.agent.generation == before
+    await house.agent.end(session)
+    await turn
+    await house.desk.on_sign_in_outside()
+    assert house.agent.generation == before + 1
