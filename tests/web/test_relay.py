@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import connect
 
 import acphold
-from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
-from acphold.errors import AgentStartError, InvalidParamsError
-from acphold.live.hub.alerts import Activity
+from acphold.errors import InvalidParamsError
 from acphold.live.server import bounds
-from acphold.live.server.relay_protocol import Registration, RelayedClient, read_relayed
+from acphold.live.server.relay_protocol import RelayedClient, read_relayed
 from acphold.machine import unix
 from acphold.machine.runtime_folder import is_of_daemon
-from acphold.web.relay import DaemonLine, ReachedDaemon
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.watched_processes import until
 from tests.web.conftest import Served, serving
@@ -73,23 +67,6 @@ async def test_a_server_whose_daemon_was_killed_serves_with_the_next_one(served:
         assert "one" in str(again.state.timeline)
         assert "two" in (await again.prompt("quick: two")).text
     assert served.daemon != first
-
-
-async def test_a_server_that_finds_no_room_for_a_way_to_its_daemon_tries_again() -> None:
-    tries = 0
-
-    @asynccontextmanager
-    async def reach() -> AsyncIterator[ReachedDaemon]:
-        nonlocal tries
-        tries += 1
-        raise OSError(errno.EMFILE, "Too many open files")
-        yield
-
-    line = DaemonLine(reach, Registration((), None, None), Activity())
-    async with beside(line.keep(), "keep"):
-        with pytest.raises(AgentStartError, match="Too many open files"):
-            await line.wait_until_registered()
-        await until(lambda: tries > 1)
 
 
 async def test_a_daemon_serves_no_client_of_a_server_that_it_does_not_know(served: Served) -> None:
