@@ -67,6 +67,21 @@ def test_the_folder_counts_for_a_journal_in_it_and_not_for_a_database(
     assert start_in(within, "mine", ["agent"], []).folder == folder
 
 
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        (["--log-file", "own.log"], "/w"),
+        (["--log-file=own.log"], "/w"),
+        (["--log-file", "/own.log"], None),
+        (["--name", "own"], None),
+    ],
+)
+def test_the_folder_counts_for_an_option_that_names_a_file_in_it(
+    options: list[str], folder: str | None
+) -> None:
+    assert start_in(Surroundings({}, "/w"), "mine", ["agent"], options).folder == folder
+
+
 def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:  # noqa: F811
     session = held(place, "--", *scripted_agent())
     copy = place.run("continue", session, "--from", "last").stdout.strip()

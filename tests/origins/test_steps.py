@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 
+from acphold.conversation.history.entries import TurnSpan
 from acphold.journal.seams import Numbered, SnapshotState, TurnSnapshot
-from acphold.live.origins.kept_changes import steps
+from acphold.live.origins.kept_changes import _gaps, steps
 
 
 def row(turn: int, edge: Literal["begin", "end"], at: int, state: SnapshotState) -> Numbered:
@@ -26,3 +27,9 @@ def test_a_late_snapshot_that_turns_share_may_have_the_changes_of_all_of_them(
     assert first.turns == turns
     assert first.words == f"turns 1 to {turns[-1]}, or between them"
     assert others[-1].words == "turn 4"
+
+
+def test_of_one_turn_it_is_said_what_was_not_kept_of_it_alone() -> None:
+    spans = [TurnSpan(1, 1, 2), TurnSpan(2, 3, 4)]
+    assert [*_gaps([], spans, None)] == ["turns 1-2: no files were kept"]
+    assert [*_gaps([], spans, 2)] == ["turn 2: no files were kept"]
