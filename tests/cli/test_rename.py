@@ -84,7 +84,8 @@ def test_a_title_cannot_play_tricks_when_it_is_told(acphold: CommandLine) -> Non
 def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: CommandLine) -> None:
     assert acphold.run("session", "archive", "aa", "cc").out == "Archived 2 sessions.\n"
     assert list(listed(acphold)) == ["bb-2"]
-    everything = listed(acphold, "--archived")
+    assert list(listed(acphold, "--archived")) == ["cc-3", "aa-1"]
+    everything = listed(acphold, "--all", "--archived")
     assert [line["archived"] for line in everything.values()] == [True, False, True]
     assert "(archived) Title cc-3" in acphold.run("list", "--archived").out
     assert acphold.run("show", "aa").code == 0

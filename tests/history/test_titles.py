@@ -9,6 +9,7 @@ from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.titles import (
     TITLE_LENGTH,
     last_words,
+    says_nothing,
     title_of_prompt,
     title_of_words,
     words_below,
@@ -78,3 +79,21 @@ def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:
     assert words_below("Fix the greeting, please, in all files", "Fix the greeting…") == ""
     assert words_below("Done.", "Fix the greeting…") == "Done."
     assert words_below("Done.", None) == "Done."
+
+
+@pytest.mark.parametrize(
+    ("title", "is_empty"),
+    [
+        ("hi", True),
+        ("Hello!", True),
+        ("Hi there", True),
+        ("go on, please", True),
+        ("OK", True),
+        ("Continue with the greeting", False),
+        ("/init", False),
+        ("hello.py", False),
+        ("会話", False),
+    ],
+)
+def test_a_greeting_says_nothing_of_a_conversation(title: str, is_empty: bool) -> None:
+    assert says_nothing(title) is is_empty

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
 from acphold.conversation.history.message_chunks import Messages
-from acphold.conversation.history.titles import title_of_prompt
+from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
@@ -292,8 +292,10 @@ class _SourceEntries:
                     self.number += 1
                     turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
                     self.turn, self._digest = turn, 0
-                    if self._first_prompt is None and self.number not in self._left_out:
-                        self._first_prompt = title_of_prompt(entry.raw)
+                    if says_nothing(self._first_prompt) and self.number not in self._left_out:
+                        title = title_of_prompt(entry.raw)
+                        if self._first_prompt is None or not says_nothing(title):
+                            self._first_prompt = title
                 turn.count += 1
                 self._digest = crc32(entry.raw, crc32(entry.kind.encode(), self._digest))
                 yield entry

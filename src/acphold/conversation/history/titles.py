@@ -57,6 +57,23 @@ def title_of_words(said: str) -> str | None:
     return None if title is None else shorten(title)
 
 
+GREETINGS: Final = frozenset(
+    (
+        *("hi", "hello", "hey", "hallo", "moin", "bonjour", "hola", "there", "again"),
+        *("continue", "go", "on", "proceed", "resume", "next", "ok", "okay", "yes", "please"),
+        *("thanks", "test", "testing", "ready", "start"),
+    )
+)
+"""Words that say nothing of a conversation."""
+
+
+def says_nothing(title: str | None) -> bool:
+    """Return True for a title of such words alone: the first prompt that says more gives another
+    one."""
+    words = "".join(it if it.isalnum() else " " for it in title or "").casefold().split()
+    return GREETINGS.issuperset(words)
+
+
 LAST_WORDS: Final = 160
 """Characters of the last words: a second line in a list."""
 

@@ -129,7 +129,7 @@ async def list_sessions(
         f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]"
     ),
     unprompted: bool = options.flag("all of them, also those without a prompt", "--all"),
-    archived: bool = options.flag("include archived sessions, marked"),
+    archived: bool = options.flag("only archived sessions; with --all, these too"),
     follow: bool = options.flag("then follow changes until Ctrl-C"),
     as_json: bool = options.json(),
     server: str | None = options.SERVER,
@@ -171,7 +171,7 @@ async def list_sessions(
             agents=agent_keys(agent),
             cwd=cwd,
             include_unprompted=unprompted,
-            archived="include" if archived else "exclude",
+            archived="exclude" if not archived else "include" if unprompted else "only",
         ),
         tuple(word.casefold() for word in words),
         since,

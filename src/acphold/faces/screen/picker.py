@@ -108,7 +108,7 @@ KEYS: Final = (
     ("^O", "reads all of it"),
     ("^A", "this folder only, or all"),
     ("^G", "also sessions that only scripts and other programs prompted, or not"),
-    ("^S", "selects it: ^X, ^T, ^B and Del are then for all that are selected"),
+    ("^S", "selects it and goes on to the next; ^X, ^T, ^B and Del are for all selected"),
     ("^R ^T ^B", "rename it, tag it, pin it or take it down"),
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),

@@ -28,6 +28,7 @@ from acphold.conversation.history.decisions import AskedQuestion, question_entry
 from acphold.conversation.history.entries import Entry, Segment
 from acphold.conversation.history.fold import Summary
 from acphold.conversation.history.prompt_queue import PromptQueue
+from acphold.conversation.history.titles import says_nothing
 from acphold.journal.intentions import queue_change
 from acphold.journal.journal import Append, Entries, Journal, Lease
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
@@ -69,7 +70,10 @@ class HubSession:
         self.last_seq = lease.next_seq - 1
         self.attachments = Attachments(self)
         self.row = ListedRow(journal, lease, row)
-        self.row.untitled = not row.prompted and summary.attributes.title is None
+        title = summary.attributes.title
+        self.row.untitled = not row.renamed and (
+            says_nothing(title) if title is not None else not row.prompted
+        )
         self._journal = journal
         self.lease = lease
         self.outage = outage

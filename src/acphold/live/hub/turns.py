@@ -42,7 +42,7 @@ from acp_wire.schema import CANCEL, ClientCapabilities, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
-from acphold.conversation.history.titles import title_of_prompt
+from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.journal.journal import Journal
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
@@ -308,7 +308,7 @@ class Turns(Struct, eq=False):
         if turn.is_recorded:
             return
         turn.is_recorded = True
-        title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
+        title = self._title_of(turn) if self._session.row.untitled else None
         change = self._session.row.prompt_change(
             title, self._side.agent, by_program=turn.is_by_program
         )
@@ -376,9 +376,10 @@ class Turns(Struct, eq=False):
                 if self._questions.are_left:
                     await self._questions.turn_over(turn.began)
                 entry = end_entry(answer)
-                title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
+                title = self._title_of(turn) if self._session.row.untitled else None
                 if title is not None:
-                    # The agent has given none: a session gets a title with its first turn.
+                    # The agent has given none: a session gets a title with its first turn, and
+                    # another one with the first that says something.
                     self._session.hold("update", [title_update(title)])
                 may_be_limited = not isinstance(answer, bytes) or b"sessionFailure" in answer
                 if may_be_limited and not turn.is_cancelled:
@@ -400,12 +401,17 @@ class Turns(Struct, eq=False):
                     ),
                 )
                 if title is not None:
+                    self._session.row.untitled = says_nothing(title)
                     self._shared.follow_title(self._session.row.cwd)
                     self._alerts.entitle(turn.prompt, turn.began, self._shared.made_titles)
                 self._settle(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
+
+    def _title_of(self, turn: PromptTurn) -> str | None:
+        title = title_of_prompt(turn.prompt)
+        return title if self._session.attributes.title is None or not says_nothing(title) else None
 
     async def _close_open(self, turn: PromptTurn, answer: Answer) -> Answer:
         """Journal the ends of what is open in a turn that failed or was cancelled; return the

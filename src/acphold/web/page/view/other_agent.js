@@ -13,7 +13,7 @@ export function OtherAgent({ session, other }) {
     if (isLost) /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
   };
   return html`<section class="other-agent" aria-label="Another agent">
-    <p>This server does not run ${agentName(other.agent)}. Another agent can read this conversation and continue it; for ${agentName(other.agent)} itself, install it and start <code>acphold serve</code> again.</p>
+    <p>This server does not run ${agentName(other.agent)}. Another agent can read this conversation and continue it, and then it is that agent’s; for ${agentName(other.agent)} itself, install it and start <code>acphold serve</code> again.</p>
     <p>${other.served.map((name) => html`<button type="button" key=${name} onClick=${() => void choose(name)}>Continue with ${agentName(name)}</button> `)}</p>
   </section>`;
 }
