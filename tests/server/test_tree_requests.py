@@ -16,6 +16,7 @@ from acphold.journal.access import SCOPES
 from acphold.journal.stores import open_journal
 from acphold.live.hub import session_trees
 from acphold.live.hub.session_trees import make_tree
+from acphold.live.reading.local_reader import LocalReader
 from acphold.live.server.principals import Principal
 from acphold.safety.snapshots.branches import NewTree, new_tree
 from tests.hub.shared import Onlooker, Shared
@@ -120,6 +121,23 @@ async def test_nothing_is_merged_while_a_turn_runs(
     await house.ended(session, turn)
     await look(client, session, do="merge", **mark(seen))
     assert (project.top / "a.txt").read_text() == "a\nb\n"
+
+
+async def test_nothing_is_merged_while_a_turn_runs_in_another_process(
+    project: Project, tree: NewTree, house: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, session = await house.opened(Path(tree.cwd))
+    assert (await house.turn(client, session, "go"))["stopReason"] == "end_turn"
+    await client.call("session/close", {"sessionId": session})
+    seen = await look(client, session)
+
+    async def running(reader: LocalReader, session_id: str) -> str:
+        assert session_id == session
+        return "running"
+
+    monkeypatch.setattr(LocalReader, "live_state", running)
+    refused = await client.refused(METHOD, {"sessionId": session, "do": "merge", **mark(seen)})
+    assert "a turn is running" in str(refused)
 
 
 async def test_a_deleted_session_takes_its_work_tree_along_if_it_was_seen(
