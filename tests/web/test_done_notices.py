@@ -278,6 +278,9 @@ async def test_a_silent_process_has_ended_nothing_until_the_journal_says_so(
             assert not notices._turns._over
             live.clear()
             await until(lambda: notices._turns._over)
+        # It is looked for ever later.
+        first = bounds.NOTICE_CHECK_SECONDS
+        await until(lambda: all(pause > first for _, pause in notices._turns._over.values()))
         assert service.asked == []
         await append(web.journal, lease, turn("Go")[-1:])
         (told,) = await service.until(1)
