@@ -120,6 +120,29 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
         assert b"\x1b[6n" not in one.raw  # a slow terminal would be warned of, after two seconds
 
 
+@pytest.mark.parametrize(
+    ("pager", "ends"),
+    [
+        ({}, "(END)"),
+        ({"LESS": "-FRX"}, "(END)"),
+        ({"PAGER": "less -FX"}, "(END)"),
+        ({"PAGER": "cat"}, "Any key goes back."),
+    ],
+)
+def test_a_short_session_is_read_until_a_key_goes_back_to_the_list(
+    home: Place, pager: dict[str, str], ends: str
+) -> None:
+    hold(home, "apples")
+    hold(home, "pears")
+    home.env = {k: v for k, v in home.env.items() if k not in ("PAGER", "LESS")} | pager
+    with home.on_terminal("continue", columns=80) as one:
+        one.until("▸ Sc about pears", "^O reads it")
+        one.type("\x1b[B", "▸ Sc about apples")
+        one.type("\x0f", "session ", "2 messages", "apples", ends, but="^O reads it")
+        one.type("q", "▸ Sc about apples", "^O reads it", "2 of 2")
+        assert one.ended("\x1b") == 0  # no words are typed that it would clear first
+
+
 def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
     hold(home, "apples")
     with home.on_terminal("chat", "scripted") as live, home.on_terminal("continue") as one:

@@ -154,7 +154,7 @@ async def show_in_pager(session_id: str) -> None:
     from acphold.faces.screen.terminal import output_paged  # late, as in `command_line`
 
     options = {"last": False, "full": False, "follow": False, "as_json": False}
-    with output_paged():
+    with output_paged(stays=True):
         await show(session_id=session_id, server=None, **options)
 
 

@@ -105,7 +105,7 @@ KEYS: Final = (
     ("Up Down", "move; also PgUp, PgDn, Home and End"),
     ("Enter", "{does}"),
     ("Tab", "shows or hides the end of the conversation"),
-    ("^O", "reads all of it"),
+    ("^O", "reads all of it; q goes back"),
     ("^A", "this folder only, or all"),
     ("^G", "also sessions that only scripts and other programs prompted, or not"),
     ("^S", "selects it and goes on to the next; ^X, ^T, ^B and Del are for all selected"),

@@ -186,16 +186,19 @@ USUAL = ("less", "more")
 
 
 @contextmanager
-def output_paged() -> Iterator[None]:
+def output_paged(*, stays: bool = False) -> Iterator[None]:
     """Page what the block prints on stdout, and on stderr if that is the terminal.
 
-    With PAGER empty or `cat` it is printed directly.
+    With PAGER empty or `cat` it is printed directly. With `stays` it stays on the screen until the
+    person presses a key, however short it is: something else will be drawn there.
     """
     if os.environ.get("PAGER") in ("", "cat"):
         yield
+        if stays:
+            _wait_for_key()
         return
     with (
-        pager(sys.stdout) as out,
+        pager(sys.stdout, stays=stays) as out,
         redirect_stdout(out),
         # On a terminal a warning would show up in the middle of a page.
         redirect_stderr(out) if sys.stderr.isatty() else nullcontext(),
@@ -203,15 +206,22 @@ def output_paged() -> Iterator[None]:
         yield
 
 
+def _wait_for_key() -> None:
+    print("Any key goes back.", end="", flush=True)
+    read_key()
+    drop_typed(sys.stdin.fileno())  # a key may be several characters
+
+
 @contextmanager
-def pager(terminal: TextIO) -> Iterator[TextIO]:
+def pager(terminal: TextIO, *, stays: bool = False) -> Iterator[TextIO]:
     """Yield a stream whose output is shown in the pager, on this terminal.
 
     Leaving the block waits until the person has read it. If the person quits the pager earlier, the
     block ends at its next line without an error; without a pager, the output goes to the terminal.
+    `stays` is as in `output_paged`.
     """
     terminal.flush()
-    pages = _Pages(terminal.fileno())
+    pages = _Pages(terminal.fileno(), stays=stays)
     stream = io.TextIOWrapper(
         io.BufferedWriter(pages), encoding=terminal.encoding, errors="replace", newline=""
     )
@@ -223,13 +233,17 @@ def pager(terminal: TextIO) -> Iterator[TextIO]:
     finally:
         with suppress(BrokenPipeError):
             stream.close()
+        if stays and pages.may_be_gone:
+            _wait_for_key()
 
 
 class _Pages(io.RawIOBase):
     """The bytes for the pager, or for the terminal if there is none."""
 
-    def __init__(self, terminal: int) -> None:
+    def __init__(self, terminal: int, *, stays: bool) -> None:
         self.is_left = False
+        self.may_be_gone = False  # the pager need not have waited for a key
+        self._stays = stays
         self._terminal = terminal
         self._pager: InFront | None = None
         self._is_started = False
@@ -249,14 +263,21 @@ class _Pages(io.RawIOBase):
         if not self._is_started:
             self._is_started = True
             environment = {"LV": "-c", "LESSCHARSET": "utf-8", **os.environ}
-            environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else "FRX"
+            ours = "R" if self._stays else "FRX"
+            environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else ours
             try:
                 named = shlex.split(os.environ.get("PAGER", ""))
                 commands = [named] if named else [[usual] for usual in USUAL]
             except ValueError:  # an unclosed quote
                 commands = []
-            started = (start_in_front(command, environment) for command in commands)
-            self._pager = next(filter(None, started), None)
+            self.may_be_gone = True
+            for command in commands:
+                is_less = os.path.basename(command[0]) == "less"
+                if is_less and self._stays and (command[1:] or "LESS" in os.environ):
+                    command += ["-+E", "-+F", "-+X"]
+                if (started := start_in_front(command, environment)) is not None:
+                    self._pager, self.may_be_gone = started, not is_less
+                    break
         piece = memoryview(data).cast("B")
         if self.is_left:
             return len(piece)
