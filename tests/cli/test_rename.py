@@ -104,18 +104,19 @@ def test_a_list_of_the_sessions_that_may_be_meant_says_what_is_done_with_the_cho
     assert len(listed(acphold)) == 2
 
 
-def test_undoing_the_newest_restores_the_newest_that_is_archived(
-    acphold: CommandLine, journal: Path
+def test_undoing_the_newest_restores_what_was_archived_last_wherever_it_was(
+    acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, name in enumerate(("aa-1", "bb-2", "cc-3")):
         at = YEAR_2026 + number
         remember(journal, name, *CONVERSATION, title=name, cwd=str(Path.cwd()), at=at)
     assert "no archived session" in acphold.run("session", "archive", "--undo", "-").err
     assert acphold.run("session", "archive", "-").code == 0
-    assert list(listed(acphold)) == ["bb-2", "aa-1"]
-    assert (
-        acphold.run("session", "archive", "--undo", "-").out == "Restored 1 session to the list.\n"
-    )
+    assert acphold.run("session", "archive", "aa", "bb").code == 0
+    monkeypatch.chdir(tmp_path)
+    for some, titles in (("2 sessions", "  aa-1\n  bb-2\n"), ("1 session", "  cc-3\n")):
+        done = acphold.run("session", "archive", "--undo", "-")
+        assert done.out == f"Restored {some} to the list.\n{titles}"
     assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
 
 

@@ -129,6 +129,22 @@ def test_a_session_in_which_nothing_was_said_is_not_forked(
 # -- with another agent -----------------------------------------------------------------------
 
 
+def test_words_that_one_session_has_name_what_is_copied(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for number, title in enumerate(("A latex table", "A latex list", "Greeting")):
+        remember(journal, f"aa-{number}", *CONVERSATION, title=title, cwd="/")
+    for words in (("Latex", "table"), ("greeting",)):
+        done = acphold.run("continue", *words, "--from", "last")
+        assert (done.code, words[-1] in done.err.casefold()) == (0, True), done.err
+        acphold.run("session", "delete", done.out.strip(), "--yes")
+    for words, why in ((("a", "latex"), "several sessions have"), (("a", "qux"), "no session has")):
+        done = acphold.run("continue", *words, "--from", "last")
+        assert (done.code, done.out) == (2, "")
+        assert f"{why} these words; give the ID of one" in done.err
+    assert "no session id begins with 'zz'" in acphold.run("continue", "zz", "--from", "last").err
+
+
 @pytest.mark.usefixtures("two_turns")
 def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> None:
     done = acphold.run("continue", "aa", "--", *OTHER)
@@ -136,7 +152,7 @@ def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> N
     made = done.out.strip()
     what, where = done.err.splitlines()
     assert what.startswith("  Copied “Greeting” (2 turns) to ")
-    assert where == "  in the list of other"
+    assert where == "  it continues with other"
     row = listed(acphold, "--agent", "other")[made]
     assert row["title"] == "Greeting"
     assert row["origins"] == [{"sessionId": "aa-1", "agent": "scripted", "seq": 13}]
@@ -196,7 +212,7 @@ def test_an_agent_of_the_settings_file_is_asked_by_its_name(
         (("aa", "--from", "go on"), 2, "`acphold search 'go on'` prints it after the @"),
         (("aa", "--from", "0"), 2, "`acphold search WORDS` prints it"),
         (("aa", "--include"), 2, "--include works only with --files"),
-        (("aa", "bb", "--from", "last"), 2, "one session"),
+        (("aa", "bb", "--from", "last"), 2, "give the ID of one"),
         (("zz", "--from", "last"), 3, "zz"),
         (("aa", "--", sys.executable, "-c", "raise SystemExit(4)"), 5, "ended before"),
         (("aa", "--", "no-such-agent"), 5, "no such program"),

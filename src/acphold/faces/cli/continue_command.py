@@ -6,21 +6,23 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
 from msgspec.json import encode
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
+from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
-from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.command_line import Exit, NothingChosen, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
-from acphold.faces.cli.places import place
+from acphold.faces.cli.places import NEWEST, place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_session
@@ -34,6 +36,7 @@ from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import let_go, live_anywhere
+from acphold.live.reading.session_reader import Wanted
 
 
 class _Options(WantedCopy, kw_only=True):
@@ -124,8 +127,6 @@ class _Options(WantedCopy, kw_only=True):
             raise UsageError("give --with AGENT or a command after `--`, not both")
         if self.include and (self.files is None or self.is_move):
             raise UsageError("--include works only with --files")
-        if (is_copied or self.on is not None) and len(self.words) > 1:
-            raise UsageError("give the ID of one session; `acphold list` shows them")
         if self.source is not None and (
             self.watch or self.server is not None or len(self.words) != 1
         ):
@@ -153,12 +154,13 @@ def continue_conversation(**given: Any) -> int:
     In a pipe, an ID is required, and each line of stdin is a prompt.
 
     --from, --with and --files continue in a copy: the session itself stays as it is, and is listed
-    beside it. --from N is the same as ID@N, as printed by `search`: N numbers entries, not prompts,
-    and the copy ends with the whole turn of that entry. An entry before the first prompt is
-    refused: for an empty conversation, use `acphold chat`. A running turn is not copied and
-    continues. An agent that can fork its own sessions does so; any other agent, and one of --with,
-    gets the conversation with your next prompt: all your prompts, and as much of the newest rest as
-    fits. In a pipe, only the copy's id is printed, and nothing starts.
+    beside it. Words that only one session has in its title, agent or folder name it. --from N is
+    the same as ID@N, as printed by `search`: N numbers entries, not prompts, and the copy ends with
+    the whole turn of that entry. An entry before the first prompt is refused: for an empty
+    conversation, use `acphold chat`. A running turn is not copied and continues. An agent that can
+    fork its own sessions does so; any other agent, and one of --with, gets the conversation with
+    your next prompt: all your prompts, and as much of the newest rest as fits. In a pipe, only the
+    copy's id is printed, and nothing starts.
 
     --files also copies the files as they were at the end of that turn, or with --before at its
     beginning, including changes made by commands. They go into a new work tree of the repository,
@@ -190,6 +192,8 @@ def continue_conversation(**given: Any) -> int:
         options.start = LAST
     is_copied = options.is_copied()
     options.check(is_copied=is_copied)
+    if words and (is_copied or options.on is not None):
+        words[:] = [asyncio.run(_id_of(words))]
     if options.on is not None:
         return _move_to(options.on, options)
     if options.source is not None:
@@ -234,6 +238,32 @@ def continue_conversation(**given: Any) -> int:
             acting.act_on_terminal(choice)
             words_now, at = choice.words, choice.session_id
     return talk_here(WantedConversation(found, cwd=cwd))
+
+
+async def _id_of(words: list[str]) -> str:
+    """Return the one session that a list has for these words, or that the person chooses; a single
+    word that names a session stays as it is, as does one that nothing has.
+
+    Raises UsageError in a pipe, and NothingChosen.
+    """
+    async with existing_journal() as kept:
+        reader = LocalReader(kept)
+        if len(words) == 1:
+            with suppress(UnknownSessionError):
+                if words[0] not in NEWEST:
+                    with suppress(AmbiguousIdError):
+                        await place(reader, words[0])
+                return words[0]
+        wanted = Wanted(words=tuple(word.casefold() for word in words))
+        found = (await reader.page(wanted, limit=2)).sessions
+        if len(found) == 1 or (len(words) == 1 and not found):
+            return found[0].row.session_id if found else words[0]
+        if not on_terminal():
+            which = "several sessions have" if found else "no session has"
+            raise UsageError(f"{which} these words; give the ID of one, from `acphold list`")
+        if (chosen := await choose_session(reader, "continues it", " ".join(words))) is None:
+            raise NothingChosen
+        return chosen
 
 
 def _move_to(host: str, options: _Options) -> int:

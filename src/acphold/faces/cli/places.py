@@ -40,20 +40,20 @@ async def find_session(
     archived: bool = False,
 ) -> SessionRow:
     """Return the session that is meant; with `cwd`, other folders' sessions do not count. `-` is
-    the newest that is not archived, or with `archived` the newest that is.
+    the newest that is not archived, or with `archived` the newest of all folders that is.
 
     With `does`, the words for what will be done ("shows it"), it may be chosen from a list. Raises
     UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
     """
     if given in NEWEST:
         # Folders of a server are another machine's: there it is the newest of all.
-        here = cwd or (None if reader.origin else os.getcwd())
+        here = cwd or (None if reader.origin or archived else os.getcwd())
         wanted = Wanted(ListFilter(cwd=here, archived="only" if archived else "exclude"))
         if newest := (await reader.page(wanted, limit=1)).sessions:
             return newest[0].row
-        where = f"in {here}" if here else f"at {reader.origin}"
+        where = f" in {here}" if here else f" at {reader.origin}" if reader.origin else ""
         what = "no archived session" if archived else "no session"
-        raise UnknownSessionError("", reason=f"there is {what} {where} yet")
+        raise UnknownSessionError("", reason=f"there is {what}{where} yet")
     among = None
     if given is not None:
         try:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import MsgspecError, Struct, json
+
+from acp_wire.state_folder import state_folder, write_private
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError, JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
@@ -16,7 +21,7 @@ from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import existing_journal, sessions
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.places import find_session
+from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
@@ -177,23 +182,48 @@ async def archive(
     An archived session appears in no list, here or in an editor, until `session archive --undo` or
     its next prompt restores it. Nothing is lost: `list --archived` shows it, and `show`, `search`
     and an editor that knows its id still find it. Clients that have it open are not affected. If
-    one of the IDs matches no session or several, nothing changes.
+    one of the IDs matches no session or several, nothing changes. With --undo, `-` stands for those
+    that you archived last, here or in the picker, whatever their folder.
     """
     async with existing_journal() as kept:
-        does = "restores it" if undo else "archives it"
-        rows = [
-            await find_session(LocalReader(kept), given, does, archived=undo)
-            for given in session_ids
-        ]
-    found = {row.session_id for row in rows if row.archived is undo}
+        does, rows = "restores it" if undo else "archives it", list[SessionRow]()
+        for given in session_ids:
+            last = await _archived_last(kept) if undo and given in NEWEST else []
+            rows += last or [await find_session(LocalReader(kept), given, does, archived=undo)]
+    found = {row.session_id: row for row in rows if row.archived is undo}
     await archive_all(found, undo=undo)
     if found:
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")
-    if others := len({row.session_id for row in rows} - found):
+        for row in found.values() if undo and set(session_ids) & set(NEWEST) else ():
+            print(f"  {on_one_line(row.title or '(no title)')}")
+    if others := len({row.session_id for row in rows} - found.keys()):
         state = "not archived" if undo else "already archived"
         print(f"{quantity(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
     return Exit.OK
+
+
+class _LastArchived(Struct):
+    """The sessions of a journal that were archived together last; a file in the state folder."""
+
+    journal: str
+    session_ids: Sequence[str]
+
+
+def _last_file() -> str:
+    return os.path.join(state_folder(), "archived.json")
+
+
+async def _archived_last(kept: Journal) -> list[SessionRow]:
+    """Return those that were archived last and still are."""
+    rows: list[SessionRow] = []
+    with suppress(OSError, MsgspecError, UnicodeError):
+        last = json.decode(Path(_last_file()).read_bytes(), type=_LastArchived)
+        if last.journal == (await kept.identity()).mark:
+            for session_id in last.session_ids:
+                with suppress(UnknownSessionError):
+                    rows.append(await kept.session(session_id))
+    return [row for row in rows if row.archived]
 
 
 async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
@@ -201,6 +231,10 @@ async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
     async with existing_journal() as kept:
         for session_id in session_ids:
             await kept.change(session_id, RowChange(archived=not undo))
+        if session_ids and not undo:
+            last = _LastArchived((await kept.identity()).mark, [*session_ids])
+            with suppress(OSError):
+                write_private(_last_file(), json.encode(last))
         # If one is live, its next prompt has to bring it back, however soon it comes.
         await asyncio.gather(*(_tell(kept, it, archived=not undo) for it in session_ids))
 

@@ -125,7 +125,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     turns = f"({quantity(made.turns, 'turn')})"
     about = [f"Copied {title_of(found.row)} {turns} to {short}"]
     if its_agent != found.row.agent:
-        about.append(f"in the list of {agent_name(its_agent)}")
+        about.append(f"it continues with {agent_name(its_agent)}")
     if made.runs:
         about.append("its last turn is still running and was left out")
     elif made.left_out:

@@ -207,7 +207,8 @@ def output_paged(*, stays: bool = False) -> Iterator[None]:
 
 
 def _wait_for_key() -> None:
-    print("Any key goes back.", end="", flush=True)
+    sys.stdout.write("Any key goes back.")
+    sys.stdout.flush()
     read_key()
     drop_typed(sys.stdin.fileno())  # a key may be several characters
 
