@@ -114,6 +114,19 @@ def test_words_of_a_list_are_looked_for_in_the_last_words_then_in_the_text(
     assert listed(acphold, "fault", "second") == []  # a program gets what it asked for
 
 
+def test_on_a_terminal_a_list_of_words_counts_the_conversations_that_only_say_them(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for name, words in (("first", "It was the parser."), ("second", "The parser, and latex.")):
+        asked = prompt("Find the latex fault")
+        remember(journal, f"{name}-1", asked, said(words), ended(), title=f"Title {name}")
+    shown = acphold.on_terminal("list", "latex").plain
+    assert "Title second" in shown
+    assert "Title first" not in shown
+    assert "1 more conversation says this: acphold search latex" in shown
+    assert "more" not in acphold.on_terminal("list", "parser").plain
+
+
 @here_and_there
 @pytest.mark.usefixtures("three")
 def test_since_leaves_what_was_not_active_and_live_what_no_process_has(

@@ -41,7 +41,7 @@ from acphold.journal.hits import terms
 from acphold.journal.journal import Sessions
 from acphold.journal.moves import destination
 from acphold.journal.rows import ListFilter
-from acphold.journal.seams import Sought
+from acphold.journal.seams import SearchHit, Sought
 from acphold.live.reading.json_facts import session_json, session_lines
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -277,6 +277,12 @@ async def _print_table(
             count += len(page)
         least = "at least " if count == bounds.COUNTED_SESSIONS else ""
         tell(f"{limit:,} of {least}{count:,} shown; --all, or acphold to pick")
+    if on_terminal and wanted.words and not (found or has_more) and table.lines:
+        hits, shown = await _saying(reader, wanted)
+        whole = {hit.session_id for hit in hits if not hit.missing} - {*said}
+        if more := sum(it.row.session_id in whole for it in shown):
+            what = "conversation says" if more == 1 else "conversations say"
+            tell(f"{more} more {what} this: acphold search {shlex.join(wanted.words)}")
     if programs := sum(left_out):
         tell(f"{programs:,} by programs; --all shows them, and words find them")
     if unread:
@@ -287,22 +293,31 @@ async def _as_page(found: Sequence[ListedSession]) -> AsyncIterator[Sequence[Lis
     yield found
 
 
-async def _said_anywhere(
+async def _saying(
     reader: SessionReader, wanted: Wanted
-) -> tuple[str, Sequence[ListedSession]]:
-    """Return the sessions in which the words of a list were said, or most of them, the best first,
-    and how they were found."""
+) -> tuple[Sequence[SearchHit], Sequence[ListedSession]]:
+    """Return the hits of the words of a list, and the sessions in which they were said, or most of
+    them, the best first."""
     filter, words = wanted.filter, " ".join(wanted.words)
     if wanted.only_live or not terms(words):
-        return "", ()
+        return (), ()
     hits = await reader.search(
         Sought(words, filter.agents, filter.cwd, wanted.since, limit=bounds.FOUND_HITS, rank=True)
     )
-    all_ = replace(filter, include_unprompted=True)
+    all_ = replace(filter, include_unprompted=True, archived="include")
     listed = await reader.listed([*dict.fromkeys(hit.session_id for hit in hits)])
-    shown = [it for it in listed if all_.fits(it.row)][: bounds.FOUND_SESSIONS]
+    return hits, [it for it in listed if all_.fits(it.row)]
+
+
+async def _said_anywhere(
+    reader: SessionReader, wanted: Wanted
+) -> tuple[str, Sequence[ListedSession]]:
+    """Return the first sessions in which the words of a list were said, and how they were found."""
+    hits, listed = await _saying(reader, wanted)
+    is_any = wanted.filter.archived == "include"
+    shown = [it for it in listed if is_any or not it.row.archived][: bounds.FOUND_SESSIONS]
     if not shown:
-        return ARCHIVED if any(it.row.archived for it in listed) else "", ()
+        return ARCHIVED if listed else "", ()
     ids = {it.row.session_id for it in shown}
     lacking = describe_missing([hit for hit in hits if hit.session_id in ids])
     return f"{lacking or 'No title or last words have all of these, but conversations do'}:", shown
