@@ -93,8 +93,13 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
     await choose(page, "Archive")
     await expect(page.get_by_role("searchbox")).to_be_visible()
     await expect(rows).to_have_count(0)
+    await page.reload()
     await page.get_by_role("button", name="Archived").click()
     await rows.click()
+    await expect(title).to_have_text("The long way home")
+    await expect(page.locator(".bar .name p")).to_contain_text(
+        re.compile("archived.*scripted|archived.*other")
+    )
     await choose(page, "Unarchive")
     await page.goto(f"{served.url}/#/")
     await page.get_by_role("button", name=re.compile("^All")).click()

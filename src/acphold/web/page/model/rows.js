@@ -11,6 +11,7 @@ export function standing(row) {
   if (state === "waiting") return ["waiting", "waiting for you"];
   if (state === "running") return ["running", "running"];
   if (row?.movedTo) return ["rest", `moved to ${line(row.movedTo, CUT.name)}`];
+  if (row?.archived) return ["rest", "archived"];
   const ended = ENDINGS[row?.outcome ?? ""];
   const kind = row?.outcome === "cancelled" ? "stopped" : "failed";
   if (ended) return [row?.unseen ? `unseen ${kind}` : kind, ended];

@@ -83,8 +83,8 @@ export class Session {
   isAttached = signal(false);
   /** Whether it is open to act in it, and not only to read it. */
   #acts = false;
-  /** As the list had it last. @type {import("../wire/pages.js").Row | undefined} */
-  #row;
+  /** As the list had it last: that of the page has neither old ones nor what is archived. @type {import("@preact/signals").Signal<import("../wire/pages.js").Row | undefined>} */
+  row = signal(/** @type {import("../wire/pages.js").Row | undefined} */ (undefined));
   #isOld = false;
   /** Of the end that is shown. @type {string | null | undefined} */
   #tag;
@@ -156,8 +156,8 @@ export class Session {
 
   /** How it stands: what is live, or has a queue, is followed; of anything else the end is read again when it has changed. @param {import("../wire/pages.js").Row} row */
   hear(row) {
-    const was = this.#row;
-    this.#row = row;
+    const was = this.row.peek();
+    this.row.value = row;
     this.cwd ||= row.cwd;
     if (this.isAttached.value || this.status.value !== "ready") return;
     if (row.live || row.queued) void this.#take(true);

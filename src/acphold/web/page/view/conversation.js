@@ -29,7 +29,7 @@ export function Conversation({ desk, id, seq }) {
     setSession(desk.show(id));
     return () => desk.hideCurrent(id);
   }, [id]);
-  const row = desk.rows.value.get(id);
+  const row = desk.rows.value.get(id) ?? session.row.value;
   const status = session.status.value;
   const title = status === "missing" ? "Session not found" : called(row?.title ?? session.timeline.state.title);
   useEffect(() => {
