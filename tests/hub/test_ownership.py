@@ -16,7 +16,7 @@ from acphold.errors import (
     LeaseLostError,
 )
 from acphold.journal import bounds as journal_bounds
-from acphold.journal.journal import Lease, state_of
+from acphold.journal.journal import Lease, state_of, take_lease
 from acphold.journal.owners import Free
 from acphold.journal.rows import NewSession, RowChange, SessionRow
 from acphold.journal.stores import open_journal
@@ -417,3 +417,16 @@ async def test_a_turn_of_an_agent_that_cannot_be_stopped_waits_for_the_journal_o
         assert "meanwhile" in client.text()
         await house.agent.end(session)
         assert (await turn)["stopReason"] == "end_turn"
+
+
+async def test_a_session_without_plans_is_at_home_in_the_journal_that_opens_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.talked("hello", "hi")
+        await client.call("session/close", {"sessionId": session})
+        lease = await take_lease(house.journal, session)
+        await house.journal.change(lease, RowChange(home="of another"))
+        await house.journal.release(lease)
+        await client.load(session)
+        assert (await house.journal.session(session)).home == lease.journal
