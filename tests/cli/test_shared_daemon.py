@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -397,6 +398,22 @@ async def test_a_daemon_that_does_not_answer_is_not_waited_for(
         finally:
             os.kill(daemon, signal.SIGCONT)  # it holds the other's stdin and stdout, too
         assert f"daemon {daemon} does not answer: it is stopped; `kill -CONT" in error.message
+
+
+async def test_an_editor_of_a_stopped_daemon_is_refused_within_ten_seconds(home: Home) -> None:
+    async with home.editor() as one:
+        await one.prompt(await one.new(), {"say": "kept"})
+    [daemon] = home.daemons()
+    os.kill(daemon, signal.SIGSTOP)
+    began = time.monotonic()
+    async with editor(wrap_command(scripted_agent()), journal=home.journal, env=home.env) as other:
+        try:
+            error = await other.refused("initialize", {"protocolVersion": 1})
+            took = time.monotonic() - began
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        assert "it is stopped" in error.message
+        assert took < 10 + 1.5  # its own start, on a busy machine
 
 
 def impatient(name_seconds: float, take_seconds: float) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
+from acp_wire.processes import process_tree
 from acphold.live.reading import bounds
 from acphold.machine.runtime_folder import SUFFIX
+from acphold.machine.unix import credentials
 
 STATUS, STOP_NOW = b"status\n", b"stop\n"
 """What runs, answered as `one_question.PRESENCE` is; and the end of all agents and the daemon."""
@@ -18,7 +20,8 @@ def hung_socket(path: str) -> str:
 
 
 def ask_hung(path: str, question: bytes) -> bytes:
-    """Ask the daemon at this socket one of the above; b"" if nothing listens, or its loop goes on.
+    """Ask the daemon at this socket one of the above; b"" if nothing listens, its loop goes on, or
+    it is stopped as a whole.
 
     Blocks for at most `bounds.HUNG_SECONDS` and as long for each piece of the answer.
     """
@@ -26,6 +29,9 @@ def ask_hung(path: str, question: bytes) -> bytes:
     with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(bounds.HUNG_SECONDS)
         asking.connect(hung_socket(path))
+        pid = credentials(asking).pid
+        if pid is not None and process_tree.condition(pid) == "stopped":
+            return b""  # no thread of it would answer
         asking.sendall(question)
         while piece := asking.recv(1 << 16):
             answer += piece
