@@ -651,7 +651,7 @@ LIES: Mapping[str, tuple[bytes, int]] = {
 async def test_a_push_service_that_lies_is_believed_nothing_but_a_status_and_waited_for_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
 ) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", _at_home(socket.getaddrinfo, NAME, "other.test"))
+    monkeypatch.setattr(socket, "getaddrinfo", at_home(socket.getaddrinfo, NAME, "other.test"))
     monkeypatch.setattr(bounds, "PUSH_SECONDS", 2.0)
     says, status = LIES[lie]
     async with Accepting(tmp_path).open() as service:
@@ -667,7 +667,7 @@ async def test_a_push_service_that_lies_is_believed_nothing_but_a_status_and_wai
         assert len(service.sent) == 1
 
 
-def _at_home(found: Callable[..., Any], *names: str) -> Callable[..., Any]:
+def at_home(found: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """Look these names up as this machine."""
     return lambda host, *rest, **more: found("127.0.0.1" if host in names else host, *rest, **more)
 
@@ -677,7 +677,7 @@ async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_re
     live: Live,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", _at_home(socket.getaddrinfo, NAME))
+    monkeypatch.setattr(socket, "getaddrinfo", at_home(socket.getaddrinfo, NAME))
     async with Accepting(tmp_path).open() as service, site(tmp_path, send=service.send) as web:
         await web.remember("s1", asked("q1"), settled=False, title="One")
         key = (await web.get("/notices")).json["key"]
