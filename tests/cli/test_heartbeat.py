@@ -108,6 +108,20 @@ async def test_each_editor_hears_of_a_stopped_daemon_in_15_seconds_and_when_it_g
         await one.prompt(session, {"say": "and more"})
 
 
+@pytest.mark.slow
+async def test_an_editor_that_was_told_of_a_silence_sees_its_front_end_with_the_daemon(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "kept"})
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGSTOP)
+        await until(partial(_has_said, one, b"does not answer: it is stopped"))
+        os.kill(daemon, signal.SIGKILL)
+        await one.ended()
+        assert b"the daemon has ended" in one.stderr
+
+
 def _has_said(each: Editor, words: bytes) -> bool:
     return words in each.stderr
 

@@ -170,8 +170,11 @@ def start_front(
 def _watch_daemon(held: str, path: str) -> None:
     """Tell the editor's log, from a thread, when the daemon at this socket falls silent, and when
     it answers again."""
-    from _thread import start_new_thread
     from contextlib import suppress  # late: an editor waits for us
+
+    # Here, not in the thread: whichever imports it first counts as the main one, and our exit waits
+    # for that.
+    from threading import Thread
 
     from acphold.faces.cli.heartbeat import watch
 
@@ -187,7 +190,7 @@ def _watch_daemon(held: str, path: str) -> None:
         with suppress(OSError):  # the runtime folder has gone, or nobody reads our stderr
             watch(path, say)
 
-    start_new_thread(run, ())
+    Thread(target=run, daemon=True).start()
 
 
 def first_frame(
