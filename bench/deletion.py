@@ -1,13 +1,20 @@
-"""Bytes that deletions write, in the journal of `bench.big_journal`."""
+"""Bytes that deletions write, in the journal of `bench.big_journal`, and how long a live turn waits
+beside one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
+from time import perf_counter
+from typing import Final
 
+from acphold.journal.rows import NewSession
 from acphold.journal.stores import open_journal
 from bench.big_journal import fill, name_of
 from bench.run import Run
@@ -15,7 +22,8 @@ from bench.table import Figure, Goal
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """One session, the oldest tenth, and a tenth at random; swept at once."""
+    """One session, the oldest tenth, and a tenth at random, swept at once; the longest wait of an
+    append while another process deletes half."""
     size = run.size(20_000, 2_000)
     whole = run.fresh("journal.db")
     fill(whole, size)
@@ -29,6 +37,13 @@ def figures(run: Run) -> Iterator[Figure]:
         shutil.copyfile(whole, copy)
         mib = asyncio.run(_deleted(copy, [name_of(number) for number in numbers])) / 2**20
         yield Figure(f"to delete {name} of {size:,}, written", "MiB", [mib], goals=goals)
+    waits = []
+    for _ in range(run.rounds):
+        shutil.copyfile(whole, copy := run.fresh("journal.db"))
+        with subprocess.Popen([sys.executable, "-c", DELETES, os.fspath(copy), str(size)]) as other:
+            waits.append(asyncio.run(_longest_wait(copy, other)) * 1e3)
+    name = f"longest append beside a deletion of half of {size:,}"
+    yield Figure(name, "ms", waits, goals=(Goal(50.0),))
 
 
 async def _deleted(path: Path, session_ids: Sequence[str]) -> int:
@@ -39,6 +54,33 @@ async def _deleted(path: Path, session_ids: Sequence[str]) -> int:
     await journal.delete(*session_ids)
     await journal.aclose()
     return _written() - before
+
+
+DELETES: Final = """
+import asyncio, sys
+from acphold.journal.stores import open_journal
+from bench.big_journal import name_of
+async def main():
+    journal, size = open_journal(sys.argv[1]), int(sys.argv[2])
+    await journal.delete(*map(name_of, range(size // 2 + 1, size + 1)))
+    await journal.aclose()
+asyncio.run(main())
+"""
+"""Deletes the older half of a journal."""
+
+
+async def _longest_wait(path: Path, other: subprocess.Popen[bytes]) -> float:
+    """The longest time that an append of a turn takes while another process runs."""
+    journal = open_journal(path)
+    lease = await journal.create(NewSession("live", "a", "/w"))
+    longest = 0.0
+    while other.poll() is None:
+        began = perf_counter()
+        await journal.append(lease, [("update", [b"{}"])])
+        longest = max(longest, perf_counter() - began)
+        await asyncio.sleep(0.004)
+    await journal.aclose()
+    return longest
 
 
 def _written() -> int:

@@ -120,6 +120,9 @@ DELETED_TOGETHER: Final = 768
 """Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
 often."""
 
+DELETED_BESIDE_TURNS: Final = 64
+"""The same while anybody has a session: its turns wait meanwhile."""
+
 OLD_MS: Final = 24 * 60 * 60 * 1000
 """Age at which a turn is old, and packed: it is rarely replayed any more."""
 

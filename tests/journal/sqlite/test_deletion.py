@@ -400,6 +400,25 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
     database.close()
 
 
+async def test_many_sessions_are_hidden_at_once_but_beside_a_live_session_few(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    database = connect(str(path), 60.0, gives_way=True)
+    pieces: list[int] = []
+    for lives in (False, True):
+        names = [f"{lives} {number}" for number in range(3 * bounds.DELETED_BESIDE_TURNS)]
+        for name in names:
+            await journal.release(await journal.create(NewSession(name, "a", "/w")))
+        if lives:
+            await journal.create(NewSession("live", "a", "/w"))
+        gone: set[str] = set()
+        pieces.append(sum(1 for _ in deletion.delete(database, names, None, gone)))
+        assert gone == {*names}
+    assert pieces == [1, 3]
+    database.close()
+
+
 async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

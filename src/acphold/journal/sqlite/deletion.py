@@ -49,7 +49,12 @@ def delete(
     Raises LeaseLostError.
     """
     ids = {it if isinstance(it, str) else it.session_id: it for it in sessions}
-    waiting = deque(batches(ids, bounds.DELETED_TOGETHER))
+    at_once = bounds.DELETED_TOGETHER
+    if len(ids) > bounds.DELETED_BESIDE_TURNS:
+        owners = connection.execute("SELECT DISTINCT owner FROM leases").fetchall()
+        if any(leases.lives(connection.path, owner) for (owner,) in owners):
+            at_once = bounds.DELETED_BESIDE_TURNS
+    waiting = deque(batches(ids, at_once))
     connection.fit_cache(len(ids))
     while waiting:
         now_gone: set[str] = set()
