@@ -10,7 +10,7 @@ from typing import Final
 import acphold
 from acp_wire.visible_text import TABLES
 from acphold.conversation.history import children, prompt_queue, raw_update, timeline
-from acphold.conversation.presentation import cuts, scenes
+from acphold.conversation.presentation import cuts, permissions, scenes
 
 FILE: Final = Path(acphold.__file__).parent / "web" / "page" / "model" / "tables.js"
 
@@ -29,6 +29,7 @@ WORDS: Final[dict[str, Mapping[str, str]]] = {
     "ROLES": raw_update.ROLES,
     "OUTCOMES": timeline.OUTCOMES,
     "ENDED": children.ENDED,
+    "WRITTEN": permissions.WRITTEN,
 }
 
 VALUES: Final = {

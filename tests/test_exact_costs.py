@@ -34,12 +34,12 @@ BYTECODES = {
 rise; one that fell is lowered here, so that it stays so."""
 
 STEPS = {
-    "prompt": (134, 156),
-    PAUSE: (386, 408),
-    "prompt with ten updates": (185, 200),
-    "prompt with ten updates apart": (644, 666),
-    "load of 1,000": (768, 768),
-    "one more client": (185, 200),
+    "prompt": (114, 136),
+    PAUSE: (366, 388),
+    "prompt with ten updates": (165, 180),
+    "prompt with ten updates apart": (624, 646),
+    "load of 1,000": (751, 751),
+    "one more client": (165, 180),
 }
 """Steps of SQLite's machine until the answer: of a hub, and of an agent of the library."""
 

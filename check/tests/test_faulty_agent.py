@@ -67,7 +67,6 @@ COMPANIONS = {
     "prompt.two-sessions": {"cancel.at-once"},
     "cancel.at-once": {"cancel.permission", "cancel.file"},
     "cancel.other-session": {"close.no-other", "session.independent"},
-    "prompt.next": {"tool.turns", "tool.refused"},
     # The id of a deleted session is that of one made by another process.
     "delete.own-id": {"new.unique-over-restarts", "list.titles"},
     # The mode that is not among the options is lost with its process.
@@ -79,13 +78,17 @@ COMPANIONS = {
     # A value set elsewhere, or set to something else, is not kept.
     "options.own-session:model": {"options.kept"},
     "options.set": {"options.kept"},
+    # Sessions that a list, a turn, or the end of another closes are closed whoever looks.
+    "list.only-lists:closes": {"session.independent"},
+    "prompt.next": {"tool.turns", "tool.refused", "session.independent"},
+    "close.no-other": {"session.independent"},
     # The value is none of the option's; the id of a session is a string.
     "options.unknown-value:set": {"options.current"},
     "session.known-id:number": {"schema.requests"},
     # The option for the mode is one of those that are not told.
     "modes.kept:none": {"options.kept"},
     # If all are deleted, so is the one beside it; terminals that are never used are not released.
-    "delete.no-other": {"delete.same-folder"},
+    "delete.no-other": {"delete.same-folder", "session.independent"},
     "terminal.offered": {"terminal.released"},
     # Their own ids begin anew where their history does.
     "load.cancelled-turn": {"tool.unique-ids"},

@@ -40,9 +40,9 @@ from acphold.errors import AgentTimeoutError
 from acphold.journal.journal import state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
-from acphold.journal.stores import journal_name, open_journal
+from acphold.journal.stores import journal_name
 from acphold.live.agents.capabilities import ALL_AGENTS
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
 
 if TYPE_CHECKING:
@@ -67,12 +67,9 @@ About: TypeAlias = PermissionQuestion | FormQuestion | PageQuestion
 
 
 class KeptSession(Struct, frozen=True):
-    """A session of a history.
-
-    `state` is `running` or `waiting` (for an answer) while a turn runs; otherwise the outcome of
-    its last turn, such as `completed`, `cancelled`, `failed` or `interrupted`; `idle` or `new`
-    without one, `unread` if an import has only listed it, and `gone` once it has left the list.
-    `messages` counts those of the person and of the agent.
+    """A session of a history. `state` is `running` or `waiting` (for an answer) while a turn runs;
+    otherwise the outcome of its last turn; `idle` or `new` without one, `unread` if an import has
+    only listed it, and `gone` once it has left the list.
     """
 
     id: str
@@ -88,8 +85,8 @@ class KeptSession(Struct, frozen=True):
 
 
 class KeptQuestion:
-    """An open question of an agent: `id`, `session`, `asked_at`, the `title` that people read, and
-    `about`, as a callback of `acphold.connect` gets it."""
+    """An open question: `id`, `session`, `asked_at`, its `title` for people, and `about`, as
+    callbacks of `acphold.connect` get it."""
 
     def __init__(self, history: KeptSessions, asked: InboxQuestion, about: About) -> None:
         self._history = history
@@ -108,7 +105,7 @@ class KeptQuestion:
         *,
         timeout: float = 30.0,  # noqa: ASYNC109 - as in all of the API
     ) -> bool:
-        """Answer it, as a callback of `acphold.connect` does; return False if somebody was faster.
+        """Answer it, as those do; return False if somebody was faster.
 
         Raises DeclarationError for an answer that does not fit, ConnectionLostError if no process
         waits for it any more, AgentTimeoutError if it is not taken within `timeout` seconds.
@@ -163,8 +160,7 @@ class KeptSessions:
         cwd: str | os.PathLike[str] | None = None,
         archived: bool = False,
     ) -> AsyncGenerator[KeptSession, None]:
-        """Yield the sessions, the last active ones first; with `follow`, then each one again
-        whenever it changes, until you stop.
+        """Yield the sessions, last active first; with `follow`, then each whenever it changes.
 
         All `words` must be in its title, agent, folder or tags. The list is complete when a change
         comes. A session that leaves the list comes with the state `gone`.
@@ -203,7 +199,7 @@ class KeptSessions:
                     yield replace(known.pop(id), state="gone")
 
     async def read(self, session: str | KeptSession) -> SessionState:
-        """Return a session's conversation: its timeline, plan, modes, usage, title.
+        """Return a conversation.
 
         A session is named by its id, or by the beginning of its id. Raises UnknownSessionError.
         """
@@ -217,8 +213,7 @@ class KeptSessions:
         return folding.state()
 
     async def questions(self, *, follow: bool = False) -> AsyncGenerator[KeptQuestion, None]:
-        """Yield the open questions, the oldest first; with `follow`, then each new one, until you
-        stop."""
+        """Yield the open questions, oldest first; with `follow`, then each new one."""
         for question in (asked := await self._open_questions()):
             yield question
         if not follow:
@@ -240,9 +235,9 @@ class KeptSessions:
         cwd: str | os.PathLike[str] | None = None,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Return where all words were said, the newest first: words, "phrases in quotes",
-        beginnings with a `*`. If nothing has all, conversations that have them together, or most of
-        them, the best first."""
+        """Return where all words were said, newest first: words, "phrases in quotes", beginnings
+        with a `*`. If nothing has all, conversations that have them together, or most of them, best
+        first."""
         sought = Sought(
             words,
             agents=() if agent is None else (agent,),
@@ -265,7 +260,7 @@ class KeptSessions:
         *,
         since: datetime | None = None,
     ) -> Usage:
-        """Return the sum of all usage, and those of each day, agent, folder, model or session."""
+        """Return all usage, and its sums."""
         sums = await self._reader.usage(by, since=in_ms(since) or 0)
         return _usage(sums.total, tuple(map(_usage, sums.groups)))
 
@@ -403,17 +398,7 @@ async def open(
         return
     from acphold.client.journal_endpoints import OwnerEndpoint  # late: it brings the server
 
-    async def read_transcript(path: str, session_id: str) -> None:
-        from acphold.imports import read_beside  # late: few sessions need it
-
-        await read_beside(path, session_id)
-
     name = journal_name(where)
-    journal = open_journal(name, create=False, read_transcript=read_transcript)
-    try:
-        if journal.file is None:  # a database notices only when it is read that there is none
-            await journal.identity()
+    async with existing_journal(name) as journal:
         reader = LocalReader(journal, index_seconds=INDEX_SECONDS)
         yield KeptSessions(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
-    finally:
-        await journal.aclose()

@@ -229,7 +229,7 @@ class SyncAgent:
 
     @property
     def initialized(self) -> schema.InitializeResponse:
-        """The agent's whole answer to `initialize`."""
+        """Its answer to `initialize`."""
         return self._agent.initialized
 
     @property
@@ -294,7 +294,7 @@ class SyncAgent:
             yield info
 
     def delete_session(self, session_id: str) -> None:
-        """Have the agent delete a conversation for good."""
+        """Delete a conversation for good."""
         _background.run(self._agent.delete_session(session_id))
 
     def authenticate(self, method_id: str) -> None:
@@ -310,11 +310,11 @@ class SyncAgent:
         return _background.run(self._agent.call(method, params))
 
     def ask(self, method: Method[P, R], params: P) -> R:
-        """Send any request of the protocol, typed; nothing is checked before."""
+        """Send a request of the protocol, unchecked."""
         return _background.run(self._agent.ask(method, params))
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send any notification of an extension."""
+        """Send a notification of an extension."""
         _read(lambda: self._agent.notify(method, params))
 
 
@@ -371,12 +371,12 @@ class SyncSession:
 
     @property
     def queue(self) -> SyncQueue:
-        """Its queued prompts; acphold keeps them, and begins one after the other."""
+        """Its queued prompts."""
         return SyncQueue(self._session.queue)
 
     @property
     def has_steering(self) -> bool:
-        """True if its agent accepts messages into a running turn."""
+        """True if `steer` works."""
         return _read(lambda: self._session.has_steering)
 
     def steer(self, *content: Content) -> bool:
@@ -449,7 +449,7 @@ class SyncSession:
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """The agent's last report of its context and of cost."""
+        """The last report of context and cost."""
         return _read(lambda: self._session.usage)
 
     @property
@@ -482,7 +482,7 @@ class SyncQueue:
         return _background.run(self._queue.add(*content, at=at, before=before))
 
     def edit(self, prompt_id: str, *content: Content) -> None:
-        """Replace the content of a prompt; its place stays."""
+        """Replace the content of a prompt."""
         _background.run(self._queue.edit(prompt_id, *content))
 
     def reschedule(self, prompt_id: str, at: datetime | None) -> None:
@@ -490,19 +490,19 @@ class SyncQueue:
         _background.run(self._queue.reschedule(prompt_id, at))
 
     def move(self, prompt_id: str, before: str = "") -> None:
-        """Put a prompt in front of the one with the id `before`; by default, last."""
+        """Put a prompt before the one with this id; by default, last."""
         _background.run(self._queue.move(prompt_id, before))
 
     def drop(self, prompt_id: str) -> None:
-        """Take a prompt out of the queue: it never begins."""
+        """Take a prompt out of the queue."""
         _background.run(self._queue.drop(prompt_id))
 
     def hold(self) -> None:
-        """Begin no more prompts until `go`; a running turn continues."""
+        """Begin no more prompts until `go`."""
         _background.run(self._queue.hold())
 
     def go(self) -> None:
-        """Continue with the queued prompts, whatever the reason for holding them."""
+        """Continue with them, whatever held them."""
         _background.run(self._queue.go())
 
     def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
@@ -511,7 +511,7 @@ class SyncQueue:
         _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
 
     def content(self, prompt_id: str) -> tuple[schema.ContentBlock, ...]:
-        """Return the content of a queued prompt."""
+        """Return a prompt's content."""
         return _background.run(self._queue.content(prompt_id))
 
 

@@ -282,18 +282,13 @@ def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: 
         one.until("allowed once (in acphold): Run it")
 
 
-def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
+def test_words_typed_at_a_question_reject_it_and_are_the_next_prompt(one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
-    one.until("[y] allow once: Go on", ", then Enter")
-    one.type("yes, and then", "yes, and then", "or write to the agent")
-    one.type("\r", "[y] allow once: Go on", "1 queued prompt", but="▸  yes")
-    one.type("n\r")
-    one.until(
-        "rejected: Run it → Stop it",
-        "you  yes, and then",
-        'agent  heard: [{"type"',
-        "ready",
-    )
+    one.until("[y] allow once: Go on", ", then Enter; or write to the agent")
+    one.type("yes\r", "y alone is the answer", "[y] allow once: Go on", "▸  yes")
+    one.type(", and then", "Enter rejects, and says this to the agent")
+    one.type("\r", "Rejected; said to the agent: yes, and then", but="[y]")
+    one.until('agent  answer: {"outcome"', '"stop"', "you  yes, and then", "heard: ", "ready")
 
 
 def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_comes_later(
@@ -301,10 +296,8 @@ def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_
 ) -> None:
     one.type(steps(ask(title="Run 1"), ask(toolCallId="t2", title="Run 2"), {"say": "Both asked."}))
     one.until("Run 1", ", then Enter")
-    one.type("use make", "or write to the agent")
-    one.type("\r", "1 queued prompt", ", then Enter")
-    one.type("n\r")
-    one.until("rejected: Run 1 → Stop it", "Run 2", "1 queued prompt", ", then Enter")
+    one.type("use make", "Enter rejects")
+    one.type("\r", "Rejected; said to the agent: use make", "Run 2", "1 queued prompt", ", then")
     with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
         other.type("\r", "Run 2", "1 queued prompt", ", then Enter")
@@ -530,10 +523,12 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
         one.until("? Allow this? Run it", "[y] allow once: Go on", ", then Enter")
-        one.type("y\ry\r")  # a paste, which is a prompt like any other line
-        one.until("y\ny\n", ", then Enter")
-        one.type("y\r", "asked: allowed once: Run it → Go on", "you: y\n  y")
-        one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')
+        one.type("y\ry\r")  # a paste, which is no answer
+        one.until("y\ny\n", "y alone is the answer")
+        one.type("y\r", "asked: allowed once: Run it → Go on", "agent: answer")
+        one.type(steps(ask(title="Do it")) + "\r")
+        one.until("[y]", ", then Enter", below="? Allow this? Do it")
+        one.type("use make\r", "acphold: Rejected; said to the agent: use make", "you: use make")
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')
         one.process.send_signal(signal.SIGINT)  # the terminal of the test is not in control

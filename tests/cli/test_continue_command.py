@@ -217,10 +217,49 @@ def test_sessions_are_pinned_in_the_list_and_what_was_done_last_is_undone_first(
         assert one.ended("\x03") == 0
 
 
+def test_a_title_that_nobody_had_given_is_there_again_once_a_rename_is_undone(home: Place) -> None:
+    remember(home.journal, "one", prompt("apples"), ended(), title="Apples")
+    with home.on_terminal(columns=100) as one:
+        one.until("1 of 1")
+        one.type("\x12", "New title:")
+        one.type("\x15Figs\r", "renamed 1 session, ^Z undoes", "▸ Sc Figs")
+        one.type("\x1a", "Undone: renamed 1 session", "▸ Sc Apples")
+        assert one.ended("\x03") == 0
+    assert json.loads(home.run("list", "--json").stdout)["title"] == "Apples"
+
+
 def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:
     session = hold(home, "apples")
     done = home.run("continue", session, typed=json.dumps([{"say": "more"}]))
     assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+
+
+def test_an_id_and_an_agent_go_on_in_a_copy_with_it_unless_it_is_its_own(home: Place) -> None:
+    session = hold(home, "apples")
+    own = home.run("continue", session, "scripted", typed=json.dumps([{"say": "more"}]))
+    assert (own.returncode, "more" in own.stdout) == (0, True), own.stderr
+    assert len(home.run("list", "--json").stdout.splitlines()) == 1
+    for words in ((session[:8], "demo"), ("demo", session[:8])):
+        copied = home.run("continue", *words)
+        assert copied.returncode == 0, copied.stderr
+        assert copied.stderr.startswith("With demo, it continues in a copy (--with demo).\n")
+    rows = map(json.loads, home.run("list", "--json").stdout.splitlines())
+    assert sorted(row["agentName"] for row in rows) == ["demo", "demo", "scripted"]
+
+
+def test_a_no_to_fetching_the_agent_of_a_chosen_session_leads_back_to_the_list(
+    home: Place,
+) -> None:
+    remember(home.journal, "one", prompt("apples"), ended(), agent="codex-acp", title="apples")
+    remember(home.journal, "two", prompt("pears"), ended(), agent="codex-acp", title="pears")
+    with home.on_terminal(columns=160) as one:
+        one.until("2 of 2", "Enter continues")
+        one.type("app", "1 of 2")
+        one.type("\r", "fetch it?")
+        one.type("n\r", "1 of 2", "▸ Co apples", but="install it with")
+        one.type("\x1b", "2 of 2")
+        one.type("\x1b")
+        assert one.ended() == 0
 
 
 def test_continue_goes_on_with_the_newest_of_the_folder_whatever_agent_it_has(home: Place) -> None:

@@ -72,9 +72,10 @@ def test_all_sessions_go_into_a_folder_with_an_index(
 ) -> None:
     done = acphold.run("export", "--all", "--format", "html", "-o", str(tmp_path / "out"))
     assert done.err == f"Wrote 2 sessions to {tmp_path}/out.\n"
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"aa-1.html", "bb-2.html", "index.html"}
-    assert 'href="bb-2.html"' in (tmp_path / "out" / "index.html").read_text()
+    first, index, second = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert index == "index.html"
+    assert re.fullmatch("greeting-aa-1-[0-9a-f]{8}.html", first)
+    assert f'href="{second}"' in (tmp_path / "out" / index).read_text()
 
 
 @here_and_there
@@ -303,7 +304,8 @@ def test_a_session_that_is_deleted_meanwhile_is_passed_over(
     monkeypatch.setattr(SqliteJournal, "session", delete_first)
     done = acphold.run("export", "--all", "-o", str(tmp_path / "out"))
     assert done.code == 0
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["bb-2.md"]
+    [left] = (tmp_path / "out").iterdir()
+    assert "bb-2" in left.name
 
 
 def test_a_session_that_is_put_in_order_meanwhile_is_not_written_twice_in_part(

@@ -22,7 +22,7 @@ from acphold.live.reading.local_reader import LocalReader, as_listed
 from acphold.live.reading.processes import Live, LiveSession, Process
 from acphold.live.reading.session_reader import ListedSession, News, SessionPage, Wanted
 from tests.cli.conversation import remember
-from tests.raw_entries import ended, prompt
+from tests.raw_entries import ended, prompt, update
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 DEADLINE = 60
@@ -66,6 +66,18 @@ async def test_each_change_is_a_line_until_its_process_is_gone(
         while (row := json.loads(await lines.readline())["session"])["live"] is not None:
             pass
         assert row["outcome"] == "cancelled"
+
+
+async def test_words_are_looked_for_in_last_words_too(journal: Path) -> None:
+    said = update("agent_message_chunk", content={"type": "text", "text": "A needle, here."})
+    await asyncio.to_thread(remember, journal, "before", prompt("Before"), said, ended())
+    await asyncio.to_thread(remember, journal, "other", prompt("Other"), ended())
+    async with following(journal, "--json", "needle") as lines:
+        first = json.loads(await lines.readline())
+        assert [row["sessionId"] for row in first["sessions"]] == ["before"]
+        await asyncio.to_thread(remember, journal, "after", prompt("After"), said, ended())
+        row = json.loads(await lines.readline())["session"]
+        assert row["sessionId"] == "after"
 
 
 async def test_people_are_told_in_words_behind_the_list(journal: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.schema import Implementation, InitializeResponse
+from acphold.client.advertised import Advertised
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.main import parser_of
 from acphold.known_agents import KNOWN_AGENTS, keys_of, short_name
@@ -210,3 +212,30 @@ def test_a_name_of_the_settings_file_stands_for_what_its_command_starts(
 
 def test_import_takes_the_long_name_of_an_agent_too() -> None:
     assert parser_of("import").read(["--agent", TODAY])["agents"] == ["claude"]
+
+
+@pytest.mark.usefixtures("two_releases")
+@pytest.mark.parametrize(
+    "words",
+    ["list", "search apples", "show a", "export a", "export a --format html", "usage", "status"],
+)
+def test_no_face_shows_the_package_of_an_agent(acphold: CommandLine, words: str) -> None:
+    said = acphold.run(*words.split())
+    assert EARLIER not in said.out + said.err
+    assert "claude" in said.out or words == "status"
+
+
+@pytest.mark.usefixtures("two_releases")
+def test_an_index_of_an_export_has_the_names_of_its_agents(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    for form in ("markdown", "html"):
+        acphold.run("export", "--all", "--format", form, "-o", f"{tmp_path / form}/")
+        [index] = (tmp_path / form).glob("index.*")
+        assert "claude" in index.read_text()
+        assert TODAY not in index.read_text()
+
+
+def test_a_chat_calls_an_agent_without_a_title_by_its_short_name() -> None:
+    told = InitializeResponse(1, agent_info=Implementation(TODAY, "1"))
+    assert Advertised(told, "agent").name == "claude"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from acphold.journal import bounds as journal_bounds
@@ -48,6 +51,31 @@ def acphold(
         found = OnDatabase(url)
         assert found.run("journal", "copy", str(journal), found.url).code == 0
         yield found
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_days_count_by_the_clock_of_the_database(
+    ahead: int, acphold: OnDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, two_days = time.time_ns, 2 * 24 * 3600
+    with psycopg.connect(acphold.url, autocommit=True) as line:
+        for name, minutes in (("aa-1", 30), ("bb-2", -30)):
+            at = clock() // 10**6 - (two_days + minutes * 60) * 1000
+            change = "UPDATE acphold.sessions SET updated_at = %s WHERE session_id = %s"
+            line.execute(change, (at, name))
+    with monkeypatch.context() as apart:
+        apart.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
+        apart.setattr(time, "time", lambda: clock() / 10**9 + ahead)
+        assert acphold.run("rules", "add", "--days", "2", "run make check").code == 0
+        assert acphold.run("access", "token", "--days", "2").code == 0
+        pruned = acphold.run("session", "prune", "--older-than", "2d", "--dry-run").out
+        assert "aa-1" in pruned
+        assert "bb-2" not in pruned
+    [rule] = acphold.run("rules", "--json").out.splitlines()
+    [token] = acphold.run("access", "list", "--json").out.splitlines()
+    end = clock() / 10**9 + two_days
+    assert abs(datetime.fromisoformat(json.loads(rule)["expiresAt"]).timestamp() - end) < 60
+    assert abs(json.loads(token)["expiresAt"] / 1000 - end) < 60
 
 
 def test_what_is_looked_at_is_as_in_a_file(acphold: OnDatabase, journal: Path) -> None:

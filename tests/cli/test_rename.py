@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acphold.journal.rows import MOST_TAGS
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.raw_entries import CONVERSATION
@@ -52,6 +53,23 @@ def test_several_sessions_get_the_same_tags(acphold: CommandLine, journal: Path)
     done = acphold.run("session", "tag", "facade", "decade", "later", "#facade")
     both = "Title facade-1\n  #facade #later\nTitle decade-2\n  #facade #later\n"
     assert (done.code, done.out) == (0, both)
+
+
+def test_sessions_that_cannot_be_tagged_keep_no_other_from_its_tags(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for name in ("facade-1", "decade-2", "accede-3"):
+        remember(journal, name, *CONVERSATION, title=f"Title {name}")
+    full = [f"#t{number}" for number in range(MOST_TAGS)]
+    assert acphold.run("session", "tag", "decade", *full).code == 0
+    done = acphold.run("session", "tag", "facade", "nobody", "decade", "accede", "later")
+    assert (done.code, done.out) == (
+        1,
+        "Title facade-1\n  #later\nTitle accede-3\n  #later\n",
+    )
+    first, second = done.err.splitlines()
+    assert "'nobody'" in first
+    assert f"decade: a session has at most {MOST_TAGS} tags" in second
 
 
 @pytest.mark.usefixtures("three")

@@ -150,4 +150,6 @@ def test_output_with_fences_in_it_stays_in_its_own() -> None:
 
 
 def test_an_index_names_every_session() -> None:
-    assert index([HEAD], ".md").startswith("# 1 session\n\n- [Greeting](s-1.md) · 2026-01-0")
+    assert index([HEAD], ".md").startswith(
+        f"# 1 session\n\n- [Greeting]({HEAD.file_name}.md) · 2026-01-0"
+    )

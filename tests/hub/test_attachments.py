@@ -14,7 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.conversation.history.entries import Segment
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
+from acphold.journal.journal import take_lease
 from acphold.journal.postgresql.pipelines import Answer
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Notified
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
@@ -180,6 +182,20 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
     slow.reads.set()
     await slow.until_text("399x")
     assert slow.text() == one.text()
+
+
+async def test_a_client_that_lags_gets_no_more_of_a_session_that_it_closes(house: Shared) -> None:
+    one, slow, session = await house.pair()
+    slow.reads.clear()
+    for _ in range(400):  # four megabytes
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    lagging = house.hub.conversation(session).session.attachments.of(slow.connection)
+    closing = slow.begin("session/close", {"sessionId": session})
+    await _closed(lagging)
+    slow.reads.set()
+    await closing
+    assert slow.text().count("x ") < 400
+    await house.told(one, session, "behind")
 
 
 async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(house: Shared) -> None:
@@ -357,7 +373,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         source = LateSource(held)
         first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
         first.open()
-        reading = first._reading
+        reading = first.reading
         assert reading is not None
         await asyncio.sleep(0)  # which asks
         first.hand_over(second)
@@ -378,7 +394,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
         source = LateSource(held)
         detached = Attachment(source, known.client, 0, 0, {})
         detached.open()
-        reading = detached._reading
+        reading = detached.reading
         assert reading is not None
         await asyncio.sleep(0)  # which asks
         detached.close()
@@ -401,7 +417,7 @@ async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answe
         source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
         detached = Attachment(source, next(iter(held.attachments)).client, 0, 0, {})
         detached.open()
-        reading = detached._reading
+        reading = detached.reading
         assert reading is not None
         await asyncio.sleep(0)  # which asks
         detached.close()
@@ -559,10 +575,50 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
         attachment.cursor -= 1  # it lags
         await house.agent.say(session, "not told")
         await asyncio.wait_for(_closed(attachment), 5)
+    await client.until(lambda: "could not be read" in str(client.messages))
     error = await client.refused("session/prompt", prompt_params(session, "hi"))
     assert "call session/load" in error.message
+    client.messages.clear()
     await client.load(session)
     assert client.text() == "not told"
+
+
+@pytest.mark.parametrize("how", ["deleted", "taken"])
+async def test_what_is_due_waits_for_the_next_owner_where_a_session_is_lost_as_it_is_read(
+    journal: Path, how: str
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
+        client, session = await house.opened()
+        await house.told(client, session, "1 ")
+        held = house.hub.conversation(session).session
+        [attachment] = held.attachments
+        other = open_journal(journal)
+        await house.give_way()
+        if how == "deleted":
+            await other.delete(session)
+        else:
+            await take_lease(other, session)
+        moved: list[object] = []
+        attachment.on_moved = lambda cursor, due: moved.append((cursor, len(due)))
+        answered = asyncio.Event()
+        attachment.cursor -= 1  # it lags
+        attachment.when_reached(held.last_seq, answered.set)
+        house.journal.read = none_left  # type: ignore[method-assign,assignment]
+        attachment._catch_up()
+        if how == "deleted":
+            await answered.wait()
+            await client.until(lambda: "deleted" in str(client.messages))
+        else:
+            while not moved:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+            assert moved == [(held.last_seq - 1, 1)]
+            assert not answered.is_set()
+        await other.aclose()
+
+
+async def none_left(*_: object) -> list[Segment]:
+    """As where another session has its id by now."""
+    return []
 
 
 async def _closed(attachment: Attachment) -> None:

@@ -14,12 +14,13 @@ from acphold.errors import HELD_ELSEWHERE
 from acphold.journal.access import Share
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.agents.interface import AbsentAgent
+from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused, open_params
-from tests.hub.shared import PERMISSION, Person, PuppetAgent, Shared, shared
+from tests.hub.shared import PERMISSION, Onlooker, Person, PuppetAgent, Shared, shared
 
 
 @asynccontextmanager
@@ -125,6 +126,54 @@ async def test_a_session_of_the_journal_is_not_made_live_where_clients_only_join
                 await guest.new()
         finally:
             await three.aclose()
+
+
+async def test_a_slow_client_has_all_of_its_turn_before_the_answer_when_the_desk_ends(
+    journal: Path,
+) -> None:
+    async with two_desks(journal) as (one, two):
+        _first, session = await one.opened()
+        slow = await two.client()
+        await slow.load(session)
+        turn = await ended_unread(one, slow, session)
+        ending = asyncio.create_task(one.desk.aclose())
+        slow.reads.set()
+        assert await turn == {"stopReason": "end_turn"}
+        assert slow.text().count("x ") == 400
+        await ending
+
+
+async def test_a_line_that_lags_is_answered_nothing_by_a_desk_that_ends(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CATCH_UP_CLOSE_SECONDS", 0.1)
+    async with two_desks(journal) as (one, _):
+        _first, session = await one.opened()
+        joining = Desk(one.hub, lambda _: AbsentAgent(), ServeOptions(), only_joins=True)
+        three = Shared(joining, one.agent, one.journal)
+        try:
+            line = await three.client(_meta={"acphold/line": True})
+            await line.load(session)
+            turn = await ended_unread(one, line, session)
+            await one.desk.aclose()
+            line.reads.set()
+            await three.gone(line)
+            assert not (turn.done() and turn.exception() is None)
+        finally:
+            await three.aclose()
+
+
+async def ended_unread(house: Shared, client: Onlooker, session: str) -> asyncio.Future[object]:
+    """A turn that has ended, and of which its client has read nothing since it began."""
+    turn = await house.begun(client, session, "flood")
+    client.reads.clear()
+    for _ in range(400):  # four megabytes
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.end(session)
+    while house.hub.conversation(session).turns.running is not None:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.01)
+    assert not turn.done()
+    return turn
 
 
 async def test_a_client_that_comes_while_the_desk_of_its_session_ends_is_served_by_the_next(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from acphold.safety.standing import programs
 from acphold.safety.standing.decision import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
+from tests.postgresql import Databases
 
 DEADLINE = 30
 KINDS = ("allow_always", "allow_once", "reject_once")
@@ -227,6 +229,26 @@ async def test_a_rule_that_ends_in_another_process_answers_no_more(
         await other.access.change_rules("", [1], change)
         await other.aclose()
         assert await is_asked(house, person, asking(house, session, "pytest", call="b"))
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+async def test_a_rule_ends_by_the_clock_of_the_database(
+    ahead: int, databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
+    with databases.new() as location:
+        async with at_work(location, tmp_path, "run pytest …") as (house, _, person, session):
+            half_an_hour = 1_800_000
+            for left, is_live in ((half_an_hour, True), (-half_an_hour, False)):
+                change = RuleChange(expires_at=clock() // 10**6 + left)
+                await house.journal.access.change_rules("", [1], change)
+                answer = asking(house, session, "pytest", call=str(left))
+                if is_live:
+                    assert await answer == ALLOWED
+                else:
+                    assert await is_asked(house, person, answer)
 
 
 @pytest.mark.parametrize(

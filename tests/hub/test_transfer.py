@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acphold.conversation.history.entries import Origin
 from acphold.journal.rows import ListFilter
 from acphold.live.agents.interface import Updates
+from acphold.live.hub.handover import GIVEN
 from tests.hub.shared import Onlooker, Shared, shared
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
@@ -17,9 +20,10 @@ OPTIONS = [
 ]
 
 
-async def held_with_first(journal: Path) -> str:
-    """A session that was held with the agent "puppet", which has a mode, an option, a command."""
+async def held_with_first(journal: Path, agent: str = "puppet") -> str:
+    """A session that was held with this agent, which has a mode, an option, a command."""
     async with shared(journal) as house:
+        house.agent.key = agent
         house.agent.opened = {"modes": MODES, "configOptions": OPTIONS}
         client, session = await house.opened()
         commands = {
@@ -51,6 +55,22 @@ async def test_the_other_agent_lists_it_only_with_the_sessions_of_all(journal: P
         [found] = await client.sessions()
         assert found["sessionId"] == session
         assert found["_meta"]["acphold/agent"] == "puppet"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("second", [f"{GIVEN}; it began with codex"]), ("codex-acp", [GIVEN])],
+)
+async def test_the_agent_before_is_called_by_its_short_name_and_a_release_is_no_other_agent(
+    journal: Path, key: str, words: list[str]
+) -> None:
+    session = await held_with_first(journal, "@agentclientprotocol/codex-acp")
+    async with shared(journal, all_agents=True) as house:
+        house.agent.key = key
+        client = await house.loaded(session, session={"notices": {}})
+        await house.turn(client, session, "two", "TWO", own="s0")
+        updates = client.updates()
+        assert [u["title"] for u in updates if u["sessionUpdate"] == "notice"] == words
 
 
 async def test_another_agent_is_handed_the_conversation_and_has_the_session_from_then_on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,10 +24,12 @@ from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds, usage_limit, waiting_prompts
 from acphold.live.hub.forks import fork
+from acphold.live.hub.session import HubSession
 from acphold.live.server.principals import Principal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts
+from tests.postgresql import Databases
 from tests.queues import QUEUE, told_queues
 
 
@@ -494,7 +497,7 @@ async def test_a_prompt_begins_no_sooner_than_its_moment(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1_000_000]
-    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(HubSession, "now_ms", lambda _: clock[0])
     monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     async with shared(journal) as house:
         client, session = await house.opened()
@@ -535,13 +538,33 @@ async def test_a_clock_that_is_set_forward_and_back_begins_nothing_early_and_not
         assert waiting(await state(client, session)) == []
 
 
+@pytest.mark.postgresql
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+async def test_a_moment_has_come_by_the_clock_of_the_database(
+    ahead: int, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
+    with databases.new() as location:
+        async with shared(location) as house:
+            client, session = await house.opened()
+            now = clock() // 10**6
+            await add(client, session, "in half an hour", at=now + 1_800_000)
+            await add(client, session, "a minute ago", at=now - 60_000)
+            await house.agent.prompted(session)
+            await house.agent.end(session)
+            await change(client, session, "add", prompt=[{"type": "text", "text": "at once"}])
+            await house.agent.prompted(session)
+            assert prompts(house) == ["a minute ago", "at once"]
+
+
 class Looks:
     """The looks at a clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: list[int]) -> None:
         self._clock = clock
         self._looked = asyncio.Event()
-        monkeypatch.setattr(waiting_prompts, "now_ms", self._now)
+        monkeypatch.setattr(HubSession, "now_ms", lambda _: self._now())
         monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
 
     def _now(self) -> int:
@@ -636,7 +659,7 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
     journal: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     clock = [now_ms()]
-    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(HubSession, "now_ms", lambda _: clock[0])
     monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     when = "wait" if waits else "hold"
     async with shared(journal, when_limited=when) as house:
@@ -776,7 +799,7 @@ async def test_it_does_not_go_on_by_itself_for_ever_nor_at_a_limit_without_a_mom
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [now_ms()]
-    monkeypatch.setattr(waiting_prompts, "now_ms", lambda: clock[0])
+    monkeypatch.setattr(HubSession, "now_ms", lambda _: clock[0])
     monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
     async with shared(journal, when_limited="wait") as house:
         house.agent.key = "claude"

@@ -89,7 +89,17 @@ def test_a_command_is_told_by_what_it_is_for(
     rollout.run("c1", command, "done\n")
     call = story(rollout, tmp_path).call()
     assert (call["title"], call["kind"], call["status"]) == (title, kind, "completed")
+    assert call["rawInput"]["turn_id"] == "turn"
     assert call["rawOutput"]["aggregated_output"] == "done\n"
+
+
+def test_two_prompts_in_a_row_without_a_screen_are_both_told(tmp_path: Path) -> None:
+    rollout = Rollout()
+    for words in ("One", "Two"):
+        rollout.program(words)
+    rollout.item("message", role="assistant", content=[{"type": "output_text", "text": "Three"}])
+    told = story(rollout, tmp_path).said()
+    assert told == [("user", "One"), ("user", "Two"), ("agent", "Three")]
 
 
 def test_a_command_that_ends_with_another_code_has_failed(tmp_path: Path) -> None:

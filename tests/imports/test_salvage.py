@@ -201,6 +201,14 @@ def test_a_raw_line_end_inside_of_a_string_is_part_of_it(tmp_path: Path, name: s
     assert story.facts.missed == {}
 
 
+def test_half_a_row_that_its_rest_makes_no_object_is_given_up_at_once() -> None:
+    salvage = LineSalvage("log.jsonl", RowForm(frozenset()), missed := Missed())
+    for offset, raw in ((0, b'{"a": "x\n'), (9, b'y" b}\n')):
+        assert [*salvage.take(RecordLine(offset, raw), b"", 1000)] == []
+    assert not salvage.is_holding
+    assert missed.counts.total() == 1
+
+
 def test_half_a_row_before_a_good_line_costs_only_itself(tmp_path: Path) -> None:
     path, lines = rows("claude", tmp_path)
     story = told("claude", tmp_path, b"".join([*lines, lines[0][:40], b"\n", lines[3]]), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.sources import Facts
+from acphold.imports.turns import KnownPart, ReadTurn, compare
 
 
 def identities(*prompts: tuple[int, str, str]) -> list[str]:
@@ -37,3 +38,10 @@ def test_equal_words_at_one_time_are_several_turns() -> None:
     five = identities(*[(1, "continue", "")] * 5)
     assert len({*five}) == 5
     assert identities(*[(1, "continue", "")] * 3) == five[:3]
+
+
+def test_the_rest_of_a_turn_is_told_though_it_stands_here_twice() -> None:
+    ours = [ReadTurn("a", "go", 1, count=2, digest="same") for _ in range(2)]
+    theirs = [ReadTurn("a", "go", 1, count=3, digest="same")]
+    found = compare(KnownPart(ours), theirs)
+    assert (found.void, found.rest) == ([1], 0)

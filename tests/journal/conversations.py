@@ -34,7 +34,7 @@ async def usage_reports(
     """The reported tokens and cost of each session, newest session first."""
 
     def read(db: Connection) -> list[SessionUsage]:
-        asked = usage_sums.SumsQuery(tables := SqliteTables(db), (), cwd, since)
+        asked = usage_sums.SumsQuery(tables := SqliteTables(db), "agent", (), cwd, since)
         return [*usage_sums.sessions(tables, since, asked.wanted, asked.values)]
 
     return await journal._background.run(read)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 import uvicorn
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from acphold.journal.stores import open_journal
 from acphold.library import bounds as library_bounds
 from acphold.live.hub import bounds
 from acphold.live.hub.desk import Desk
+from acphold.live.server.service import ConnectedClient
 from acphold.machine.runtime_folder import sockets
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
@@ -339,6 +341,30 @@ async def test_a_connection_ends_when_the_access_of_its_client_expires(journal: 
         with pytest.raises(Refused, match="expired"):
             await asyncio.wait_for(turn, DEADLINE)
         await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+
+
+async def test_a_client_that_has_left_is_not_kept_until_its_access_expires(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ann, hers = await come(server, replace(ANN, expires_at=_soon(3600)))
+        await ann.leave()
+        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+        del ann, hers
+        gc.collect()
+        assert [it for it in gc.get_objects() if type(it) is ConnectedClient] == []
+
+
+async def test_the_end_of_a_server_leaves_its_journal_closed(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ann, _ = await come(server, ANN)
+        await ann.talk("hello")
+        assert _opened(journal)
+    assert not _opened(journal)
+
+
+def _opened(journal: Path) -> list[str]:
+    """Return the open files of this process that belong to a journal."""
+    files = (file.path for file in psutil.Process().open_files())
+    return [path for path in files if path.startswith(str(journal))]
 
 
 # -- mounted ---------------------------------------------------------------------------------------

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.imports.claude_home import Transcript
+from tests.page.conftest import choose
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -48,9 +50,57 @@ async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_n
     await expect(instead).to_contain_text("This server does not run claude.")
     await expect(instead).to_contain_text("install it")
     await expect(page.locator(".composer")).to_have_count(0)
+    name = await instead.get_by_role("button").first.inner_text()
     await instead.get_by_role("button").first.click()
     await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_be_focused()
     await expect(instead).to_have_count(0)
+    whose = page.locator(".bar .name p")
+    await expect(whose).to_contain_text(f"{name.removeprefix('Continue with ')} ·")
+
+
+async def test_no_prompt_can_be_written_before_it_is_known_who_would_get_it(page: Page) -> None:
+    offer = page.get_by_role("group", name="Import")
+    await offer.get_by_role("button", name="Import 1 conversation found here").click()
+    await page.locator("a.session", has_text="Where is the needle?").click()
+    may = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await may.wait()
+        await route.continue_()
+
+    await page.route("**/sessions/feed", late)
+    await page.reload()
+    await expect(page.locator(".asking")).to_have_count(1)
+    await expect(page.locator(".ending")).to_have_text("No answer")
+    await expect(page.locator(".composer")).to_have_count(0)
+    may.set()
+    await expect(page.get_by_label("Another agent")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_what_was_done_is_said_above_what_can_be_done(page: Page, width: int) -> None:
+    await page.set_viewport_size({"width": width, "height": 740})
+    offer = page.get_by_role("group", name="Import")
+    await offer.get_by_role("button", name="Import 1 conversation found here").click()
+    await page.locator("a.session", has_text="Where is the needle?").click()
+    instead = page.get_by_label("Another agent")
+    await expect(instead).to_be_visible()
+    place = await page.evaluate("location.hash")
+    await choose(page, "Archive")
+    bar = page.locator(".undo p")
+    await expect(bar).to_contain_text("archived")
+    await page.evaluate("(place) => (location.hash = place)", place)
+    await expect(instead).to_be_visible()
+    assert await is_above(bar, instead)
+    await instead.get_by_role("button").first.click()
+    assert await is_above(bar, page.locator(".composer"))
+
+
+async def is_above(upper: Locator, lower: Locator) -> bool:
+    above, below = await upper.bounding_box(), await lower.bounding_box()
+    assert above
+    assert below
+    return 0 < above["y"] < above["y"] + above["height"] <= below["y"]
 
 
 async def test_no_thanks_is_remembered_on_this_device(page: Page) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import pytest_asyncio
@@ -84,9 +85,8 @@ async def test_notifications_are_offered_at_the_first_question_until_somebody_ha
     await asyncio.wait_for(turn, 60)
 
 
-async def test_a_notice_that_is_pushed_opens_the_question_and_is_replaced_by_the_answer(
-    page: Page, device: BrowserContext, served: Served
-) -> None:
+async def worker_of(page: Page, device: BrowserContext, served: Served) -> Push:
+    """Push to the worker of a page: see `Push`."""
     await device.grant_permissions(["notifications"], origin=served.url)
     # Chromium drops messages pushed to a worker that is still being activated.
     active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
@@ -102,19 +102,29 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_is_replaced_by_the
         while not found:  # noqa: ASYNC110 - the event is a list here
             await asyncio.sleep(0.05)
 
-    notices = (
-        "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
-        ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
-    )
-
     async def push_until(shown: list[list[str]], data: str) -> None:
-        """Push until these are the notices: now and then Chromium drops a message."""
         message = {"origin": served.url, "registrationId": found[0], "data": data}
         async with asyncio.timeout(60):
-            while await page.evaluate(notices) != shown:
+            while await page.evaluate(NOTICES) != shown:
                 await tools.send("ServiceWorker.deliverPushMessage", message)
                 await asyncio.sleep(0.5)
 
+    return push_until
+
+
+Push: TypeAlias = Callable[[list[list[str]], str], Awaitable[None]]
+"""Pushes the data until these are the notices: now and then Chromium drops a message."""
+
+NOTICES = (
+    "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
+    ".then((all) => all.map((it) => [it.title, it.body, it.data.place]))"
+)
+
+
+async def test_a_notice_that_is_pushed_opens_the_question_and_is_replaced_by_the_answer(
+    page: Page, device: BrowserContext, served: Served
+) -> None:
+    push_until = await worker_of(page, device, served)
     await push_until(
         [["T", "Run it", "#/session/s%2F1@7"]],
         '{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}',
@@ -133,7 +143,81 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_is_replaced_by_the
     await push_until([["T", "done", "#/session/s1@9"], answered], done)
     # Whoever sees the page needs neither.
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 0)"))
+    await page.evaluate(seen(f"() => {NOTICES}.then((all) => all.length === 0)"))
+
+
+TAP = """async ([action]) => {
+  const isPage = ({ url }) => new URL(url).pathname === "/";
+  clients.openWindow = async () => {
+    for (;;) {
+      const found = (await clients.matchAll({ includeUncontrolled: true })).find(isPage);
+      if (found) return found;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+  const [notification] = await registration.getNotifications();
+  dispatchEvent(new NotificationEvent("notificationclick", { notification, action }));
+}"""
+"""A tap on the notice, or an action of it. A window is opened only for a person's: the page that is
+there next is it."""
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_question_is_rejected_in_its_notice_and_no_other_is_answered_by_it(
+    page: Page,
+    device: BrowserContext,
+    served: Served,
+    agent: acphold.RemoteAgent,
+    tmp_path: Path,
+    is_open: bool,
+) -> None:
+    push_until = await worker_of(page, device, served)
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="First"), ask("t2", title="Second")))
+
+    async def asked(title: str) -> str:
+        async with asyncio.timeout(30):
+            while True:
+                lines = map(json.loads, served.run("inbox", "--json").splitlines())
+                for it in lines:
+                    if it["asks"] == title:
+                        return str(it["id"])
+                await asyncio.sleep(0.2)
+
+    first = await asked("First")
+    told = {"count": 1, "title": "T", "body": "First", "sessionId": session.id, "reject": first}
+    shown = [["T", "First", f"#/session/{session.id}"]]
+    worker = device.service_workers[0]
+
+    async def tap(action: str) -> None:
+        await push_until(shown, json.dumps(told))
+        await worker.evaluate(TAP, [action])
+
+    await tap("")  # which opens it, and answers nothing
+    question = page.locator(".asking section.question")
+    await expect(question).to_contain_text("First")
+    if is_open:
+        await tap("reject")
+    else:
+        await page.goto(f"{served.url}/page/icon.svg")  # it is closed
+        await tap("reject")
+        await page.goto(f"{served.url}/#/")
+    await expect(question).to_contain_text("Second")
+    await expect(page.locator(".undo")).to_contain_text("Rejected: First")
+    second = await asked("Second")
+    assert second != first
+    await page.locator(".undo").get_by_role("button", name="Close").click()
+    # An old notice does nothing.
+    told["body"], shown[0][1] = "once more", "once more"
+    await page.goto(page.url.partition("#")[0] + "#/")
+    await page.reload()  # it has no memory of the first
+    await tap("reject")
+    await expect(page.locator(".undo")).to_contain_text("Nothing was rejected", timeout=60_000)
+    await expect(page.locator(".asking section.question")).to_contain_text("Second")
+    await page.locator(".asking").get_by_role("button", name="Go on").click()
+    ended = await asyncio.wait_for(turn, 60)
+    assert '"stop"' in ended.text
+    assert '"go"' in ended.text
 
 
 async def test_a_visible_page_says_so_where_there_are_notifications(

@@ -555,8 +555,14 @@ async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
     await expect(page.locator(".asking").get_by_role("button", name="Go on")).to_be_in_viewport(
         ratio=1
     )
-    await area.fill("Use make")
     send = page.get_by_title("Reject, and send")
+    await area.fill("Yes")
+    await send.click()
+    await expect(page.get_by_role("alert")).to_have_text(
+        "This is no answer. Use the buttons above."
+    )
+    await expect(page.locator(".asking section.question")).to_be_visible()
+    await area.fill("Use make")
     await expect(send).to_be_in_viewport(ratio=1)
     assert (await area.bounding_box() or {"width": 0})["width"] > width / 2
     assert await violations(page) == []
@@ -600,7 +606,7 @@ async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_a
     # Nothing but the first was answered: the next one stays, and the words wait behind the turn.
     await expect(card).to_contain_text("Run 2")
     waiting = page.get_by_role("list", name="Prompts being sent")
-    await expect(waiting).to_contain_text("Use make")
+    await expect(waiting).to_contain_text("Use makeRejected; said to the agent, behind this turn")
     await page.reload()
     await expect(card).to_contain_text("Run 2")
     await expect(waiting).to_contain_text("Use make")

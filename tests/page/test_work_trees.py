@@ -54,6 +54,14 @@ def tree(project: Project) -> NewTree:
     return made
 
 
+@pytest.fixture
+def trees(project: Project) -> list[NewTree]:
+    """Two work trees; the first one has a file that is not committed."""
+    made = [new_tree(str(project.top)) for _ in range(2)]
+    Path(made[0].cwd, "c.txt").write_text("c\n")
+    return made
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def session(
     page: Page, agent: acphold.RemoteAgent, tree: NewTree
@@ -155,6 +163,44 @@ async def test_a_deleted_session_takes_its_work_tree_along_if_that_is_wanted(
     while is_there(tree) or "acphold/work" in project.git("branch"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_of_several_deleted_sessions_each_work_tree_is_named_and_chosen(
+    page: Page, agent: acphold.RemoteAgent, trees: list[NewTree], width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 740})
+    sessions = [await agent.new_session(cwd=tree.cwd) for tree in trees]
+    said = [f"Said in tree {number} at {width}." for number in range(2)]
+    for made, words in zip(sessions, said, strict=True):
+        await made.prompt(steps({"say": words}))
+    await page.get_by_role("button", name="Select").click()
+    for words in said:
+        await page.locator("label.session", has_text=words).get_by_role("checkbox").check()
+    await page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    named = [dialog.locator("label.check", has_text=f"{tree.cwd} and") for tree in trees]
+    boxes = [each.get_by_role("checkbox") for each in named]
+    await expect(named[0]).to_contain_text("and the branch acphold/work, with 1 uncommitted file")
+    await expect(named[1]).not_to_contain_text("uncommitted")
+    every = dialog.get_by_role("checkbox", name="Also delete 2 work trees")
+    await every.check()
+    for box in boxes:
+        await expect(box).to_be_checked()
+    await every.uncheck()
+    await boxes[1].check()
+    await expect(every).not_to_be_checked()
+    assert await violations(page) == []
+    await page.clock.install()
+    await dialog.get_by_role("button", name="Delete").click()
+    for made in sessions:
+        await expect(row_of(page, made)).to_have_count(0)
+    await page.clock.fast_forward(11_000)
+    deadline = time.monotonic() + DEADLINE
+    while is_there(trees[1]):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    assert is_there(trees[0])  # with its file that is nowhere else
 
 
 def is_there(tree: NewTree) -> bool:

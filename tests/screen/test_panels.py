@@ -87,8 +87,9 @@ def picked(pick: Pick) -> str | None:
     return None if pick.key is None else pick.key.value
 
 
-def question() -> Pick:
-    return Pick(KeyChoice("?", (Key("y", "yes", "yes"), Key("n", "no", "no"))))
+def question(instead: str = "no") -> Pick:
+    keys = Key("y", "yes", "yes"), Key("n", "no", "no")
+    return Pick(KeyChoice("?", keys, instead=instead))
 
 
 def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_not() -> None:
@@ -101,15 +102,38 @@ def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_no
     assert found == ["yes", None, None, None, "yes", None, "no", None, "no"]
 
 
-def test_whoever_writes_out_an_answer_is_told_that_it_would_be_a_prompt() -> None:
-    pick = question()
+@pytest.mark.parametrize("instead", ["no", ""])
+def test_an_answer_that_is_written_out_is_neither_a_yes_nor_a_no_nor_a_prompt(instead: str) -> None:
+    pick = question(instead)
     pick.on_seen("")
-    for text, key in (("yes", "y"), ("No", "n"), ("reject", "n")):
+    for text, key in (("yes", "y"), ("No ", "n"), ("ok", "y"), ("reject", "n")):
         pick.on_input(text)
         assert picked(pick) is None
-        assert pick.hint == f"{key} alone is the answer; Enter sends this as a prompt"
+        assert not pick.enter()
+        assert pick.hint == f"{key} alone is the answer"
+
+
+def test_words_below_a_question_reject_it_and_commands_do_not() -> None:
+    pick = question()
     pick.on_input("nope")
+    assert (pick.enter(), pick.instead) == (True, "")  # nobody has seen it yet
+    pick.on_seen("nope")
+    assert (pick.enter(), pick.instead) == (True, "")
+    pick.on_input("")
     assert pick.hint == "y or n, then Enter; or write to the agent"
+    pick.on_input("nope")
+    assert (pick.enter(), pick.instead) == (True, "no")
+    assert pick.hint == "Enter rejects, and says this to the agent"
+    pick.on_input("/help")
+    assert "rejects" not in pick.hint
+
+
+def test_words_below_a_question_without_a_no_wait_behind_it() -> None:
+    pick = question(instead="")
+    pick.on_seen("")
+    pick.on_input("nope")
+    assert (pick.enter(), pick.instead) == (True, "")
+    assert pick.hint == "y or n, then Enter; or write the next prompt"
 
 
 def test_what_is_typed_before_a_question_was_seen_is_not_meant_for_it() -> None:

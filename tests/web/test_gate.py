@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
-from acphold.journal.access import new_token
-from acphold.live.reading.requests import FEED
+from acphold.journal.access import new_token, token_id
+from acphold.journal.stores import open_journal
+from acphold.live.reading.requests import FEED, RULES
 from acphold.web.connections import repeating
 from acphold.web.server import Listening
 from tests.editor import DEADLINE
@@ -135,6 +139,27 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served
     with pytest.raises(RemoteRefusalError, match="pair"):
         async with acphold.connect(served.url, token=token):
             pass
+
+
+async def test_a_revocation_acts_within_a_second_on_what_is_open_and_on_what_is_asked(
+    served: Served,
+) -> None:
+    journal, took = open_journal(served.env["ACPHOLD_JOURNAL"]), []
+    async with httpx2.AsyncClient(base_url=served.url) as http:
+        for _ in range(5):
+            token = served.token()
+            async with connect(socket_url(served), additional_headers=bearer(token)) as phone:
+                assert (await http.get(RULES, headers=bearer(token))).status_code == 200
+                found = {it.id: it for it in await journal.access.tokens()}
+                ended = replace(found[token_id(token)], revoked_at=journal.now_ms())
+                await journal.access.keep_token(ended)
+                since = time.monotonic()
+                await until_closed(phone.recv)
+                while (await http.get(RULES, headers=bearer(token))).status_code != 401:
+                    pass
+                took.append(time.monotonic() - since)
+    await journal.aclose()
+    assert statistics.median(took) < 1.0, took  # one of them may be late on a busy machine
 
 
 async def test_a_server_that_is_told_to_end_first_closes_whatever_lasts(served: Served) -> None:

@@ -18,9 +18,9 @@ from tests.web.in_process import site
 PARAMS = b'{"sessionId":"x","toolCall":{"toolCallId":"t1","title":"Run \\u202e it"},"options":[]}'
 
 
-def asked(id_: str, *, is_answered: bool = False) -> Pieces:
+def asked(id_: str, *, is_answered: bool = False, params: bytes = PARAMS) -> Pieces:
     """A turn in which something was asked."""
-    question = question_entry(AskedQuestion(id_, "session/request_permission", PARAMS))
+    question = question_entry(AskedQuestion(id_, "session/request_permission", params))
     answer = answer_entry(id_, "answered", result=b'{"outcome":{"outcome":"cancelled"}}')
     pieces = [*turn("Go")]
     pieces[1:1] = [("question", [question]), *([("answer", [answer])] if is_answered else [])]

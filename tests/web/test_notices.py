@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.prompt_queue import QueueChange
-from acphold.journal.access import SCOPES, Share, new_token, token_id
+from acphold.journal.access import SCOPES, Scope, Share, new_token, token_id
 from acphold.journal.intentions import change_queue
 from acphold.live.reading.processes import LiveSession, Process
 from acphold.web import bounds
@@ -499,6 +499,49 @@ async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
         assert token_id(text) not in notices._kept.browsers
 
 
+@pytest.mark.parametrize(
+    ("scopes", "kinds", "whose", "rejects"),
+    [
+        (("watch", "answer"), ("allow_once", "reject_once"), None, True),
+        (("watch",), ("allow_once", "reject_once"), None, False),
+        (("watch", "answer"), ("allow_once", "reject_always"), None, False),
+        (("watch", "answer"), ("allow_once",), None, False),
+        (
+            ("watch", "answer"),
+            ("allow_once", "reject_once"),
+            "rita",
+            False,
+        ),  # a guest that looks on
+    ],
+)
+async def test_the_notice_of_a_question_can_reject_it_where_its_browser_may(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    scopes: tuple[Scope, ...],
+    kinds: Sequence[str],
+    whose: str | None,
+    rejects: bool,
+) -> None:
+    offered = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
+    params = json.dumps({"toolCall": {"toolCallId": "t", "title": "T"}, "options": offered})
+    async with telling(tmp_path) as (web, service, _):
+        for number in (1, 2):
+            await web.remember(
+                f"s{number}", asked(f"q{number}", params=params.encode()), settled=False
+            )
+        await web.journal.access.keep_share(Share("s1", "rita"))
+        text, kept = new_token("phone", scopes, now_ms(), tenant=whose)
+        await web.journal.access.keep_token(kept)
+        assert (await web.post("/notices", text, **Browser().json)).status == 200
+        live["s1"] = waits("s1", "q1")
+        (told,) = await service.until(1)
+        assert told.get("reject") == ("q1" if rejects else None)
+        if whose is None:
+            live["s2"] = waits("s2", "q2")  # of several it would not be said which
+            (_, told) = await service.until(2)
+            assert "reject" not in told
+
+
 async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
     tmp_path: Path,
     live: Live,  # noqa: F811
@@ -512,13 +555,12 @@ async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         later = now_ms() + 7_200_000
         with monkeypatch.context() as ahead:
-            ahead.setattr("acphold.web.notices.now_ms", lambda: later)
             ahead.setattr(type(web.journal.access), "now_ms", lambda _: later)
             live["s1"] = waits("s1", "q1")
             await notices._check()
             assert service.came == []
         await service.until(1)
-        monkeypatch.setattr("acphold.web.notices.now_ms", lambda: later)
+        monkeypatch.setattr(type(web.journal.access), "now_ms", lambda _: later)
         monkeypatch.setattr(bounds, "NOTIFIED_BROWSERS", 1)
         other = await web.new_token(*SCOPES)
         assert (await web.post("/notices", other, **Browser().json)).status == 200  # in its place

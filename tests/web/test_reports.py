@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,11 @@ async def test_a_session_is_told_by_its_id_whatever_the_list_has(tmp_path: Path)
 
 async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(tmp_path: Path) -> None:
     async with site(tmp_path) as served:
-        await served.remember("one", SAID)
+        await served.remember("one", SAID, title='../„Ö"\r\nX: y; 会話')
         answer = await served.get("/sessions/one/export")
         assert answer.status == 200
-        assert answer.headers["content-disposition"] == 'attachment; filename="one.html"'
+        name = answer.headers["content-disposition"].removeprefix("attachment; filename*=UTF-8''")
+        assert re.fullmatch("o-x-y-one-[0-9a-f]{8}.html", name)
         assert answer.headers["content-security-policy"].startswith("sandbox")
         assert b"&lt;script&gt;there" in answer.body
         assert (await served.get("/sessions/two/export")).status == 404

@@ -189,6 +189,10 @@ SARIF_CHARACTERS: Final = 1000
 PLAYED_PART = 0.85
 """The part of a time limit after which no case goes on: the rest is for the report."""
 
+REPORT_SECONDS = 2.0
+"""At least so many seconds of a limit are for the report, and for the start of the command; but no
+more than half of it."""
+
 OBSERVATION_PART = 0.05
 OBSERVATION_SECONDS = 1.0
 """The time of observers after that: a part of the time until then, and at least so many seconds."""

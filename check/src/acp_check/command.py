@@ -414,7 +414,11 @@ def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
     numbers = (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
         loop.add_signal_handler(number, end, number)
-    timer = None if seconds is None else loop.call_later(bounds.PLAYED_PART * seconds, stop.set)
+    timer = None
+    if seconds is not None:
+        left = max(seconds - bounds.REPORT_SECONDS, seconds / 2)
+        played = min(bounds.PLAYED_PART * seconds, left)
+        timer = loop.call_later(played, stop.set)
     try:
         yield stop, ended_by
     finally:

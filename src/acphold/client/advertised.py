@@ -42,6 +42,7 @@ from acp_wire.schema import (
 from acp_wire.workspace.regular_files import contents
 from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
+from acphold.known_agents import short_name
 from acphold.live.agents.extensions import has_steering
 
 if TYPE_CHECKING:
@@ -49,12 +50,11 @@ if TYPE_CHECKING:
 
 
 Folder: TypeAlias = str | os.PathLike[str]
-"""A path; a relative one starts from the folder that this program is in."""
+"""A path; if relative, from this program's folder."""
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options of continuing a session; `agent` names the agent that is to do so, if the server
-    does not serve the session's own."""
+    """`agent` names the one that is to continue it, if the server lacks the session's own."""
 
     mcp_servers: Sequence[McpServer]
     additional_directories: Sequence[Folder] | None
@@ -96,7 +96,7 @@ class Advertised:
 
     def __init__(self, introduction: InitializeResponse, name: str) -> None:
         info = introduction.agent_info
-        self.name: str = name if info is None else info.title or info.name
+        self.name: str = name if info is None else info.title or short_name(info.name)
         self.capabilities: AgentCapabilities = introduction.agent_capabilities
         self._meta: Mapping[str, object] | None = introduction.meta
 

@@ -75,9 +75,9 @@ class FormQuestion(Struct, frozen=True):
 
 
 class PageQuestion(Struct, frozen=True):
-    """An agent asks a person to open `url`, for a sign-in or a payment, say.
+    """An agent asks a person to open `url`, as for a sign-in.
 
-    Show all of the URL and its host, and open it only if the person agrees.
+    Show all of it and its host before.
     """
 
     message: str
@@ -87,13 +87,13 @@ class PageQuestion(Struct, frozen=True):
 
 
 Filled: TypeAlias = "Mapping[str, ElicitationContentValue] | Literal['dismissed'] | None"
-"""The values by field; None if the person declines, "dismissed" if they go away."""
+"""The values by field; None if they are declined."""
 
 AskForm: TypeAlias = Callable[[FormQuestion], "Filled | Awaitable[Filled]"]
 """Fills in a form."""
 
 AskPage: TypeAlias = Callable[[PageQuestion], "bool | Awaitable[bool | None] | None"]
-"""True if the person agrees to open it, False if they decline, None if they go away."""
+"""True to open it, False if declined, None if they go away."""
 
 DISMISSED = CreateElicitationResponse(action="cancel")
 DECLINED = CreateElicitationResponse(action="decline")
@@ -123,13 +123,13 @@ def page_answer(agrees: bool | None) -> CreateElicitationResponse:
 
 
 Rule: TypeAlias = Literal["allow", "reject", "ask"]
-"""The handling of a request: allow it once, reject it, or ask the callback."""
+"""Allow it once, reject it, or ask the callback."""
 
 Kind: TypeAlias = "ToolKind | Literal['*']"
 """A kind of tool that a policy names; `*` is the rest."""
 
 Policy: TypeAlias = "Rule | Mapping[Kind, Rule]"
-"""One rule for all, or one for each kind of tool (`read`, `edit`, `execute` …); `*` is the rest."""
+"""A rule for all, or for each kind of tool (`read`, `edit`, `execute` …)."""
 
 KINDS = (*get_args(ToolKind), "*")
 
@@ -138,10 +138,8 @@ SWITCH_MODE = "switch_mode"
 
 
 class PermissionQuestion(Struct, frozen=True):
-    """An agent asks for permission to continue a tool call.
-
-    `tool_call` has the fields of the request, `options` are the accepted answers in the order to
-    show them, `request` is the whole request, unchanged.
+    """An agent asks for permission. `tool_call` has the fields of the request, `options` are the
+    answers in the order to show them.
     """
 
     session_id: str
@@ -151,13 +149,13 @@ class PermissionQuestion(Struct, frozen=True):
 
 
 PermissionAnswer: TypeAlias = PermissionOption | str | bool | None
-"""An option or its id; True or False to allow or reject once; None if the person did not choose,
-which ends the turn at some agents."""
+"""An option or its id; True or False to allow or reject once; None if nobody chose, which ends the
+turn at some agents."""
 
 AskPermission: TypeAlias = Callable[
     [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"
 ]
-"""Decides a permission request of an agent."""
+"""Decides it."""
 
 
 def policy_to_follow(policy: Policy | None, *, has_callback: bool) -> Policy:
@@ -239,7 +237,7 @@ def outcome(
 
 
 Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
-"""Answers one method of an agent: JSON in, JSON out. Its exceptions become error answers."""
+"""Answers a method, JSON in, JSON out. Its exceptions become error answers."""
 
 
 class AskingSession(Protocol):

@@ -24,7 +24,7 @@ from acphold.version import __version__
 
 
 class Options(TypedDict, total=False):
-    """The options of a client; the same for all ways to connect. See `connect`."""
+    """See `connect`."""
 
     permission: Policy | None
     on_permission: AskPermission | None
@@ -67,17 +67,16 @@ async def connect(
             print(turn.text)
 
     A program starts in the folder `cwd`, by default ours, which is also the default for sessions.
-    `env` is added to our environment. All of its stderr goes to `log_file`, and with `show_stderr`
-    to ours.
+    `env` is added to our environment. Its stderr goes to `log_file`, and with `show_stderr` to
+    ours.
 
-    With `durable` its conversations are kept in a `journal` under a `name`, as by `acphold wrap`,
-    and can be listed, loaded and deleted even if the agent cannot.
+    With `durable` its conversations are kept in a `journal` under a `name`, as by `acphold wrap`.
 
-    The address of a server in place of a command, as `https://host:port/acp/NAME`, leads to an
-    agent of `acphold serve`. It needs a `token`, unless this user has paired with it. The
-    connection is a WebSocket, or Streamable HTTP if none gets through or with `?transport=http`;
-    `ca` is a file of certificates to trust. Raises ConnectionLostError, RemoteRefusalError.
-    Experimental: the remote transport is a draft.
+    The address of an agent of `acphold serve` may stand in place of a command, as
+    `https://host:port/acp/NAME`. It needs a `token`, unless this user has paired with it.
+    Streamable HTTP is used if no WebSocket gets through, or with `?transport=http`; `ca` is a file
+    of certificates to trust. Raises ConnectionLostError, RemoteRefusalError. Experimental: the
+    remote transport is a draft.
 
     `session` in place of a command leads to the process in which that session is live;
     `load_session` or `resume_session` attaches to it. Raises UnknownSessionError,
@@ -88,12 +87,11 @@ async def connect(
     other clients are left to those while they are attached. `on_form` and `on_page` show forms and
     pages; without them none are offered. `files` and `terminals` serve files and commands inside
     the folders of a session, and in further folders with `files=[…]`. `handlers` answer other
-    methods, or these in another way. `on_update` is called with the session's id and each update as
-    JSON, `on_notification` with any other notification. `capabilities` replaces those offered.
+    methods, or these. `on_update` gets the session's id and each update as JSON, `on_notification`
+    any other notification. `capabilities` replaces those offered.
 
     With `reconnect` the next request starts a lost agent again, and loads its sessions. A
-    connection to a URL reconnects by itself, without end; `timeout` or `silence` limits how long a
-    turn waits for it.
+    connection to a URL reconnects by itself, without end, but for `timeout` and `silence`.
 
     In seconds: `start_timeout` for `initialize`; `cancel_grace` to end a cancelled turn; `silence`
     of an agent that does not wait for us, after which a request is given up and a turn cancelled,
@@ -156,7 +154,7 @@ async def connect(
 async def connect_over(
     transport: Transport, **options: Unpack[Options]
 ) -> AsyncIterator[RemoteAgent]:
-    """Talk to an agent over a transport that is open; otherwise as `connect`."""
+    """As `connect`, over a transport that is open."""
     async with connected_to(TransportEndpoint(transport), **options) as agent:
         yield agent
 

@@ -70,17 +70,17 @@ class RemoteAgent:
 
     @property
     def initialized(self) -> InitializeResponse:
-        """The agent's whole answer to `initialize`."""
+        """Its answer to `initialize`."""
         return self._uplink.hello
 
     @property
     def info(self) -> Implementation | None:
-        """Its name and version, if it tells them."""
+        """Its introduction."""
         return self._uplink.hello.agent_info
 
     @property
     def name(self) -> str:
-        """Its name for people: its title, else its name, else its command."""
+        """Its name for people."""
         return self._uplink.advertised.name
 
     @property
@@ -107,7 +107,7 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] = (),
     ) -> RemoteSession:
-        """Begin a conversation in a folder, by default the one that was given to `connect`."""
+        """Begin a conversation, by default in the folder of `connect`."""
         roots, servers = self._setup(cwd, mcp_servers, additional_directories)
         request = NewSessionRequest(
             cwd=roots[0], mcp_servers=servers, additional_directories=roots[1:]
@@ -149,7 +149,7 @@ class RemoteAgent:
         return await self._open(RESUME_SESSION, session, cwd, **options)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
-        """Yield the agent's sessions, each once; with `cwd`, only those of that folder.
+        """Yield the agent's sessions, or those of a folder.
 
         The first pages are read again after the last, for sessions that moved to the top meanwhile.
         """
@@ -176,7 +176,7 @@ class RemoteAgent:
                 return
 
     async def delete_session(self, session_id: str) -> None:
-        """Have the agent delete a conversation for good."""
+        """Delete a conversation for good."""
         self._uplink.advertised.check("delete")
         await self._uplink.ask(DELETE_SESSION, DeleteSessionRequest(session_id=session_id))
 
@@ -201,22 +201,22 @@ class RemoteAgent:
         await self._uplink.ask(AUTHENTICATE, AuthenticateRequest(method_id=method_id))
 
     async def logout(self) -> None:
-        """Sign out; the agent decides what happens to open sessions."""
+        """Sign out."""
         self._uplink.advertised.to_log_out()
         await self._uplink.ask(LOGOUT, LogoutRequest())
 
     # -- extensions -----------------------------------------------------------------------
 
     async def call(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Send any request of an extension, JSON in and out."""
+        """Send a request of an extension."""
         return msgspec.json.decode(await self._uplink.ask_raw(method, encode(dict(params))))
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Send any request of the protocol, typed; nothing is checked before."""
+        """Send a request of the protocol, unchecked."""
         return await self._uplink.ask(method, params)
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send any notification of an extension."""
+        """Send a notification of an extension."""
         self._uplink.tell(method, encode(dict(params)))
 
     # -- opening --------------------------------------------------------------------------

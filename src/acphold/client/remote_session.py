@@ -88,7 +88,7 @@ class RemoteQueue:
         )
 
     async def edit(self, prompt_id: str, *content: Content) -> None:
-        """Replace the content of a prompt; its place stays."""
+        """Replace the content of a prompt."""
         await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
 
     async def reschedule(self, prompt_id: str, at: datetime | None) -> None:
@@ -96,19 +96,19 @@ class RemoteQueue:
         await self._change(QueueChange("edit", prompt_id, at=in_ms(at)))
 
     async def move(self, prompt_id: str, before: str = "") -> None:
-        """Put a prompt in front of the one with the id `before`; by default, last."""
+        """Put a prompt before the one with this id; by default, last."""
         await self._change(QueueChange("move", prompt_id, before=before))
 
     async def drop(self, prompt_id: str) -> None:
-        """Take a prompt out of the queue: it never begins."""
+        """Take a prompt out of the queue."""
         await self._change(QueueChange("drop", prompt_id))
 
     async def hold(self) -> None:
-        """Begin no more prompts until `go`; a running turn continues."""
+        """Begin no more prompts until `go`."""
         await self._change(QueueChange("hold"))
 
     async def go(self) -> None:
-        """Continue with the queued prompts, whatever the reason for holding them."""
+        """Continue with them, whatever held them."""
         await self._change(QueueChange("go"))
 
     async def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
@@ -123,7 +123,7 @@ class RemoteQueue:
         )
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
-        """Return the content of a queued prompt."""
+        """Return a prompt's content."""
         return (await self._ask(read=encode(prompt_id))).prompt
 
     def _prompt(self, content: tuple[Content, ...]) -> Raw:
@@ -171,7 +171,7 @@ class RemoteSession:
 
     @property
     def additional_directories(self) -> tuple[str, ...]:
-        """The other folders that it may work in, absolute."""
+        """Its other folders, absolute."""
         return self._feed.roots[1:]
 
     @property
@@ -202,7 +202,7 @@ class RemoteSession:
         return turn
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
-        """Return the blocks that `prompt` would send for this; raises as it does."""
+        """Return what `prompt` would send; raises as it does."""
         return self._feed.advertised.blocks(content)
 
     @property
@@ -212,12 +212,12 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """Its queued prompts; acphold keeps them, and begins one after the other."""
+        """Its queued prompts."""
         return self._queue
 
     @property
     def has_steering(self) -> bool:
-        """True if its agent accepts messages into a running turn."""
+        """True if `steer` works."""
         return self._feed.advertised.has_steering
 
     async def steer(self, *content: Content) -> bool:
@@ -231,7 +231,7 @@ class RemoteSession:
         return await self._uplink.steer(self.id, encode(self.blocks(*content)))
 
     def cancel(self) -> None:
-        """Cancel the running turn; its updates go on until the agent has answered.
+        """Cancel the running turn; updates come until it has ended.
 
         Unfinished tool calls are `cancelled` in the state at once, and the agent's open requests
         are answered so.
@@ -239,7 +239,7 @@ class RemoteSession:
         self._feed.cancel()
 
     def updates(self) -> UpdateStream:
-        """Return all updates from now on, in turns and between them, to show the session.
+        """Return all updates from now on, in turns and between them.
 
         The first reader gets them from the opening of the session on, up to 256 KiB. Drop it when
         you stop reading; else the agent has to wait.
@@ -249,10 +249,7 @@ class RemoteSession:
     # -- what it is set to ----------------------------------------------------------------
 
     async def set_mode(self, mode_id: str) -> None:
-        """Change the mode, where the agent has it: as a config option, or by `session/set_mode`.
-
-        RemoteError if the agent refuses.
-        """
+        """Change the mode. RemoteError if refused."""
         for option in self.options:  # if it has both, use the option (spec v1)
             if option.category == "mode" and isinstance(option, SessionConfigSelect):
                 await self.set_option(option.id, mode_id)
@@ -299,7 +296,7 @@ class RemoteSession:
         return decode(SessionCopy, answer).value
 
     async def close(self) -> None:
-        """Close it, which cancels its turn; CapabilityError if the agent cannot."""
+        """Close it, which cancels its turn."""
         self._feed.advertised.check("close")
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
@@ -310,7 +307,7 @@ class RemoteSession:
 
     @property
     def state(self) -> SessionState:
-        """Everything in it so far, folded: messages, tool calls, plan …"""
+        """Everything in it so far, folded."""
         return self._feed.live.value
 
     @property
@@ -330,7 +327,7 @@ class RemoteSession:
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
-        """Its config options as they stand; those of unknown kinds are left out."""
+        """Its config options of known kinds."""
         raw = self.state.attributes.config_options
         found = _attributes("config_option_update", "configOptions", raw)
         options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
@@ -350,7 +347,7 @@ class RemoteSession:
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """The agent's last report of its context and of cost."""
+        """The last report of context and cost."""
         raw = self.state.attributes.usage
         found = None if raw is None else as_update(raw)
         return found if isinstance(found, UsageUpdate) else None

@@ -390,19 +390,18 @@ async def _next(inbox: Inbox) -> Update:
 
 
 class RemoteTurn:
-    """One turn; made by `RemoteSession.prompt`. Iterate over it for its updates:
+    """One turn. Iterate over it for its updates:
 
         async for update in session.prompt("hello"):
             ...
 
-    or await it, which skips the updates and returns the turn. Either way raises the error that
-    ended the turn: RemoteError, AuthRequiredError, AgentExitedError, ConnectionLostError,
-    AgentTimeoutError, or an exception of `on_permission`, `on_form` or `on_page`, which cancels the
-    turn.
+    or await it, which skips the updates and returns the turn. Either way raises what ended the
+    turn: RemoteError, AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError,
+    or an exception of `on_permission`, `on_form` or `on_page`.
 
     If the awaiting task is cancelled, the turn is, too: when the `await` is left, the agent has
-    ended it, or has had its time to. If you stop reading, you may read on later; when a megabyte is
-    unread, the agent has to wait, unless this program waits for something else from it.
+    ended it, or has had its time to. When a megabyte is unread, the agent has to wait, unless this
+    program waits for something else from it.
     """
 
     def __init__(self, feed: TurnFeed) -> None:
@@ -422,17 +421,17 @@ class RemoteTurn:
 
     @property
     def has_begun(self) -> bool:
-        """True once the agent works on it: turns of other clients may run before."""
+        """True once the agent works on it; others' turns may run before."""
         return self._feed.has_begun
 
     @property
     def is_over(self) -> bool:
-        """True if the turn has ended; there may be unread updates."""
+        """True if it has ended; there may be unread updates."""
         return self._feed.is_over
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Its part of the session's timeline so far: messages, tool calls, and its end."""
+        """Its part of the timeline so far."""
         return self._feed.items
 
     @property
@@ -447,7 +446,7 @@ class RemoteTurn:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in it, each as it stands."""
+        """Its tool calls so far."""
         return tuple(item for item in self.items if isinstance(item, ToolCall))
 
     def __aiter__(self) -> Self:
@@ -487,9 +486,8 @@ class RemoteTurn:
 
 
 class UpdateStream:
-    """Every update of a session as it comes; see `RemoteSession.updates`.
-
-    It ends when the session is closed, and raises the agent's error if that has gone.
+    """Each update of a session as it comes, until it is closed; raises the agent's error if that
+    has gone.
     """
 
     def __init__(self, inbox: Inbox) -> None:

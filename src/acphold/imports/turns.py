@@ -397,7 +397,6 @@ def _match_words(
             there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
             if there is not None:
                 known[n], place = there, there + 1
-                met.add(there)
                 told.add((turn.words, turn.answer, turn.at))
             elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
                 surplus.add(n)

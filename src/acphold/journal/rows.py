@@ -48,7 +48,8 @@ class Listed(Struct, frozen=True):
 class RowChange(Struct, frozen=True):
     """New values for the row of a session; UNSET leaves a value as it is.
 
-    `given` is a title given by a person: `title` cannot replace it until `given` is set to None.
+    `given` is a title given by a person: `title` cannot replace it until `given` is set to None,
+    maybe in the same change.
     Setting `unread` to None marks the session as read to its end. The others are as in SessionRow.
     """
 

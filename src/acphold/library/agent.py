@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from acphold.library.turn import Turn
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
-"""One value of an option: itself, (itself, name), or (itself, name, description)."""
+"""An option's value; its name and description, if it has them."""
 
 CustomCategory = NewType("CustomCategory", str)
-"""A category of an option that clients know from you; it begins with "_"."""
+"""One that clients know from you; it begins with "_"."""
 
 OptionCategory: TypeAlias = (
     Literal["mode", "model", "model_config", "thought_level"] | CustomCategory
 )
-"""The category of a config option, which says where clients show it."""
+"""Says where clients show a config option."""
 
 CATEGORIES: Final[tuple[str, ...]] = get_args(get_args(OptionCategory)[0])
 
@@ -165,7 +165,7 @@ class Agent:
         agent.run()
 
     Clients can list, load, resume, close and delete its sessions, after a crash too. Only `prompt`
-    has to be declared; all other declarations come before `run`, too.
+    has to be declared; everything is declared before `run`.
 
     Sessions are kept and listed under `name`; `title` is for people. `image`, `audio` and
     `embedded_context` permit such content in prompts, besides text and links (spec v1,
@@ -194,7 +194,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """The name under which its sessions are kept and listed."""
+        """The name under which its sessions are listed."""
         return self._definition.name
 
     @property
@@ -211,7 +211,7 @@ class Agent:
     def prompt(
         self, handler: Callable[[Turn], Awaitable[StopReasonOrNone]]
     ) -> Callable[[Turn], Awaitable[StopReasonOrNone]]:
-        """Decorate the coroutine that answers prompts; one for each agent.
+        """Decorate the coroutine that answers prompts.
 
         It returns None or another `acphold.StopReason` (spec v1, prompt turn).
         """
@@ -350,7 +350,7 @@ class Agent:
         return hook
 
     def on_close(self, hook: S) -> S:
-        """Decorate a coroutine that gets each session that is closed or that its client has left.
+        """Decorate a coroutine that gets each session that is closed or left.
 
         Use it to release what you hold; anything said or stored here is lost.
         """

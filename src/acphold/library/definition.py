@@ -105,7 +105,7 @@ async def take_step(
 
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
-"""A prompt coroutine may return these; None is `end_turn`. Only clients cause `cancelled`."""
+"""Of a prompt coroutine; None is `end_turn`."""
 
 STOP_REASONS: tuple[StopReason, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
 
@@ -125,7 +125,7 @@ LogoutHandler: TypeAlias = "Callable[[Visitor], Awaitable[None]]"
 """Signs a visitor out."""
 
 SignedIn: TypeAlias = "Callable[[Visitor], Awaitable[bool | str]]"
-"""Tells if a visitor is signed in, from an earlier time for instance; or returns its tenant."""
+"""Tells if a visitor is signed in already; or returns its tenant."""
 
 MethodHandler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
 """Answers an extension method: JSON values in and out."""

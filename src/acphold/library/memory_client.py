@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Received(Struct, frozen=True):
-    """A session's received updates, in order; `raws` are their bytes, unchanged."""
+    """The updates received; `raws` are their bytes."""
 
     updates: tuple[Update, ...]
     raws: tuple[bytes, ...]
@@ -353,12 +353,12 @@ class WatchedAgent(RemoteAgent):
 
     @property
     def requests(self) -> list[tuple[str, Any]]:
-        """Every request of the agent, by method and params."""
+        """Its requests, by method and params."""
         return self._recording.asked
 
     @property
     def notifications(self) -> list[tuple[str, Any]]:
-        """The agent's notifications other than updates, by method and params."""
+        """Its other notifications, by method and params."""
         return self._recording.notified
 
     @property
@@ -368,7 +368,7 @@ class WatchedAgent(RemoteAgent):
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The files given to `connect`, by path, with their current texts."""
+        """The files given to `connect`, as they are now."""
         return self._files or {}
 
     def received(self, session_id: str, *, since: int = 0) -> Received:
@@ -376,7 +376,7 @@ class WatchedAgent(RemoteAgent):
         return self._recording.reader(session_id)(since)
 
     async def until(self, found: Callable[[], R | None]) -> R:
-        """Wait until `found()` is not None; it is called again for everything that arrives."""
+        """Wait until `found()` is not None."""
         return await self._recording.until(found)
 
     async def restart(self, *, kill: bool = False) -> None:
@@ -462,11 +462,11 @@ class WatchedSession(RemoteSession):
         return WatchedTurn(turn, self._recording, received)
 
     async def until(self, holds: Callable[[Received], object]) -> Received:
-        """Wait until the received updates satisfy `holds`, called for each update."""
+        """Wait until the received updates satisfy `holds`."""
         return await self._recording.until(lambda: self.received if holds(self.received) else None)
 
     async def until_said(self, text: str) -> None:
-        """Wait until the agent has said this, at any time in this session."""
+        """Wait until the agent has said this."""
         await self.until(lambda received: text in received.text)
 
 

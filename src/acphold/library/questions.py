@@ -48,13 +48,13 @@ ALLOWED = "permission/"
 """Prefix of the store's keys for answers that hold for always."""
 
 Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
-"""The person agreed, said no, or went away without an answer."""
+"""What the person did."""
 
 OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
 
 
 class Decision(Struct, frozen=True):
-    """The person's decision; true if they allow it, as in `if await turn.ask_permission(…):`.
+    """The person's decision: `if await turn.ask_permission(…):`.
 
     `option_id` is the option they chose, now or earlier for always; None if the turn was cancelled
     before, or if the client's answer names no offered option, and nothing is allowed.
@@ -128,7 +128,7 @@ class FormAnswer(Mapping[str, "ElicitationContentValue"]):
 
 
 class Visit:
-    """A page that the person was asked to open; `agreed` is True if they do.
+    """A page that the person was asked to open.
 
     `outcome` is "accepted", "declined" or "dismissed", as for a form; `id` is the request's.
     """

@@ -51,7 +51,7 @@ def service_of(definition: Definition, options: AgentOptions, *, share: bool = T
 
 
 class Server:
-    """An agent served to many clients; made by `Agent.server`, an async context manager.
+    """An agent served to many clients; made by `Agent.server`.
 
         async with agent.server(journal="sessions.db") as server:
             await server.attend(transport)
@@ -94,7 +94,7 @@ class Server:
         principal: Principal | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve one more client, until it leaves; other clients' turns go on after that.
+        """Serve one more client, until it leaves.
 
         `principal` says who the client is and which sessions it may use. One without `tenant`,
         `session_id` and `sees_all` has to sign in (`Agent.auth`), and is refused with ValueError if
@@ -131,7 +131,7 @@ class Server:
     def disconnect(
         self, who: Callable[[Principal], bool], *, reason: str = "your access has ended"
     ) -> int:
-        """Disconnect the clients for whose principal `who` is true; returns their number.
+        """Disconnect clients by their principal; returns their number.
 
             server.disconnect(lambda who: who.name == "ann", reason="your account was closed")
 
@@ -145,7 +145,7 @@ class Server:
         return len(found)
 
     def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:
-        """An ASGI application that serves this agent at `/acp`, over WebSocket and Streamable HTTP.
+        """Return an ASGI application that serves this agent.
 
         Clients need a token of the journal (`acphold access token`), unless `admit` says who sent a
         request; it is called once for a WebSocket, and for each request over HTTP. Give its

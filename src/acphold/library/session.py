@@ -332,17 +332,17 @@ class Session:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that tools may touch: `cwd`, then the additional ones."""
+        """`cwd`, then the additional ones."""
         return self._open.roots
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
-        """The capabilities that the client sent with `initialize`."""
+        """Those of `initialize`."""
         return self._open.client.capabilities
 
     @property
     def client_info(self) -> Implementation | None:
-        """The client's name and version, if it sent them."""
+        """Its introduction."""
         return self._open.client.info
 
     async def history(self, *, last: int | None = None) -> SessionState:
@@ -363,13 +363,13 @@ class Session:
         return dict(self._open.selection.values)
 
     async def set_mode(self, mode_id: str) -> None:
-        """Change the mode from the agent's side; DeclarationError for an unknown one."""
+        """Change the mode; DeclarationError for an unknown one."""
         before = self.mode
         self._open.selection.choose_mode(mode_id)
         await self._show_selection(before)
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change an option from the agent's side; DeclarationError for a value it cannot have."""
+        """Change an option; DeclarationError for a value it cannot have."""
         before = self.mode
         self._open.selection.choose_option(option_id, value)
         await self._show_selection(before)
@@ -378,7 +378,7 @@ class Session:
         await self._open.outbox.put(*self._open.selection.updates(mode_before))
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """Call an extension method of the client, which begins with `_`; returns its result.
+        """Call an extension method of the client; returns its result.
 
         The session's id is added to the params. Raises RemoteError when the client refuses,
         MethodNotFoundError when it does not know the method or has gone (spec v1, extensibility).
@@ -404,7 +404,7 @@ class Session:
         await self._open.outbox.flush()
 
     def forget_permissions(self) -> None:
-        """Forget permissions allowed or rejected for always: the person is asked again."""
+        """Forget what was allowed or rejected for always."""
         for key in self.store:
             if key.startswith(ALLOWED):
                 del self.store[key]

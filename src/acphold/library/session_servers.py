@@ -156,7 +156,7 @@ class TurnServers:
         return () if self._pool is None else await self._pool.tools()
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts of all working servers; people see them as slash commands."""
+        """The prompts of all working servers, which are slash commands, too."""
         return () if self._pool is None else await self._pool.prompts()
 
     async def call(
@@ -230,7 +230,7 @@ class TurnServer:
 
     @property
     def error(self) -> str | None:
-        """The reason why it cannot be used; None while it can, and while it is connecting."""
+        """The reason why it cannot be used, if so."""
         return self._connection.error
 
     async def tools(self) -> tuple[Tool, ...]:
@@ -270,7 +270,7 @@ class TurnServer:
     async def read_resource(
         self, uri: str
     ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
-        """The contents of the resource `uri`; raises McpError."""
+        """Its contents; raises McpError."""
         read = partial(self._connection.read_resource, uri)
         return await self._step("mcp_resource", uri, read)
 

@@ -72,7 +72,7 @@ def plain_step(kind: StepKind, name: str, tool: Any) -> AbstractAsyncContextMana
 
 
 Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
-"""A file that a tool works on: its path, or its path and a line, counted from 1."""
+"""A file that a tool works on, and the line."""
 
 KINDS = get_args(ToolKind)
 
@@ -87,10 +87,10 @@ class _Shown(TypedDict, total=False):
 class RunningTool:
     """A tool call: pending at first, in progress inside the block, then completed or failed.
 
-    An exception that leaves the block marks it failed, and its message is shown. Clients know it by
-    `id`. `title` is for people, `kind` and `name` are for programs. `status` is its current status,
-    and `announced` is True once it is shown. Content is added until it is replaced, and sent at
-    intervals if it grows in a loop. Relative paths start at the session's `cwd`.
+    An exception that leaves the block marks it failed, and its message is shown. Clients have its
+    `id`, `title`, `kind`, `name` and `status` once it is `announced`. Content is added until it is
+    replaced, and sent at intervals if it grows in a loop. Relative paths start at the session's
+    `cwd`.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class RunningTool:
     # -- how it goes ----------------------------------------------------------------------
 
     async def announce(self) -> None:
-        """Show the call as pending, before it runs; asking for permission does this."""
+        """Show the call before it runs; asking for permission does this."""
         if self.announced:
             return
         self.announced = True
@@ -185,19 +185,19 @@ class RunningTool:
         )
 
     async def start(self) -> None:
-        """Set the status to in progress; entering the block does this."""
+        """As entering the block does."""
         await self.announce()
         if self.status == "pending":
             self.status = "in_progress"
             await self._send(ToolCallUpdate(tool_call_id=self.id, status="in_progress"))
 
     async def complete(self) -> None:
-        """Set the status to completed; leaving the block does this."""
+        """As leaving the block does."""
         if not self.over:
             await self._end("completed")
 
     async def fail(self, why: str | None = None) -> None:
-        """Set the status to failed; `why` is shown."""
+        """Mark it failed; `why` is shown."""
         if not self.over:
             if why:
                 self._content.append(_text(why))
@@ -228,20 +228,20 @@ class RunningTool:
     # -- what it shows --------------------------------------------------------------------
 
     async def content(self, *blocks: str | ContentBlock) -> None:
-        """Show text, or other content blocks, behind what is shown already."""
+        """Add text, or other content blocks."""
         await self._show(*map(_item, blocks))
 
     async def replace(self, *blocks: str | ContentBlock) -> None:
-        """Show these in place of everything that was shown so far."""
+        """Show these instead."""
         self._content.clear()
         await self._show(*map(_item, blocks))
 
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
-        """Show a change to a file; `old_text` is None for a new one."""
+        """Show a changed or new file."""
         await self._show(Diff(path=self._absolute(path), new_text=new_text, old_text=old_text))
 
     async def terminal(self, command: RunningCommand) -> None:
-        """Show a command's output while it runs, in the client's terminal if it runs there.
+        """Show a command's output.
 
         The call keeps the output and the exit for replays.
         """
@@ -277,13 +277,13 @@ class RunningTool:
         await self._outbox.pause()
 
     async def output(self, output: Any) -> None:
-        """Keep the tool's output, any JSON value; raises TypeError for what JSON cannot hold."""
+        """Keep the tool's output, any JSON value, else TypeError."""
         raw = _json(output)
         self._has_output = True
         await self._send(ToolCallUpdate(tool_call_id=self.id, raw_output=raw))
 
     async def rename(self, title: str) -> None:
-        """Change the title, once more is known about the call."""
+        """Change the title."""
         self.title = title
         await self._send(ToolCallUpdate(tool_call_id=self.id, title=title))
 

@@ -138,8 +138,8 @@ class TurnScope:
 class Turn:
     """One prompt, and everything an agent can do about it.
 
-    `prompt` is the user's prompt as content blocks. `command` is the slash command it begins with,
-    as (name, words), or None. `session` is the turn's session.
+    `prompt` has the user's content blocks for this `session`. `command` is the slash command it
+    begins with, as (name, words), or None.
 
     When the client cancels, `asyncio.CancelledError` is raised at the current `await`. However the
     turn ends, its tool calls and commands end with it. Afterwards every method raises
@@ -184,7 +184,7 @@ class Turn:
             await self._outbox.breathe()
 
     async def think(self, content: str | ContentBlock) -> None:
-        """Send a piece of thought; clients show thoughts apart from the answer."""
+        """Send a piece of thought, which is shown apart."""
         await self._utter(THOUGHT, content)
 
     async def _utter(self, voice: Voice, content: object) -> None:
@@ -201,7 +201,7 @@ class Turn:
             raise TypeError(f"a message is text or a content block, not {content!r}")
 
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
-        """Show the whole current plan; a string is an entry that is pending.
+        """Show the whole plan; a string is a pending entry.
 
         `acphold.PlanEntry` has `priority` ("high", "medium", "low") and `status` ("pending",
         "in_progress", "completed"). Source: spec v1, agent plan.
@@ -241,7 +241,7 @@ class Turn:
         await self._report(UsageUpdate(used=used, size=size, cost=spent))
 
     async def title(self, title: str | None) -> None:
-        """Name the session in lists; None clears the name. Source: spec v1, session list.
+        """Name the session in lists; None clears it. Source: spec v1, session list.
 
         A session without a name is listed with the first line of its first prompt.
         """
@@ -250,7 +250,7 @@ class Turn:
     async def notice(
         self, title: str, description: str = "", *, severity: Severity = "info"
     ) -> None:
-        """Tell the person something that is not part of the conversation and not replayed.
+        """Tell the person something outside of the conversation; it is not replayed.
 
         Source: RFD session notices.
         """
@@ -321,7 +321,7 @@ class Turn:
         remember: str | None = None,
         options: Sequence[PermissionOption] | None = None,
     ) -> Decision:
-        """Ask the person for permission; the decision is true if it is given.
+        """Ask the person for permission.
 
         A no marks `tool` as failed. Without `tool`, a tool call is made for the question, with
         `kind`, by which some clients answer, and `input`. The person sees the whole call: give it
@@ -362,7 +362,7 @@ class Turn:
     async def ask_form(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None
     ) -> FormAnswer:
-        """Ask the person for a few values; the answer is false if they give none.
+        """Ask the person for a few values.
 
         `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`. Do
         not ask for secrets. Raises CapabilityError if the client shows no forms, DeclarationError
@@ -379,7 +379,7 @@ class Turn:
         return answer
 
     async def ask_page(self, message: str, url: str) -> Visit:
-        """Ask the person to open a page, to sign in elsewhere for instance.
+        """Ask the person to open a page, as for a sign-in.
 
         When they are done there, call `await visit.complete()`. Raises CapabilityError if the
         client opens no pages. Source: spec v1, elicitation, "URL mode".

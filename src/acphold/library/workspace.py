@@ -164,7 +164,7 @@ class SessionFiles:
         self._folders = folders
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
-        """Return the text of a file: all of it, or at most `limit` lines from line `line` on.
+        """Return the text of a file, or `limit` lines from `line` on.
 
         Lines count from 1; past the end it is "". Raises FileTooLargeError above 10 MiB.
         """
@@ -184,7 +184,7 @@ class SessionFiles:
         return await self._folders.files.read(path, line=line, limit=limit)
 
     async def write(self, path: str, content: str) -> None:
-        """Write a file: `content` is its whole text; a missing file is created."""
+        """Write a whole file; a missing one is created."""
         if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
                 session_id=self._client.session_id,
@@ -213,17 +213,14 @@ class SessionFiles:
 
 
 class CommandExit(Struct, frozen=True):
-    """The exit code of a command, or the signal that ended it (`SIGKILL`); both None if unknown."""
+    """The exit code of a command, or the signal that ended it, if known."""
 
     code: int | None = None
     signal: str | None = None
 
 
 class CommandOutput(Struct, frozen=True):
-    """The output of a command so far, stdout and stderr in one.
-
-    `truncated` is True when its beginning was dropped; `exit` is set once the command has ended.
-    """
+    """The output of a command so far, stdout and stderr in one, or its end if it is `truncated`."""
 
     text: str
     truncated: bool
@@ -249,13 +246,13 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def output(self) -> CommandOutput:
-        """Return the output so far without waiting; after `release`, the output at that time."""
+        """Return the output so far, or that at its `release`."""
 
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[str]: ...
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield its output line by line, without the line ends, until the command ends."""
+        """Yield its lines, without line ends, until it ends."""
         begun = ""
         async for piece in self:
             *whole, begun = (begun + piece).split("\n")
@@ -266,14 +263,14 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def wait(self) -> CommandExit:
-        """Wait until the command ends; use `asyncio.timeout` to bound it."""
+        """Wait until it ends."""
 
     @abstractmethod
     async def kill(self) -> None:
-        """End the command; its output and exit can still be asked for."""
+        """End it; its output can still be asked for."""
 
     async def release(self) -> None:
-        """End the command if it runs, and release the terminal; may be called again."""
+        """End it if it runs, and release the terminal."""
         if not self._released:
             self._released = True
             await self._release()
@@ -471,7 +468,7 @@ class TurnCommands:
 
 
 class PendingCommand:
-    """A command about to run: `await` it, or use it with `async with`, which releases it."""
+    """A command: `await` it, or use it with `async with`, which releases it."""
 
     def __init__(self, commands: TurnCommands, command: Command) -> None:
         self._commands = commands

@@ -67,7 +67,7 @@ class Tool(ServerOffer, frozen=True, kw_only=True):
 
 
 class Resource(ServerOffer, frozen=True, kw_only=True):
-    """Something that can be read; `size` in bytes."""
+    """`size` in bytes."""
 
     uri: str
     mime_type: str | None = None
@@ -75,7 +75,7 @@ class Resource(ServerOffer, frozen=True, kw_only=True):
 
 
 class PromptArgument(Struct, frozen=True, rename="camel"):
-    """An argument of a prompt; its value is text."""
+    """Its value is text."""
 
     name: str
     description: str | None = None
@@ -116,7 +116,7 @@ class CallResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The texts of the content, joined by line breaks."""
+        """Its texts, a line each."""
         texts = []
         for block in self.content:
             match block:

@@ -22,7 +22,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from acp_wire.tasks import beside
-from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.raw_update import storable
 from acphold.journal.access import Access, Deed
 from acphold.web import bounds
@@ -69,7 +68,7 @@ class Audit:
         """Log what somebody does, with the current time."""
         self._waiting.append(
             Deed(
-                at=now_ms(),
+                at=self._access.now_ms(),
                 deed=_excerpt(deed),
                 session_id=session_id and _excerpt(session_id),
                 **asdict(who),

@@ -26,7 +26,6 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
@@ -192,7 +191,7 @@ class Devices:
         asker = None
         if worth is not None and worth.asker is not None:
             asker = (await self._gate.tokens_among([worth.asker])).get(worth.asker)
-        is_good = asker is not None and asker.is_good(now_ms())
+        is_good = asker is not None and asker.is_good(self._gate.now_ms())
         if worth is None or (worth.asker is not None and not is_good):
             reason = "this code is wrong, used or expired; `acphold access pair` prints a new one"
             raise RefusedError(403, reason, attempt="a wrong code")

@@ -135,6 +135,18 @@ class Attempts:
             self._wrong.append((self._now(), peer))
 
 
+def principal_of(token: AccessToken) -> Principal:
+    """Return whom a token lets in; nothing that they do is recorded yet."""
+    return Principal(
+        name=token.name,
+        scopes=frozenset(token.scopes) - {BROWSER},
+        session_id=token.session_id,
+        tenant=token.tenant,
+        sees_all=token.tenant is None and token.session_id is None,
+        is_here=False,
+    )
+
+
 class Gate:
     """Admits requests; see the module. `origins` are this server's own, as `https://host:port`.
 
@@ -193,7 +205,7 @@ class Gate:
         self.check_place(exchange.headers)
         shown, peer = self._credentials(exchange), exchange.peer
         token = await self._token(token_id(shown.text), peer)
-        if token is None or not shown.is_of(token) or not token.is_good(self._access.now_ms()):
+        if token is None or not shown.is_of(token) or not token.is_good(self.now_ms()):
             if self._wrong.are_too_many(peer):
                 reason = "too many wrong tokens; try again in a minute"
                 raise RefusedError(429, reason, attempt="too many wrong tokens")
@@ -204,7 +216,7 @@ class Gate:
             why = self._connections.count_for(exchange.connection, token.id)
             if why:
                 raise RefusedError(429, why, attempt="too many connections", token=token)
-        now = self._access.now_ms()
+        now = self.now_ms()
         # Also if the clock was set back: else it would count as used until then.
         if token.used_at is None or not 0 <= now - token.used_at < bounds.TOKEN_NOTE_MS:
             try:
@@ -212,13 +224,8 @@ class Gate:
             except errors.JournalError as exc:  # the note is only informative
                 log.info("cannot store when a token was last used: %s", exc)
         actor = self.actor(exchange, token)
-        who = Principal(
-            name=token.name,
-            scopes=frozenset(token.scopes) - {BROWSER},
-            session_id=token.session_id,
-            tenant=token.tenant,
-            sees_all=token.tenant is None and token.session_id is None,
-            is_here=False,
+        who = replace(
+            principal_of(token),
             note=partial(self.audit.note, who=actor),
             refused=partial(self.audit.refuse, who=actor),
         )
@@ -230,11 +237,11 @@ class Gate:
         if known is None or not shown.is_known_to(known):
             attempt = "a wrong token" if shown.text else "no token"
             return RefusedError(401, self.wanted, self.realm, attempt=attempt)
-        if known.is_good(self._access.now_ms()):
+        if known.is_good(self.now_ms()):
             attempt = "a cookie of another page"
             return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
         what = "access of this device" if known.is_browser else "this token"
-        if not known.is_over(self._access.now_ms()):  # it is held
+        if not known.is_over(self.now_ms()):  # it is held
             why = (
                 f"{what} opens nothing in this copy of the journal until whoever runs the server "
                 "accepts it: `acphold access keep`"
@@ -294,9 +301,7 @@ class Gate:
         tenant: str | None = None,
     ) -> str:
         """Create and return a token."""
-        text, token = new_token(
-            name, scopes, self._access.now_ms(), expires_at=expires_at, tenant=tenant
-        )
+        text, token = new_token(name, scopes, self.now_ms(), expires_at=expires_at, tenant=tenant)
         await self._access.keep_token(token)
         return text
 
@@ -310,7 +315,7 @@ class Gate:
     ) -> tuple[str, str]:
         """Create a browser session; return the page's half and the cookie."""
         page, cookie, token = new_browser(
-            name, scopes, self._access.now_ms(), origin, expires_at=expires_at, tenant=tenant
+            name, scopes, self.now_ms(), origin, expires_at=expires_at, tenant=tenant
         )
         await self._access.keep_token(token)
         return page, cookie
@@ -324,10 +329,14 @@ class Gate:
         if token is None or not shown.is_known_to(token):
             self._wrong.add(exchange.peer)
             return None
-        if not token.is_good(self._access.now_ms()):
+        if not token.is_good(self.now_ms()):
             return None
-        await self._access.keep_token(replace(token, revoked_at=self._access.now_ms()))
+        await self._access.keep_token(replace(token, revoked_at=self.now_ms()))
         return token
+
+    def now_ms(self) -> int:
+        """As in `Access`."""
+        return self._access.now_ms()
 
     async def tokens_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
         """Return the tokens with these ids, valid or not, by id."""
@@ -405,7 +414,7 @@ class Gate:
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return
-        now, less, self._parted = self._access.now_ms(), self._parted, set()
+        now, less, self._parted = self.now_ms(), self._parted, set()
         for token_id_, close in tuple(self._connected.values()):
             token = self._tokens.get(token_id_)
             is_good = token is not None and token.is_good(now)

@@ -85,6 +85,10 @@ class JournalReader:
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.wrap_future(self._ended)
 
+    def now_ms(self) -> int:
+        """As in `Journal`."""
+        return self._journal.now_ms()
+
     async def ask(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
         """Return the answer to a question.
 

@@ -17,7 +17,9 @@ and neither does anything broken, so a failure leads to a notice rather than to 
 sent twice; several pending ones share one notice, which is replaced when one of them is answered.
 With the last one it is replaced by one that says so, as a push service ends the subscription of a
 browser that shows nothing; a page that is visible takes it away itself instead. Also that happens
-if somebody is there or the server was restarted. A notice opens a question and never answers it.
+if somebody is there or the server was restarted. A notice opens a question. That of a single one,
+which rejects once if whoever has the browser may answer it, offers that: then the page rejects the
+question of that id, with the access that it has; nothing here answers, and no notice is a yes.
 
 Held prompts count like a question, from when they are held until they continue;
 `reading.session_reader.is_held` says which.
@@ -52,7 +54,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import TaskSet, end, timeout_at
-from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.decisions import rejecting_option
 from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import JournalError, UnknownSessionError
@@ -70,7 +72,7 @@ from acphold.safety.errors import RedactionError
 from acphold.web import bounds, push
 from acphold.web.ended_turns import EndedTurn, RunningTurns, ended_turn
 from acphold.web.exchange import HttpExchange, RefusedError
-from acphold.web.gate import Admitted, Gate
+from acphold.web.gate import Admitted, Gate, principal_of
 from acphold.web.journal_pages import JournalReader
 
 log = logging.getLogger(__name__)
@@ -102,12 +104,14 @@ Send = Callable[[push.Order], Awaitable[push.PushOutcome]]
 
 class WaitingMatter(Struct, frozen=True):
     """Something that waits for a person in a session: a question, whose entry is `seq`, or prompts
-    that are held. `id` tells it from all others; `words` say what it is."""
+    that are held. `id` tells it from all others; `words` say what it is. One that `rejects` can be
+    rejected once."""
 
     id: str
     row: SessionRow
     words: str
     seq: int = 0
+    rejects: bool = False
 
 
 class _BrowserState(Struct):
@@ -218,7 +222,7 @@ class Notices:
                 subscription = push.validate(await exchange.read_json(push.Subscription, wanted))
                 if len(browsers := self._kept.browsers) >= bounds.NOTIFIED_BROWSERS:
                     for it in (await self._gate.tokens_among(browsers)).values():
-                        if it.is_over(now_ms()):
+                        if it.is_over(self._gate.now_ms()):
                             self._forget(it.id)
                 try:
                     self._kept.put(admitted.token, subscription)
@@ -307,7 +311,8 @@ class Notices:
             if (token := known.get(id_)) is None or token.revoked_at is not None:
                 self._forget(id_)
                 continue
-            if not token.is_good(now_ms()):  # it may be again: held until now, or a wrong clock
+            # It may be again: held until now, or a wrong clock.
+            if not token.is_good(self._gate.now_ms()):
                 continue
             state = self._states.setdefault(id_, _BrowserState())
             if id_ in self._sending or now < state.next_at:
@@ -322,7 +327,11 @@ class Notices:
             if not ids and state.shown and sight is not None and sight.is_open:
                 self._note_shown(id_, state, ids)  # its page takes the notice away
             elif ids != state.shown:
-                message = encode(notice(shown, is_news=not ids <= state.shown)).decode()
+                may_reject = len(shown) == 1 and "answer" in principal_of(token).scopes_in(
+                    shown[0].row
+                )
+                told = notice(shown, is_news=not ids <= state.shown, may_reject=may_reject)
+                message = encode(told).decode()
                 order = push.Order(browser, message, self._kept.key, self._subject)
                 sending = self._notify(id_, order, state, ids)
                 self._sending[id_] = asyncio.create_task(sending, name="notice")
@@ -376,7 +385,7 @@ class Notices:
                 continue
             known = await self._gate.tokens_among(browsers)
             for id_, browser in browsers.items():
-                if (token := known.get(id_)) is not None and token.is_good(now_ms()):
+                if (token := known.get(id_)) is not None and token.is_good(self._gate.now_ms()):
                     self._tell_end(id_, browser, token, ended)
 
     def _tell_end(
@@ -425,7 +434,16 @@ async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
     """Return all that waits for a person."""
     asked = [it for it in live.values() if it[0].waiting]
     questions = await open_questions(journal, live) if asked else []
-    found = [WaitingMatter(it.question.id, it.row, question_line(it), it.seq) for it in questions]
+    found = [
+        WaitingMatter(
+            it.question.id,
+            it.row,
+            question_line(it),
+            it.seq,
+            rejecting_option(it.question.params) is not None,
+        )
+        for it in questions
+    ]
     for it in await sessions_on_hold(LocalReader(journal, live=live)):
         row = it.row
         id_ = f"held {row.session_id} {row.held} {row.held_until or ''}"
@@ -433,8 +451,11 @@ async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
     return found
 
 
-def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping[str, object]:
-    """Return the message for the page's service worker; a `count` of 0 says that all is over."""
+def notice(
+    waiting: Sequence[WaitingMatter], *, is_news: bool = True, may_reject: bool = False
+) -> Mapping[str, object]:
+    """Return the message for the page's service worker; a `count` of 0 says that all is over.
+    `reject` is the id of the question if the browser `may_reject` it."""
     if not waiting:
         return {"count": 0, "title": "Answered", "body": "Nothing is waiting for you any more."}
     newest = waiting[-1]
@@ -443,6 +464,8 @@ def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping
     if len(waiting) == 1:
         title, body = about, words
         place: Mapping[str, object] = {"sessionId": newest.row.session_id, "seq": newest.seq}
+        if may_reject and newest.rejects:
+            place = {**place, "reject": newest.id}
     else:
         what = "questions" if all(it.seq for it in waiting) else "things"
         title, body = f"{len(waiting)} {what} are waiting for you", f"{about}: {words}"

@@ -36,6 +36,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -367,7 +368,7 @@ class Reports:
         name, raw = await self._reader.ask(export)
         head = [
             (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-disposition", f'attachment; filename="{name}"'.encode()),
+            (b"content-disposition", f"attachment; filename*=UTF-8''{quote(name)}".encode()),
             (b"content-security-policy", b"sandbox; default-src 'none'"),
         ]
         await exchange.answer(200, headers=head, raw=raw)

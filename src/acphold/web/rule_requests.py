@@ -27,7 +27,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from acp_wire.schema import LOAD_SESSION
-from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Scope
 from acphold.journal.lineage import rule_place
 from acphold.live.reading.json_facts import offer_json, rule_json
@@ -71,7 +70,7 @@ class RuleRequests:
             case (("GET" | "HEAD"), path) if path == RULES:
                 person = _person(admitted, "watch", "list rules")
                 found = await self._rules_of(person)
-                await self._answer(exchange, _live(found))
+                await self._answer(exchange, self._live(found))
             case (("GET" | "HEAD"), path) if path == OFFERS:
                 person = _person(admitted, "rules", "add rule")
                 asked = exchange.query(OffersQuery)
@@ -115,14 +114,15 @@ class RuleRequests:
                     change = replace(change, place=await self._reader.ask(rule_place))
                 found = await self._change(person, None, change)
                 admitted.principal.note(deed, None)
-                await self._answer(exchange, _live(found))
+                await self._answer(exchange, self._live(found))
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
                 given = path.removeprefix(f"{RULES}/")
                 named = [it for it in await self._rules_of(person) if str(it.number) == given]
                 if any(rule.verdict == "ask" for rule in named):
                     _person(admitted, "rules", f"revoke rule {given}")
-                numbers, change = [it.number for it in named], RuleChange(ended_at=now_ms())
+                numbers = [it.number for it in named]
+                change = RuleChange(ended_at=self._reader.now_ms())
                 if not named or not (found := await self._change(person, numbers, change)):
                     raise RefusedError(404, NO_RULE)
                 admitted.principal.note(f"revoke rule {given}", None)
@@ -142,15 +142,14 @@ class RuleRequests:
     ) -> list[StandingRule]:
         return await self._reader.ask(lambda it: it.access.change_rules(person, numbers, change))
 
+    def _live(self, found: Sequence[StandingRule]) -> list[StandingRule]:
+        now = self._reader.now_ms()
+        return [rule for rule in found if rule.is_live(now)]
+
     async def _answer(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
         place = await self._reader.ask(rule_place)
         rules = ",".join([await asyncio.to_thread(rule_json, rule, place) for rule in found])
         await exchange.answer(200, raw=f'{{"rules":[{rules}]}}'.encode())
-
-
-def _live(found: Sequence[StandingRule]) -> list[StandingRule]:
-    now = now_ms()
-    return [rule for rule in found if rule.is_live(now)]
 
 
 def device_of(admitted: Admitted) -> str:

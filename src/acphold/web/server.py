@@ -24,7 +24,6 @@ from msgspec import Struct
 from acp_wire.tasks import beside, first
 from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
-from acphold.conversation.history.entries import now_ms
 from acphold.errors import SettingsError
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import journal_name
@@ -274,7 +273,7 @@ async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> N
     A token of an earlier start, on any port, is kept if it permits everything, in all sessions.
     """
     origin = localhost(origins)
-    now = now_ms()
+    now = access.now_ms()
     good = {token.id: token for token in await access.tokens() if token.is_good(now)}
     for kept in filter(None, [token_for(origin), *local_tokens()]):
         token = good.get(token_id(kept))

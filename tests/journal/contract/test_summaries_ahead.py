@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.bounds import AHEAD_ENTRIES
+from acphold.journal import bounds
 from acphold.journal.journal import Append, Journal, state_of
 from acphold.journal.sql.store import SqlJournal
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun
 from tests.journal.promises.sessions import PROMPT
+
+AHEAD = 1000
+"""After so many entries, a summary is kept here."""
 
 TOGETHER = 25
 """Entries that are appended together."""
@@ -41,8 +44,9 @@ def opened(location: str) -> SqlJournal[Any]:
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
-    location: str, together: bool
+    location: str, together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bounds, "AHEAD_ENTRIES", AHEAD)
     journal = opened(location)
     lease = await begun(journal)
     for number in (2, 1, 0):
@@ -56,7 +60,7 @@ async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
                 await journal.append(lease, some)
     await journal.aclose()  # behind what the background has to do
     after_crash = opened(location)
-    assert await after_crash.bytes_for_summary(lease.session_id) < 2 * AHEAD_ENTRIES * 100
+    assert await after_crash.bytes_for_summary(lease.session_id) < 2 * AHEAD * 100
     whole = (await state_of(after_crash, lease.session_id)).summary()
     assert await after_crash.summary(lease.session_id) == whole
     assert (whole.turn, whole.attributes.current_mode_id) == ("running", "m0")

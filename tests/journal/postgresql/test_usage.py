@@ -28,7 +28,7 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
         times = await fill(journal, random)
 
         async def reported(cwd: str | None, since: int) -> list[SessionUsage]:
-            asked = usage_sums.SumsQuery(tables, (), cwd, since)
+            asked = usage_sums.SumsQuery(tables, "agent", (), cwd, since)
             return [*usage_sums.sessions(tables, since, asked.wanted, asked.values)]
 
         async def sums(

@@ -240,6 +240,10 @@ async def a_title_that_a_person_gave_is_changed_by_a_person_alone(
     await journal.change(lease, RowChange(title="The agent's"))
     row = await journal.session("s1")
     assert (row.title, row.renamed) == ("The agent's", False)
+    await journal.change("s1", RowChange(given="Mine"))
+    await journal.change("s1", RowChange(given=None, title="The agent's"))
+    row = await journal.session("s1")
+    assert (row.title, row.renamed) == ("The agent's", False)
 
 
 @promise.promised

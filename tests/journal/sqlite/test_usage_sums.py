@@ -20,7 +20,7 @@ from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql import usage_sums
-from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
@@ -279,18 +279,54 @@ async def test_what_is_older_is_not_read_to_add_up_what_was_reported_since(
     past = [PastEntry("update", HOUR, json.dumps(update).encode()) for update in updates]
     await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
     await journal.index.catch_up(30)
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
     with closing(connect(str(path), 60.0)) as connection:
         (reports,) = connection.execute("SELECT count(*) FROM usage").fetchone()
         assert reports == OLD_REPORTS
-        connection.set_progress_handler(count, 1)
-        assert usage_sums.sums(SqliteTables(connection), "agent", (), None, 2 * HOUR).groups == []
+        found, steps = counted_sums(connection, "agent", 2 * HOUR)
+    assert found.groups == []
     assert steps < OLD_REPORTS
+
+
+def counted_sums(connection: Connection, by: Grouping, since: int) -> tuple[UsageSums, int]:
+    """The sums, and the steps of SQLite that it took to add them up."""
+    steps: list[None] = []
+    connection.set_progress_handler(lambda: steps.append(None), 1)
+    found = usage_sums.sums(SqliteTables(connection), by, (), None, since)
+    connection.set_progress_handler(None, 1)
+    return found, len(steps)
+
+
+MOST_STEPS: dict[Grouping, int] = {
+    **{"agent": 148, "model": 147, "day": 193, "folder": 110, "session": 150},
+}
+"""For each session, by grouping."""
+
+
+async def test_a_session_more_adds_few_steps_to_the_sums(journal: SqliteJournal) -> None:
+    taken = dict.fromkeys(MOST_STEPS, 0)
+    for number in range(40):
+        lease = await journal.create(NewSession(f"s{number}", f"a{number % 3}", f"/w{number % 4}"))
+        cost = {"amount": 1, "currency": "USD"}
+        paid = {"sessionUpdate": "usage_update", "cost": cost}
+        end = {"stopReason": "end_turn", "usage": {"totalTokens": 7}}
+        at, told = HOUR * 24 * number, [("turn_end", end), ("update", paid), ("turn_end", end)]
+        past = [PastEntry(kind, at, json.dumps(raw).encode()) for kind, raw in told]
+        await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
+        if number not in (9, 39):
+            continue
+        await journal.index.catch_up(30)
+        with closing(connect(journal.path, 60.0)) as connection:
+            for by in MOST_STEPS:
+                found, steps = counted_sums(connection, by, 0)
+                assert found.total == UsageSum(
+                    *("", None, number + 1, 0, Tokens(total=14 * (number + 1))),
+                    {"USD": float(number + 1)},
+                )
+                taken[by] = steps - taken[by]
+            (rows,) = connection.execute("SELECT count(*) FROM usage_sums").fetchone()
+            assert rows == number + 1  # tokens told before the first cost stand beside it
+    each = {by: steps / 30 for by, steps in taken.items()}
+    assert [by for by in each if each[by] > MOST_STEPS[by]] == [], each
 
 
 MANY = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from hashlib import blake2b
 from importlib import import_module
@@ -15,19 +16,21 @@ from acp_wire.workspace.replacement import replace_file as replace_file, unwrita
 from acphold.conversation.history.entries import Entry, Origin
 from acphold.conversation.presentation.visible_text import local, on_one_line, quantity
 
-FILE_NAME_CHARACTERS = 100
-"""Longest name of a file, without its suffix; file systems allow 255 bytes."""
+TITLE_CHARACTERS = 50
+"""Longest part of a title in the name of a file; file systems allow 255 bytes."""
+
+ID_CHARACTERS = 8
+"""Characters of a session's id in the name of a file: about as many as lists show."""
 
 INDEX = "index"
 """The name of a folder's index file, without its suffix."""
-
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The facts about a session beside its entries; times are ms since the epoch.
 
-    `agent_session_id` is the agent's id for it, if that differs; the rest is as a journal has it.
+    `agent_session_id` is the agent's id for it, if that differs, and `agent_name` a person's name
+    for the agent; the rest is as a journal has it.
     """
 
     session_id: str
@@ -42,6 +45,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     renamed: bool = False
     archived: bool = False
     origins: tuple[Origin, ...] = ()
+    agent_name: str = ""
 
     @property
     def name(self) -> str:
@@ -50,17 +54,20 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def file_name(self) -> str:
-        """A name for a file, without a suffix: the id, or if that is not usable, a digest of it."""
-        fits = len(self.session_id) <= FILE_NAME_CHARACTERS and self.session_id != INDEX
-        if fits and _SAFE_NAME.fullmatch(self.session_id):
-            return self.session_id
-        return "session-" + blake2b(self.session_id.encode(), digest_size=12).hexdigest()
+        """A name for a file, without a suffix: the title, the beginning of the id, and a digest
+        of the id, since sessions of one minute may begin alike."""
+        id_ = _words(self.session_id)[:ID_CHARACTERS].strip("-")
+        digest = blake2b(self.session_id.encode(), digest_size=4).hexdigest()
+        title = _words(self.title or "")
+        if len(title) > TITLE_CHARACTERS:
+            title = title[:TITLE_CHARACTERS].rpartition("-")[0] or title[:TITLE_CHARACTERS]
+        return "-".join(filter(None, (title or "session", id_, digest)))
 
     def facts(self) -> list[tuple[str, str]]:
         """Return names and values for people, each on one line."""
         facts = [
             ("session", self.session_id),
-            ("agent", self.agent),
+            ("agent", self.agent_name or self.agent),
             ("folder", self.cwd),
             *(("other folder", folder) for folder in self.additional_directories),
             ("time", f"{local(self.created_at)} to {local(self.updated_at)}"),
@@ -103,6 +110,14 @@ FORMS = {
     "jsonl": Form("jsonl", ".jsonl", "json_lines"),
     "html": Form("html", ".html", "page", has_pages=True),
 }
+
+
+def _words(text: str) -> str:
+    """Return the letters and digits of a text, in ASCII if it has such, with dashes between."""
+    parts = unicodedata.normalize("NFKD", text).lower()
+    plain = "".join(it for it in parts if it != "'" and not unicodedata.combining(it))
+    found = re.findall(r"[a-z0-9]+", plain)
+    return "-".join(found or re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text)))
 
 
 def form_of(path: str) -> Form | None:

@@ -58,7 +58,7 @@ def index(heads: Iterable[Head], suffix: str) -> str:
     """Return the index of the files of several sessions, in the same folder."""
     rows = [
         f"- [{plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
-        f" · {plain(head.agent)} · {code(on_one_line(head.cwd))}\n"
+        f" · {plain(head.agent_name or head.agent)} · {code(on_one_line(head.cwd))}\n"
         for head in heads
     ]
     return f"# {quantity(len(rows), 'session')}\n\n{''.join(rows)}"

@@ -77,7 +77,7 @@ def index(heads: Iterable[Head], suffix: str) -> str:
     for head in heads:
         about = (
             local(head.updated_at),
-            head.agent,
+            head.agent_name or head.agent,
             head.cwd,
             quantity(head.message_count, "message"),
         )

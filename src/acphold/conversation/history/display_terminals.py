@@ -81,7 +81,7 @@ class DisplayTerminal(Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """Its output, as far as it is kept; None while there is none."""
+        """Its output, as far as it is kept."""
         return (CUT + from_next_line(self.kept) if self.is_cut else self.kept) or None
 
 

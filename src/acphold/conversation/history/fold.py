@@ -61,7 +61,7 @@ from acphold.conversation.history.timeline import (
 )
 
 TurnState = Literal["idle", "running", "interrupted"]
-"""The state of the last turn: ended, running, or cut off by a crash."""
+"""Ended, running, or cut off by a crash."""
 
 
 class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as journals have it
@@ -85,7 +85,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
 class SessionState(Summary, frozen=True):
     """The whole state of a session.
 
-    The timeline is in order of first appearance. `turns` counts prompts.
+    `turns` counts prompts.
     """
 
     timeline: tuple[Item, ...] = ()

@@ -115,9 +115,8 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A prompt in the queue. `seq` is the entry with its content, `words` the beginning of its
-    text, `client` the program that wrote it last. `guest` is True if a guest in the session wrote
-    any of it. `terms` is what the session stood on then, without its values; "" for nothing."""
+    """A prompt in the queue. `seq` is the entry with its content, `words` its beginning, `client`
+    the program that wrote it last. `guest` is True if a guest in the session wrote any of it."""
 
     id: str
     seq: int
@@ -125,7 +124,7 @@ class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     at_ms: int | None = field(default=None, name="at")
     client: str = ""
     guest: bool = False
-    terms: str = ""
+    terms: str = ""  # what the session stood on then, without its values
 
     def is_due(self, now: int) -> bool:
         """True if it may begin at `now`, ms since the epoch."""
@@ -153,10 +152,9 @@ class EndedPrompt(Struct, frozen=True, rename="camel"):
 
 
 class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
-    last ones, oldest first. `held` is the reason for holding it, "" while it goes on. `goes_on` and
-    `restarts` are as in `RemoteQueue.set`. `terms` is what the session stands on, without its
-    values."""
+    """A queue: `waiting` in order, `begun` whose turn runs, the last ones that `ended`, oldest
+    first. `held` says why none begins, "" while they do. `goes_on` and `restarts` are as in
+    `RemoteQueue.set`."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None
@@ -165,7 +163,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     ended: tuple[EndedPrompt, ...] = ()
     goes_on: bool = False
     restarts: bool = False
-    terms: str = ""
+    terms: str = ""  # what the session stands on, without its values
 
     @property
     def until(self) -> datetime | None:

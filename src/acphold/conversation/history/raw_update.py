@@ -30,7 +30,7 @@ ChunkKind = Literal[
     "compaction_summary_chunk",
 ]
 Role = Literal["user", "agent", "thought"]
-"""The speaker of a message; a thought is the agent's."""
+"""Its speaker."""
 
 ROLES: Final[dict[str, Role]] = {
     "user_message_chunk": "user",

@@ -83,8 +83,8 @@ class ToolCall(Struct, frozen=True):
     """A tool call as it stands; `fields` has the newest value of each, raw and by its name on the
     wire.
 
-    `terminals` are those that the agent only shows, by their ids: see `history.display_terminals`.
-    In `content` and `produced` their text stands in their place.
+    `terminals` are those that the agent only shows, by id. In `content` and `produced` their text
+    stands in their place.
     """
 
     tool_call_id: str
@@ -97,12 +97,12 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def name(self) -> str | None:
-        """The tool's name for programs, if the agent reports it."""
+        """Its name for programs, if reported."""
         return string(self.fields.get("name"))
 
     @property
     def title(self) -> str:
-        """A description of the call, for people."""
+        """Its description for people."""
         return string(self.fields.get("title")) or ""
 
     @property
@@ -117,12 +117,12 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def input(self) -> Any:
-        """The tool's input, a JSON value; None if there is none."""
+        """Its input, as JSON."""
         return json_value(self.raw_input, object)
 
     @property
     def output(self) -> Any:
-        """The tool's output, a JSON value; None if there is none."""
+        """Its output, as JSON."""
         return json_value(self.raw_output, object)
 
     @property
@@ -132,7 +132,7 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def produced(self) -> tuple[schema.ToolCallContent, ...]:
-        """Its products: content, diffs, terminals; () if they cannot be read."""
+        """Its products; () if they cannot be read."""
         return self._decode("content", self._raw_content).content or ()
 
     @property
@@ -142,7 +142,7 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def diffs(self) -> tuple[schema.Diff, ...]:
-        """The changes of files that it produced."""
+        """Its changes of files."""
         return tuple(part for part in self.produced if isinstance(part, schema.Diff))
 
     def _decode(self, name: str, value: bytes) -> schema.ToolCallPatch:
@@ -191,8 +191,8 @@ class ContextCompaction(Struct, frozen=True):
 TurnOutcome = Literal[
     "completed", "limited", "refused", "cancelled", "failed", "interrupted", "unanswered"
 ]
-"""The outcome of a turn: `limited` by a number of tokens or requests, or by the vendor's usage
-limit; `interrupted` by a crash; `unanswered` in an imported session, where nobody knows why."""
+"""`limited` by tokens or requests, or by the vendor's usage limit; `interrupted` by a crash;
+`unanswered` in an imported session, where nobody knows why."""
 
 LIMIT_MARK: Final = "acphold/limit"
 """The key in the `_meta` of a `turn_end` entry that says that the vendor's limit ended the turn:
@@ -211,7 +211,7 @@ class TurnEnd(Struct, frozen=True):
     """The end of a turn.
 
     `stop_reason` is the agent's own word; `message` is the reason of a failure. After a refusal the
-    agent forgets the prompt and everything after it.
+    agent forgets the prompt and what came after it.
     """
 
     outcome: TurnOutcome
@@ -227,7 +227,7 @@ class TurnEnd(Struct, frozen=True):
 
     @property
     def resets_at(self) -> datetime | None:
-        """The reset of the vendor's limit, in UTC, if the agent told it."""
+        """The reset of the vendor's limit, in UTC."""
         return None if self.resets_ms is None else in_utc(self.resets_ms)
 
 

@@ -56,6 +56,9 @@ WANTS: Final = {
 }
 """Words for a call that an agent asks about, by its kind."""
 
+WRITTEN: Final = {"yes": "y", "ok": "y", "allow": "y", "no": "n", "reject": "n"}
+"""Words that answer nothing and are not sent below a question, and the keys that were meant."""
+
 Part = Literal["what", "where", ""]
 """The question about a call that an argument answers: what will happen, or where; "" for others."""
 

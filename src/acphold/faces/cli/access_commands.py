@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import iso, now_ms
+from acphold.conversation.history.entries import iso
 from acphold.conversation.history.prompt_queue import DAY_MS
 from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalError, SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
@@ -32,7 +32,7 @@ from acphold.journal.access import (
 )
 from acphold.journal.journal import Journal, tails_of
 from acphold.journal.stores import open_journal
-from acphold.live.reading.local_reader import LocalReader, note_deed
+from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
 from acphold.live.reading.processes import processes
 from acphold.live.server.places import allowed_places, set_allowed
 
@@ -52,15 +52,16 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
     """
     tokens: list[AccessToken] = []
     short_ids: dict[str, str] = {}
+    now = 0
     async with journal_if_any() as kept:
         if kept is not None:
+            now = kept.now_ms()
             tokens = await kept.access.tokens()
             ids = [it.session_id for it in tokens if it.session_id is not None]
             short_ids = await LocalReader(kept).short_ids(ids)
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
-    now = now_ms()
     for each in tokens:
         state = "held" if each.is_held else "good"
         if each.is_over(now):
@@ -136,7 +137,8 @@ async def create_token(
         raise UsageError("a token for one session cannot have the scope manage; use --scope")
     async with aclosing(open_journal(stores.journal_name())) as kept:
         session_id = None if session is None else (await kept.resolve(session)).session_id
-        now = now_ms()
+        await kept.identity()  # a database has told its time by then
+        now = kept.now_ms()
         text, made = new_token(
             name or "a token",
             (NODE,) if node else granted,
@@ -164,7 +166,7 @@ async def revoke(
             if id_ not in found:
                 raise UsageError(f"no token {id_!r}; `acphold access list` shows them")
         for id_ in ids:
-            await kept.access.keep_token(replace(found[id_], revoked_at=now_ms()))
+            await kept.access.keep_token(replace(found[id_], revoked_at=kept.now_ms()))
             await note_deed(kept, "revoke token", found[id_].name, token=id_)
 
 

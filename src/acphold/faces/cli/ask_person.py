@@ -127,8 +127,9 @@ class TerminalPerson:
 
     # -- as the target of the keys --------------------------------------------------------
 
-    def submit(self, text: str) -> None:
+    def submit(self, text: str) -> bool:
         """Ignore a line that is no answer."""
+        return False
 
     def interrupt(self) -> None:
         """Cancel at Ctrl-C: while the screen is shown, the terminal makes no signal of it."""

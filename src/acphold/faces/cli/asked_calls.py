@@ -28,8 +28,9 @@ from acphold.conversation.presentation.present_diffs import (
 from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.journals import existing_journal, reading
+from acphold.faces.cli.journals import reading
 from acphold.faces.cli.terminal_text import this_terminal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.decision import allowance
 

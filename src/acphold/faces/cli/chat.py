@@ -17,7 +17,6 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import lasting_id
 from acphold.faces.cli.screen_session import (
     ChatFrontend,
@@ -40,6 +39,7 @@ from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
 from acphold.journal_location import default_location
 from acphold.live.agents.identity import display_name
+from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import live_anywhere
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Parser, UsageError, behind_command, command
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
@@ -21,6 +20,7 @@ from acphold.journal import stores
 from acphold.journal.journal import rows_of
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.reading.local_reader import existing_journal
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from acp_wire.surroundings import is_same_folder
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
@@ -21,7 +21,7 @@ from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.processes import let_go, require_answer
 
 

@@ -7,6 +7,7 @@ import asyncio
 import shlex
 from collections.abc import Awaitable
 from contextlib import suppress
+from itertools import permutations
 from typing import Any
 
 from msgspec.json import encode
@@ -18,7 +19,6 @@ from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, NothingChosen, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
@@ -27,6 +27,7 @@ from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
+from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_names
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
@@ -34,9 +35,9 @@ from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.processes import let_go, live_anywhere
-from acphold.live.reading.session_reader import Wanted
+from acphold.live.reading.session_reader import SHORT_ID, Wanted
 
 
 class _Options(WantedCopy, kw_only=True):
@@ -92,6 +93,12 @@ class _Options(WantedCopy, kw_only=True):
     def is_move(self) -> bool:
         """True if the session goes to another machine, or comes from one."""
         return self.on is not None or self.source is not None
+
+    @property
+    def names_nothing(self) -> bool:
+        """True if no option says where, or with what, it continues."""
+        given = (self.agent, self.server, self.start, self.files)
+        return given == (None,) * 4 and not (self.program or self.is_move or self.watch)
 
     @property
     def place(self) -> WantedPlace:
@@ -187,6 +194,8 @@ def continue_conversation(**given: Any) -> int:
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     options = _Options(**given)
+    if len(options.words) == 2 and options.names_nothing:
+        asyncio.run(_name_agent(options))
     words, cwd = options.words, options.cwd
     if options.before and options.start is None and not any("@" in word for word in words):
         options.start = LAST
@@ -226,18 +235,41 @@ def continue_conversation(**given: Any) -> int:
     found = words[0] if words else None
     if on_terminal():
         found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
+    if found is not None:
+        return talk_here(WantedConversation(found, cwd=cwd))
     words_now, at, acting = " ".join(words), "", ListActions()
-    while found is None:
+    while True:
         choice = asyncio.run(pick_session(words_now, acts=acting, at=at, read=show_in_pager))
-        if choice is None or choice.action == "open":
+        if choice is not None and choice.action != "open":
+            acting.act_on_terminal(choice)
+        else:
             acting.end()
             if choice is None:
                 return Exit.OK
-            found = choice.session_id
-        else:
-            acting.act_on_terminal(choice)
-            words_now, at = choice.words, choice.session_id
-    return talk_here(WantedConversation(found, cwd=cwd))
+            try:
+                return talk_here(WantedConversation(choice.session_id, cwd=cwd))
+            except UninstalledAgentError as error:
+                if not error.is_declined:
+                    raise
+                acting = ListActions()
+        words_now, at = choice.words, choice.session_id
+
+
+async def _name_agent(options: _Options) -> None:
+    """Take two words that are a session's id and an agent as `ID --with AGENT`; without a copy if
+    it is the session's own."""
+    for given, agent in permutations(options.words):
+        if agent not in agent_names() or not (given in NEWEST or len(given) >= SHORT_ID):
+            continue
+        if (session_id := await find_id(given)) is None:
+            continue
+        options.words = [given]
+        async with existing_journal() as kept:
+            if (await kept.session(session_id)).agent in agent_keys(agent):
+                return
+        options.agent = agent
+        tell(f"With {agent}, it continues in a copy (--with {agent}).")
+        return
 
 
 async def _id_of(words: list[str]) -> str:

@@ -13,13 +13,12 @@ from acphold.conversation.history.raw_update import storable
 from acphold.conversation.reports.session_diff import FileDiff, on_disk
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.journal.journal import history
 from acphold.live.origins.kept_changes import FoundChanges, How, KeptChanges, session_changes, some
 from acphold.live.reading.json_facts import facts_json
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 
 
 @command("diff", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL, is_read=True)

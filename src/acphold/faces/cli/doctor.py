@@ -36,7 +36,6 @@ from acphold.faces.cli.findings import (
 )
 from acphold.faces.cli.import_command import name_unknown
 from acphold.faces.cli.import_offer import count_left
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.process_commands import processes_here
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
@@ -70,6 +69,7 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
+from acphold.live.reading.local_reader import existing_journal
 from acphold.machine.runtime_folder import runtime_folder
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing

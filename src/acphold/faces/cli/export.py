@@ -24,7 +24,7 @@ from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import place
 from acphold.faces.cli.servers import server_of
-from acphold.faces.cli.settings import agent_keys
+from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
     folder,
@@ -177,8 +177,10 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Destinati
 def head_of(row: SessionRow) -> Head:
     """Return the head of a session of the journal."""
     theirs = None if row.downstream_id == row.session_id else row.downstream_id
-    same = (name for name in Head.__struct_fields__ if name != "agent_session_id")
-    return Head(**{name: getattr(row, name) for name in same}, agent_session_id=theirs)
+    ours = ("agent_session_id", "agent_name")
+    same = {name: getattr(row, name) for name in Head.__struct_fields__ if name not in ours}
+    called = agent_name(row.agent)
+    return Head(**same, agent_session_id=theirs, agent_name="" if called == row.agent else called)
 
 
 class _ExportWriter(Struct, frozen=True):

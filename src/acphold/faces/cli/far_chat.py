@@ -25,6 +25,7 @@ from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_picker import choose_session, choose_session_of
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell
 from acphold.faces.screen.panels import Key, KeyChoice
+from acphold.known_agents import short_name
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.session_reader import Wanted
@@ -117,7 +118,7 @@ async def _load(
     served: tuple[str, ...] = ()
     with suppress(msgspec.MsgspecError):  # the server names them in its refusal
         served = msgspec.json.decode(refusal, type=_RefusalData).data.served
-    held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
+    held_with = on_one_line(short_name(str((info.meta or {}).get(AGENT, "another agent"))))
     why = f"this session's agent is {held_with}, which {origin_of(server.url)} does not serve"
     names = [on_one_line(name) for name in served]
     person = person_here() if on_terminal() else None

@@ -20,7 +20,7 @@ from acphold import errors
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.prompt_queue import DAY_MS
 from acphold.faces.cli import bounds
-from acphold.faces.cli.journals import existing_journal, file_of, sessions, unread_remark
+from acphold.faces.cli.journals import file_of, sessions, unread_remark
 from acphold.faces.cli.settings import agent_keys, snapshot_settings
 from acphold.faces.cli.terminal_text import (
     age,
@@ -41,6 +41,7 @@ from acphold.journal.seams import InFile, TurnSnapshot
 from acphold.journal_location import scheme_of
 from acphold.live.hub.kept_files import remains
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
+from acphold.live.reading.local_reader import existing_journal
 from acphold.safety.snapshots.checkouts import checkout_of
 from acphold.safety.snapshots.git import program
 from acphold.safety.snapshots.snapshot import is_too_high

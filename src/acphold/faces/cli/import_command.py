@@ -21,7 +21,7 @@ from acphold.errors import AcpError, IllegibleNameError, TranscriptError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
-from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
+from acphold.faces.cli.journals import journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
 from acphold.faces.cli.terminal_text import (
     folder,
@@ -46,6 +46,7 @@ from acphold.imports import (
 from acphold.journal import stores
 from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
+from acphold.live.reading.local_reader import existing_journal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

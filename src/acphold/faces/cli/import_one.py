@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 
 from acphold import errors
 from acphold.faces.cli.command_line import Exit, is_confirmed
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.terminal_text import folder, on_one_line, size, tell, visible, visible_json
 from acphold.imports import (
     OUTCOMES,
@@ -25,6 +24,7 @@ from acphold.imports import (
     fault,
 )
 from acphold.journal.journal import row_of
+from acphold.live.reading.local_reader import existing_journal
 
 WORDS = 60
 """Characters shown of a prompt."""

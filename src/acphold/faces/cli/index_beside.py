@@ -27,13 +27,13 @@ from acp_wire.tasks import timeout
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
-from acphold.faces.cli.journals import UNREAD, existing_journal, unread_remark
+from acphold.faces.cli.journals import UNREAD, unread_remark
 from acphold.faces.cli.settings import agents_without_import
 from acphold.journal import stores
 from acphold.journal.journal import Journal
 from acphold.journal.seams import Index
 from acphold.journal_location import belongings
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.machine.locked_file import LockedFile, hold
 from acphold.machine.own_program import own_command, start_detached
 from acphold.machine.runtime_folder import runtime_folder, take_over

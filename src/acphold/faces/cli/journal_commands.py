@@ -9,7 +9,7 @@ from datetime import datetime
 
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal, file_of
+from acphold.faces.cli.journals import file_of
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.process_commands import stop_all_of
 from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, tell, visible
@@ -18,6 +18,7 @@ from acphold.journal.access import describe_held
 from acphold.journal.copies import Became, copy_all
 from acphold.journal.stores import open_journal
 from acphold.journal_location import scheme_of
+from acphold.live.reading.local_reader import existing_journal
 
 
 @command("journal backup", "[OPTIONS] FILE", options.JOURNAL)

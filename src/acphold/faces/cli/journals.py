@@ -12,34 +12,14 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name, agent_names, near_to
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, tell
-from acphold.journal import stores
 from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import InFile
-from acphold.journal.stores import open_journal
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.session_reader import SessionReader
-
-
-@asynccontextmanager
-async def existing_journal() -> AsyncIterator[Journal]:
-    """Open the journal for the block; NoJournalError if there is none: none is created."""
-
-    async def read_transcript(path: str, session_id: str) -> None:
-        from acphold.imports import read_beside  # late: few commands need it
-
-        await read_beside(path, session_id)
-
-    kept = open_journal(stores.journal_name(), create=False, read_transcript=read_transcript)
-    try:
-        if kept.file is None:  # a database only notices that there is no journal when it is read
-            await kept.identity()
-        yield kept
-    finally:
-        await kept.aclose()
 
 
 @asynccontextmanager

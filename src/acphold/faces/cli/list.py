@@ -183,11 +183,14 @@ async def list_sessions(
     async with reading(server_of(server)) as reader:
         await list_growth(reader)
         if follow:
-            if as_json:
-                await follow_list(reader, AsJson(wanted, sys.stdout), limit)
-            else:
-                show = partial(_print_table, reader, wanted, limit)
-                await follow_list(reader, AsWords(wanted, sys.stdout), limit, show)
+            show = partial(_print_table, reader, wanted, limit)
+            await follow_list(
+                reader,
+                AsJson(wanted, sys.stdout) if as_json else AsWords(wanted, sys.stdout),
+                limit,
+                None if as_json else show,
+                said=bool(words),
+            )
         elif as_json:
             is_empty = True
             async for page in session_pages(reader, wanted, limit):
@@ -537,17 +540,21 @@ async def follow_list(
     report: Callable[[News], None],
     limit: int | None = None,
     show: Callable[[], Awaitable[None]] | None = None,
+    *,
+    said: bool = False,
 ) -> None:
     """Report the sessions and their changes, until nobody reads or the person ends it.
 
-    `show` prints the list first; changes that happen meanwhile are reported after it.
+    `show` prints the list first; changes that happen meanwhile are reported after it. With `said`,
+    they have the last words.
     """
     from acphold.faces.screen.plain import is_unread
 
     async def report_changes() -> None:
         pending, known = show, set[str]()
-        everything = Wanted(ListFilter(archived="include", include_unprompted=True))
-        async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
+        everything = Wanted(ListFilter(archived="include", include_unprompted=True), said=said)
+        found_by = reader.changes(limit or bounds.FOLLOWED_SESSIONS, said=said)
+        async with aclosing(found_by) as changes:
             async for news in changes:
                 report(news)
                 listed = {it.row.session_id for it in news.sessions}
@@ -640,4 +647,5 @@ class AsWords:
 
 
 def _fits(wanted: Wanted, session: ListedSession) -> bool:
-    return wanted.fits(session.row, is_live=session.live is not None, said=text_to_match)
+    matched = f"{text_to_match(session.row)}\0{session.said or ''}" if wanted.words else ""
+    return wanted.fits(session.row, is_live=session.live is not None, said=lambda _: matched)

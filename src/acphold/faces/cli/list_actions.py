@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.faces.screen.picker import Picked
 from acphold.faces.screen.terminal import open_output
 from acphold.journal.rows import SessionRow
 from acphold.live.hub.annotations import as_title
+from acphold.live.reading.local_reader import existing_journal
 
 
 class ListActions:

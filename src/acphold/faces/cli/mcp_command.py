@@ -35,7 +35,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
-from acphold.faces.cli.settings import agent_keys
+from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import describe_missing, on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.hits import speaker, terms
@@ -163,7 +163,7 @@ _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[
 
 def _head(of: SearchHit | SessionRow) -> str:
     title, agent, folder = (
-        encode(_line(text)).decode() for text in (of.title or "", of.agent, of.cwd)
+        encode(_line(text)).decode() for text in (of.title or "", agent_name(of.agent), of.cwd)
     )
     return f"Session {_line(of.session_id)}: {title} [{agent} in {folder}]"
 

@@ -26,7 +26,7 @@ from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
-from acphold.faces.cli.journals import existing_journal, reading
+from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_copies import not_copied, removal_of
@@ -39,7 +39,7 @@ from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.processes import let_go
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"

@@ -22,7 +22,6 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import Column, Table, short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
@@ -36,7 +35,7 @@ from acphold.faces.cli.terminal_text import (
     visible,
 )
 from acphold.journal.journal import other_owner, row_of
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.one_question import STOP, ask_process
 from acphold.live.reading.processes import (
     EditorFront,

@@ -45,12 +45,12 @@ from acphold.faces.cli.continuation import (
     start_name,
     start_of,
 )
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.processes import require_answer
 from acphold.live.reading.session_reader import QUEUED

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import (
     NO_TERMINAL,
@@ -28,7 +27,7 @@ from acphold.journal.lineage import rule_place
 from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import rule_json
-from acphold.live.reading.local_reader import LocalReader, note_deed
+from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,
@@ -127,7 +126,7 @@ async def rules(
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
             if days > MOST_DAYS:
                 raise UsageError(f"--days: at most {MOST_DAYS:,}; `--for-good` has no end")
-            text, now, folder = rule_text(words), now_ms(), real(cwd or os.getcwd())
+            text, folder = rule_text(words), real(cwd or os.getcwd())
             try:
                 rule = read_rule(text, folder)
             except RuleError as error:
@@ -135,10 +134,8 @@ async def rules(
             rule = replace(
                 rule,
                 agent=agent or "",
-                expires_at=0 if for_good or session else now + days * DAY,
                 person=person,
                 watches=watch,
-                made_at=now,
                 made_with=this_terminal(),
             )
             if rule.verdict == "allow" or cwd is not None:
@@ -152,6 +149,10 @@ async def rules(
             await _list(found, person, json=json)
         return Exit.OK
     async with existing_journal() as kept:
+        now = kept.now_ms()
+        if deed in ("add", "try"):
+            lasts = 0 if for_good or session else now + days * DAY
+            rule = replace(rule, made_at=now, expires_at=lasts)
         match deed:
             case "add":
                 await _add(kept, rule, session, although=although)
@@ -162,7 +163,7 @@ async def rules(
                 known = {it.number for it in await kept.access.rules(person) if not it.ended_at}
                 if missing := [number for number in numbers if number not in known]:
                     raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
-                end = RuleChange(ended_at=now_ms())
+                end = RuleChange(ended_at=now)
                 for ended in await kept.access.change_rules(person, numbers, end):
                     await note_deed(kept, "revoke rule", ended.text)
                     print(f"revoked: {visible(on_one_line(ended.sentence))}")
@@ -197,7 +198,7 @@ async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:
     if not is_off:
         change = replace(change, place=await rule_place(journal))
     changed = await journal.access.change_rules(user, None, change)
-    now = now_ms()
+    now = journal.now_ms()
     count = sum(rule.is_live(now) for rule in changed)
     await note_deed(journal, "rules off" if is_off else "rules on", "")
     print(f"{quantity(count, 'rule')} {'off' if is_off else 'on'}")
@@ -206,8 +207,7 @@ async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:
 async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
     found = [] if journal is None else await journal.access.rules(user)
     place = "" if journal is None else await rule_place(journal)
-    now = now_ms()
-    live = [rule for rule in found if rule.is_live(now)]
+    live = [] if journal is None else [it for it in found if it.is_live(journal.now_ms())]
     for rule in live:
         print(rule_json(rule, place) if json else _describe(rule, place))
     here = this_terminal()
@@ -228,7 +228,7 @@ async def _why(journal: Journal, user: str, given: str) -> None:
             modes[session] = (await journal.summary(session)).attributes.mode_words
         rules = await journal.access.rules(user or each.asked.row.tenant)
         known = [rule for rule in rules if not rule.watches]
-        verdict = each.judge(known, now=now_ms(), mode=modes[session])
+        verdict = each.judge(known, now=journal.now_ms(), mode=modes[session])
         print(_line("allow" if verdict.allows else "ask", each))
         print(f"   {visible(on_one_line(verdict.why))}")
         if came is not None and came.rules:
@@ -281,7 +281,7 @@ async def _suggest(journal: Journal, user: str) -> None:
     allowed: Counter[tuple[str, str]] = Counter()
     refused: set[tuple[str, str]] = set()
     rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
-    now = now_ms()
+    now = journal.now_ms()
     async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
         if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
             continue

@@ -24,7 +24,6 @@ from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import ENDS, Exit
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import lasting_id, short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.ssh import host_option
@@ -37,6 +36,7 @@ from acphold.faces.cli.terminal_text import (
     visible,
 )
 from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
+from acphold.live.reading.local_reader import existing_journal
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession

@@ -19,7 +19,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import existing_journal, sessions
+from acphold.faces.cli.journals import sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_keys
@@ -27,7 +27,7 @@ from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
@@ -88,37 +88,45 @@ async def tag(
     """Tag sessions.
 
     `acphold list '#TAG'` and the searches of the picker and the page find them. Editors see tags in
-    the list of sessions. A TAG that could be an ID is written with its #, in quotes.
+    the list of sessions. A TAG that could be an ID is written with its #, in quotes. All words
+    before the last ID are IDs; of those that cannot be tagged, the others are.
     """
+    refused: list[str] = []
     async with existing_journal() as found:
-        rows = [await find_session(LocalReader(found), session_id, "tags it")]
-        for word in words[:-1]:
-            if (row := await _session_of(found, word)) is None:
-                break
-            rows.append(row)
+        ids = [n for n, it in enumerate(words[:-1], 1) if await _is_session(found, it)]
+        of, tags = words[: max(ids, default=0)], words[max(ids, default=0) :]
         try:
-            given = as_tags(words[len(rows) - 1 :])
-            marks = Marks(removed=given) if remove else Marks(added=given)
-            now = [await found.mark(row.session_id, marks) for row in rows]
+            given = as_tags(tags)
         except ValueError as exc:
             raise UsageError(str(exc)) from None
-    for row, marked in zip(rows, now, strict=True):
-        shown = " ".join(f"#{it}" for it in marked.tags or ())
-        print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
-    return Exit.OK
+        marks = Marks(removed=given) if remove else Marks(added=given)
+        for word in (session_id, *of):
+            try:
+                row = await find_session(LocalReader(found), word, "tags it")
+                now = (await found.mark(row.session_id, marks)).tags
+            except (UnknownSessionError, AmbiguousIdError) as error:
+                refused.append(str(error))
+            except ValueError as error:
+                refused.append(f"{on_one_line(word)}: {error}")
+            else:
+                shown = " ".join(f"#{it}" for it in now or ())
+                print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+    for why in refused:
+        tell(f"acphold: {why}")
+    return Exit.ERROR if refused else Exit.OK
 
 
-async def _session_of(found: Journal, word: str) -> SessionRow | None:
-    """Return the session whose id begins with this word, if it is as long as those in a list."""
+async def _is_session(found: Journal, word: str) -> bool:
+    """Return True if a session's id begins with this word, as long as those in a list."""
     if len(word) >= SHORT_ID:
         with suppress(UnknownSessionError, AmbiguousIdError):
-            return await found.resolve(word)
-    return None
+            return bool(await found.resolve(word))
+    return False
 
 
 async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give sessions these tags, or take those with - before them away; return the tags that each
-    had. Nothing changes for a word that is no tag, which is said."""
+    of those changed had. What was refused is said."""
     before: dict[str, tuple[str, ...]] = {}
     try:
         marks = Marks(
@@ -127,8 +135,13 @@ async def tag_all(session_ids: Sequence[str], words: Sequence[str]) -> dict[str,
         )
         async with existing_journal() as kept:
             for session_id in session_ids:
-                before[session_id] = (await kept.session(session_id)).tags
-                await kept.mark(session_id, marks)
+                had = (await kept.session(session_id)).tags
+                try:
+                    await kept.mark(session_id, marks)
+                except ValueError as exc:
+                    tell(str(exc))
+                else:
+                    before[session_id] = had
     except ValueError as exc:
         tell(str(exc))
     return before
@@ -381,7 +394,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found, short_ids = asyncio.run(_old(filter, before, keep or 0))
+    found, short_ids, before = asyncio.run(_old(filter, before, keep or 0))
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
@@ -403,12 +416,14 @@ def prune(
     return Exit.OK
 
 
-async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[SessionRow], list[str]]:
-    """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
-    the epoch."""
+async def _old(
+    filter: ListFilter, before: int, keep: int
+) -> tuple[list[SessionRow], list[str], int]:
+    """Return the sessions to delete, the newest first, their short ids, and `before`, in ms since
+    the epoch by our clock, by that of the journal."""
     found = []
     async with existing_journal() as journal:
-        spared = 0
+        spared, before = 0, before + journal.now_ms() - now_ms()
         async for row in sessions(journal, filter):
             if row.prompted and spared < keep:
                 spared += 1
@@ -416,7 +431,8 @@ async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[Session
                 with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)
-        return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
+        ids = [row.session_id for row in found]
+        return found, await journal.short_ids(ids, SHORT_ID), before
 
 
 async def _prune(found: list[SessionRow], before: int, now: bool) -> int:

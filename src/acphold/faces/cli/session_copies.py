@@ -16,7 +16,6 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
@@ -28,7 +27,7 @@ from acphold.live.agents.interface import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.safety.snapshots.worktree import newest_change, unlay
 
 BESIDE = ""
@@ -98,9 +97,8 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
         at = wanted.start or found.seq
         agent = await _agent_of(journal, wanted)
         if agent == found.row.agent and (wanted.start, at, wanted.files) == (None,) * 3:
-            raise UsageError(
-                f"this session already belongs to {on_one_line(agent)}; leave out --with"
-            )
+            called = on_one_line(agent_name(agent))
+            raise UsageError(f"this session already belongs to {called}; leave out --with")
         files = None
         if wanted.files is None:
             folders = (wanted.cwd, *found.row.additional_directories) if wanted.cwd else ()

@@ -58,6 +58,7 @@ class UninstalledAgentError(SettingsError):
             message += f", or let npm fetch it: `-- {' '.join(agent.npx_command)}`"
         super().__init__(message + otherwise)
         self.agent = agent
+        self.is_declined = is_declined
 
 
 class NamedAgent(NamedTuple):

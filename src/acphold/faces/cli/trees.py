@@ -11,14 +11,14 @@ from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.hub.session_trees import PlaceOfWork, make_tree, see_tree, title_of_work
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.safety.snapshots.branches import (
     BranchTree,
     commit_all,

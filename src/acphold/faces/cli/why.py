@@ -16,13 +16,12 @@ from acp_wire.markdown_text import plain
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
 from acphold.journal.journal import Journal
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.reading.json_facts import facts_json, place_name
-from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.live.reading.local_reader import LocalReader, entries_of, existing_journal
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.safety.snapshots.comparison import CommitReader, bare_folder

@@ -166,7 +166,7 @@ class PersonAnswers:
             self._show(call_details(tool, present))
             self._flow.asks_about(tool)
             choice = permission(tool, question.options)
-            self._flow.in_question = tool.tool_call_id
+            self._flow.in_question, self._flow.said_instead = tool.tool_call_id, ""
             try:
                 answer = await self._choose(choice, question)
             finally:
@@ -174,8 +174,12 @@ class PersonAnswers:
             if answer is None:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)
-            title = _title_of(question)
-            self._show(passage(DecidedQuestion(title, Came(chosen.kind, chosen.name))))
+            if said := self._flow.said_instead:
+                self._flow.tell(f"Rejected; said to the agent: {on_one_line(said)}")
+                self.face.refresh()
+            else:
+                decided = DecidedQuestion(_title_of(question), Came(chosen.kind, chosen.name))
+                self._show(passage(decided))
             if chosen.kind == "allow_once" and self._calls is not None:
                 offering = self._offer(self._calls, question)
                 self._offering = asyncio.create_task(offering, name="offer of a rule")

@@ -146,8 +146,8 @@ class Chat:
 
     # -- keys ------------------------------------------------------------------------------
 
-    def submit(self, text: str) -> None:
-        """Carry out a line of input: usually, send a prompt, now or after the running turn."""
+    def submit(self, text: str) -> bool:
+        """Carry out a line of input; return True if it is a prompt, sent now or after the turn."""
         self.on_input()
         match interpret(text):
             case Local(name, words):
@@ -156,6 +156,8 @@ class Chat:
                 self.screen.start(self.commands.shell(command), "shell command")
             case TypedPrompt(text):
                 self.turns.send(text)
+                return True
+        return False
 
     def on_input(self) -> None:
         """Drop the hint: after typing, a key that leaves when pressed twice starts over."""

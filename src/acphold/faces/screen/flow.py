@@ -112,6 +112,8 @@ class Flow:
         self.attributes_changed = True
         self.in_question = ""
         """The tool call of an open question, which shows all of it."""
+        self.said_instead = ""
+        """The prompt that rejected the last question."""
         self.is_open = False
         """True if an update came since the last end of a turn."""
         self.transcript = "acphold show"

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Person(Protocol):
     """The actions behind the keys."""
 
-    def submit(self, text: str) -> None:
-        """Send a prompt."""
+    def submit(self, text: str) -> bool:
+        """Carry out a line; return True if it is a prompt, which is sent."""
 
     @property
     def in_turn(self) -> bool:
@@ -203,10 +203,13 @@ def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
             if pick.choice.passes:
                 screen.give(None)
         if text.strip():
+            no = "" if pick is None else pick.instead
             buffer.append_to_history()
             buffer.text = ""  # which is noticed: from now on, a key answers the question
             buffer.reset()
-            screen.person.submit(text)
+            if screen.person.submit(text) and no:
+                screen.flow.said_instead = text
+                screen.give(no)
 
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:

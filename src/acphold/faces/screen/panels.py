@@ -9,7 +9,7 @@ picks an answer, which is then shown; Enter confirms it.
 | `NEW`: not seen yet | text typed for something else | sends a prompt |
 | `DRAFT`: the line was not empty | continues | sends it; if it is one key, picks its answer |
 | `READY`: the line has been empty since | one key picks an answer | confirms the picked answer |
-| | anything else | sends a prompt |
+| | anything else | sends a prompt, and rejects a request for permission |
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Final
 
 from msgspec import Struct
 from rich.text import Text
@@ -31,6 +30,7 @@ from acp_wire.schema import (
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
     OUTSIDE,
+    WRITTEN,
     blocks_of_call,
     folders_outside,
     offer,
@@ -40,6 +40,7 @@ from acphold.conversation.presentation.present_diffs import PresentDiff
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import DeclarationError
 from acphold.faces.screen.layout import Passage, block_lines, call_head
+from acphold.faces.screen.typed import TypedPrompt, interpret
 from acphold.live.reading.session_reader import OfferedRule
 from acphold.safety.standing.decision import allowance
 
@@ -68,7 +69,8 @@ class KeyChoice(Struct, frozen=True):
     """A question answered by one of `keys`. See the module for menus.
 
     If there is a `short` title, the question is shown with it: the rest is shown above. One that
-    `passes` is only an offer: it disappears with the next line, or question.
+    `passes` is only an offer: it disappears with the next line, or question. `instead` is the
+    answer that a prompt gives; without one, the prompt waits behind the question.
     """
 
     title: str
@@ -76,6 +78,7 @@ class KeyChoice(Struct, frozen=True):
     is_menu: bool = False
     short: str = ""
     passes: bool = False
+    instead: str = ""
 
     def how(self, otherwise: str = "") -> str:
         """Return the words that say how it is answered, and what else can be done."""
@@ -85,6 +88,16 @@ class KeyChoice(Struct, frozen=True):
         *several, last = names or [""]
         either = f"{', '.join(several)} or {last}" if several else last
         return "; ".join(filter(None, (f"{either}, then Enter" if either else "", otherwise)))
+
+    def how_beside_prompts(self) -> str:
+        """Return the words for a screen on which another line is a prompt."""
+        is_said = self.instead or self.passes
+        return self.how("or write to the agent" if is_said else "or write the next prompt")
+
+    def meant(self, text: str) -> Key | None:
+        """Return the key that was probably meant by a word, which is no answer."""
+        word, *others = {*text.lower().split()} or {""}
+        return None if others else self.key(WRITTEN.get(word, word))
 
     def key(self, pressed: str) -> Key | None:
         """Return the key of this name, in the other case if only that exists, or None."""
@@ -103,10 +116,6 @@ class PanelStage(Enum):
     NEW = "new"
     DRAFT = "draft"
     READY = "ready"
-
-
-MEANT: Final = {"yes": "y", "allow": "y", "no": "n", "reject": "n"}
-"""Words that are prompts like any others, and the keys that were probably meant."""
 
 
 class Pick:
@@ -161,20 +170,28 @@ class Pick:
             return f"Enter: {self.key.words}"
         if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
-        if self.choice.passes:
-            other = "or write to the agent" if self._takes_prompts else "anything else continues"
-            return self.choice.how(other)
-        if self.stage is PanelStage.DRAFT:
+        if self.choice.passes and not self._takes_prompts:
+            return self.choice.how("anything else continues")
+        if self.stage is PanelStage.DRAFT and not self.choice.passes:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        if self._takes_prompts and (key := self.choice.key(MEANT.get(self._text.lower(), ""))):
-            return f"{key.name} alone is the answer; Enter sends this as a prompt"
-        return self.choice.how("or write to the agent" if self._takes_prompts else "")
+        if not self._takes_prompts:
+            return self.choice.how()
+        if (key := self.choice.meant(self._text)) is not None:
+            return f"{key.name} alone is the answer"
+        if self.instead and isinstance(interpret(self._text), TypedPrompt) and self._text.strip():
+            return "Enter rejects, and says this to the agent"
+        return self.choice.how_beside_prompts()
+
+    @property
+    def instead(self) -> str:
+        """The answer that the line gives if it is a prompt; "" if it is left open."""
+        return self.choice.instead if self.stage is PanelStage.READY else ""
 
     def enter(self) -> bool:
         """Handle Enter with no answer picked; return True if the line is a prompt."""
         if self.choice.key(self._text) is None:
-            return True
+            return self.stage is not PanelStage.READY or self.choice.meant(self._text) is None
         if self.stage is PanelStage.DRAFT:
             self.stage = PanelStage.READY  # its pick is shown now; the next Enter confirms it
         return False
@@ -225,7 +242,16 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ke
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
     title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
-    return KeyChoice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
+    noes = [option for option in options if option.kind.startswith("reject")]
+    no = next(
+        (option for option in noes if option.kind == "reject_once"), noes[0] if noes else None
+    )
+    return KeyChoice(
+        f"Allow this? {title}",
+        tuple(keys),
+        short=in_short(tool),
+        instead=no.option_id if no else "",
+    )
 
 
 def _outside(tool: ToolCall) -> str:

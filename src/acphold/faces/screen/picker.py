@@ -600,8 +600,7 @@ class Picker:
             if action in AT_ONCE:
                 self._act(choice)
             else:
-                words = "" if action == "open" else self._words.text
-                event.app.exit(result=choice._replace(words=words))
+                event.app.exit(result=choice._replace(words=self._words.text))
 
         keys.add("enter")(partial(act, action="open"))
         if self._acts is not None:
@@ -677,7 +676,8 @@ class Picker:
             if number == self._numbers.start or self._shown[number - 1].group != line.group:
                 rows.append([("class:heading", f"  {GROUPS[line.group]}")])
                 if line.group == FOUND and self._left_out:
-                    rows[-1].append(("class:state", shorten(f" · {self._left_out}", width - 20)))
+                    lacking = Text(self._left_out).wrap(WRAPPING, width - 4)
+                    rows += [[("class:state", f"    {it.plain.rstrip()}")] for it in lacking]
             if number == self._place:
                 at = len(rows)
             rows.append(self._title_row(line, width, chosen=number == self._place))

@@ -216,8 +216,8 @@ class TeletypeFace(PlainFace):
 
     def _hint(self) -> None:
         if isinstance(self._question, KeyChoice):
-            other = "" if self._person is None else "or write to the agent"
-            self._print(self._question.how(other))
+            asked = self._question
+            self._print(asked.how() if self._person is None else asked.how_beside_prompts())
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""
@@ -253,15 +253,20 @@ class TeletypeFace(PlainFace):
             return
         if answer is not None and not choice.passes:
             return  # a key too early: neither an answer nor a prompt
-        self._prompt(entry.text)
+        if is_seen and (key := choice.meant(entry.text)) is not None:
+            self._print(f"{key.name} alone is the answer")
+            return
+        is_said = self._prompt(entry.text)
         if choice.passes:
             self.give(None)
+        elif is_seen and is_said and choice.instead:
+            self.flow.said_instead = entry.text
+            self.give(choice.instead)
         elif is_seen:
             self._hint()
 
-    def _prompt(self, text: str) -> None:
-        if text and self._person is not None:
-            self._person.submit(text)
+    def _prompt(self, text: str) -> bool:
+        return bool(text) and self._person is not None and self._person.submit(text)
 
     async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal, without reading it meanwhile."""

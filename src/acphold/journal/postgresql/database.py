@@ -33,10 +33,11 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 from acphold import errors
+from acphold.conversation.history.entries import now_ms
 from acphold.journal import bounds
 from acphold.journal.postgresql.migrations import Line, migrate
 from acphold.journal.postgresql.pipelines import Answer, Pipelines
-from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.postgresql.session_rows import NOW_MS, PostgresqlTables
 from acphold.journal.sql.entry_rows import renew_titles
 from acphold.journal.sql.store import report_failure
 from acphold.journal.stored_history import DamagedRowError
@@ -86,6 +87,19 @@ class Database:
         self.pipelines = Pipelines(self.connect)
         self._open: set[Line] = set()
         self._free: list[Line] = []
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time there, in ms since the epoch; ours until there was a connection."""
+        return now_ms() + self._ahead_ms
+
+    def note_clock(self, theirs: int, began: int) -> None:
+        """Note the time that was told there since our `began`. What may be the way to it is no
+        difference."""
+        ended = now_ms()
+        ahead = theirs - (began + ended) // 2
+        is_ours = abs(ahead) <= bounds.SAME_CLOCK_MS + ended - began
+        self._ahead_ms = 0 if is_ours else ahead
 
     async def run(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
         """Run `work` with a connection, in a thread; return its result or raise JournalError.
@@ -118,9 +132,12 @@ class Database:
         try:
             # Behind a pooler the announced process differs from the one that answers. Then nothing
             # is prepared: the next statement may go to yet another one.
+            began = now_ms()
             with _Bound(line, bounds.QUICK_SECONDS):
-                row = line.execute("SELECT pg_backend_pid()").fetchone()
-            if row is not None and row[0] == line.info.backend_pid:
+                row = line.execute(f"SELECT pg_backend_pid(), {NOW_MS}").fetchone()
+            assert row is not None
+            self.note_clock(row[1], began)
+            if row[0] == line.info.backend_pid:
                 line.prepare_threshold = 2
             with self._preparing:
                 if not self._is_ready:

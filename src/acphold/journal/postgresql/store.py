@@ -148,7 +148,7 @@ class PostgresqlAccess(SqlAccess):
     async def changes(self, after: str | None) -> AccessChanges:
         began = now_ms()
         news = await super().changes(after)
-        self._journal._note_clock(changes.Position.read(news.last).at * 1000, began)
+        self._journal._database.note_clock(changes.Position.read(news.last).at * 1000, began)
         return news
 
     def now_ms(self) -> int:
@@ -177,18 +177,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._announced_at = -bounds.ANNOUNCED_SECONDS
         self._heard = self._certain_from = clock()
         self._timeline = ""
-        self._ahead_ms = 0
 
     def now_ms(self) -> int:
-        return now_ms() + self._ahead_ms
-
-    def _note_clock(self, theirs: int, began: int) -> None:
-        """Note the time that the database has told since our `began`. What may be the way to it is
-        no difference."""
-        ended = now_ms()
-        ahead = theirs - (began + ended) // 2
-        is_ours = abs(ahead) <= bounds.SAME_CLOCK_MS + ended - began
-        self._ahead_ms = 0 if is_ours else ahead
+        return self._database.now_ms()
 
     # -- owning ---------------------------------------------------------------------------
 
@@ -254,7 +245,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 here, timeline, at = leases.register(
                     tables, owner_id, addresses, presence, retired=retired
                 )
-            self._note_clock(at, since)
+            self._database.note_clock(at, since)
             leases.forget_dead(tables)
             tables.refuse_newer()
             return here, timeline

@@ -86,8 +86,10 @@ def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
     columns = {} if change is None else msgspec.to_builtins(change, builtin_types=(bytes,))
     is_given = "given" in columns
     if is_given:
-        columns["title"] = columns.pop("given")
-        columns["renamed"] = columns["title"] is not None
+        given = columns.pop("given")
+        columns["renamed"] = given is not None
+        if given is not None or "title" not in columns:
+            columns["title"] = given
     columns = _columns(columns)
     for value in columns.values():
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:

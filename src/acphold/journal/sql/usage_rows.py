@@ -169,8 +169,8 @@ def _add_reports(tables: Tables, key: Key, kept: _Fold, held_by: list[tuple[floa
     last_end = answered[-1][0] if answered else 0
     over = [one for one in found if one.seq <= last_end]
     sums: dict[tuple[int, str, str, str], list[UsageReport]] = {}
-    for one in increases(over, held_by, answered, kept.reported):
-        # With its agent's costs, if these are in one currency: one row tells both.
+    # All first: with its agent's costs, if these are in one currency, one row tells both.
+    for one in [*increases(over, held_by, answered, kept.reported)]:
         paid = [currency for agent, currency in kept.reported.costs if agent == one.agent]
         currency = one.currency if one.cost is not None else paid[0] if len(paid) == 1 else ""
         sums.setdefault(

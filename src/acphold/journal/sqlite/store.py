@@ -205,14 +205,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
     def _holds(self, lease: Lease) -> bool:
         connection = (self._file or self._connect(0.0)).connection
-        stands, writes = connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?), data_version"
-            " FROM pragma_data_version",
-            (lease.number, lease.epoch),
-        ).fetchone()
-        if writes != connection.writes_of_others:
+        values = lease.number, lease.epoch
+        statement = "SELECT 1 FROM leases WHERE session = ? AND epoch = ?"
+        stands = connection.execute(statement, values).fetchone() is not None
+        if not stands:  # an upgrade of the file ends all leases
             connection.refuse_newer()
-        return bool(stands)
+        return stands
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         if self._owner is None:

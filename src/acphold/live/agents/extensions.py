@@ -56,11 +56,9 @@ class CopyRequest(Struct, frozen=True, rename="camel"):
 
 
 class CopiedFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Files that were laid out for a copy, in `folder`.
-
-    `why_plain` says why that is no work tree, "" if it is one; the snapshot's `state` is `whole`,
-    `late` (the next turn may have begun) or `later` (by the next turn). `left_out` counts the files
-    that the snapshot left out, `included` the copied ignored ones.
+    """The files of a copy, in `folder`. `why_plain` says why that is no work tree, "" if it is one;
+    the snapshot's `state` is `whole`, `late` (the next turn may have begun) or `later` (by the next
+    turn). `left_out` counts those that it left out, `included` the copied ignored ones.
     """
 
     folder: str
@@ -71,8 +69,7 @@ class CopiedFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class SessionCopy(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A new session with `turns` of another one, in the folder `cwd`; `files` are None if they were
-    not asked for."""
+    """A new session with `turns` of another one; `files` if they were asked for."""
 
     session_id: str
     cwd: str

@@ -32,9 +32,16 @@ from acphold.journal.access import Scope
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.agents.terms import Terms
 from acphold.live.hub import bounds
+from acphold.live.hub.annotations import notice
 from acphold.live.hub.frames import Frames
 
 log = logging.getLogger(__name__)
+
+NOT_FED = notice(
+    "Part of this session could not be read",
+    "What you see of it is not all. Load the session again.",
+    "warning",
+)
 
 
 class LineClient(Protocol):
@@ -156,6 +163,8 @@ class Attachment:
     is the client's previous attachment; the client gets it back if this one is never opened. Newer
     ones have higher numbers.
 
+    `reading` reads on in the journal for a client that lags, or has done so.
+
     `terminals` maps the id of each terminal to the client that shows it, None for nobody.
 
     With `positions` each line carries the position from which its client can resume. Entries above
@@ -195,7 +204,7 @@ class Attachment:
         self.on_moved: Callable[[int, Acts], None] | None = None
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self.reading: asyncio.Task[None] | None = None
         self._is_newest_due = False
         self._stops = 0  # how often reading was stopped: a read that began before is void
 
@@ -373,7 +382,7 @@ class Attachment:
     def _catch_up(self) -> None:
         if self.cursor < self._source.last_seq:
             self.state = READING
-            self._reading = asyncio.create_task(self._read_on(), name="attachment reads on")
+            self.reading = asyncio.create_task(self._read_on(), name="attachment reads on")
 
     async def _read_on(self) -> None:
         """Read on in the journal to its end, then go live."""
@@ -389,6 +398,7 @@ class Attachment:
             self.close()
         except Exception:  # nobody awaits this task; closing runs what is due
             log.exception("session %s: a client could not be fed", self._source.id)
+            self.tell_aside(NOT_FED)
             self.close()
 
     async def _read_page(self, size: int) -> None:
@@ -473,6 +483,10 @@ class Attachment:
         self.close()
         left.on_moved(left.cursor, due)
 
+    def leave_unanswered(self) -> None:
+        """Drop what is due: the client is a line, which asks again over its next connection."""
+        self._due.clear()
+
     def close(self) -> None:
         """Send nothing more, and run what is due: the client gets no more updates."""
         self.state = CLOSED
@@ -482,6 +496,6 @@ class Attachment:
 
     def _stop_reading(self) -> None:
         self._stops += 1
-        if self._reading is not None and self._reading is not asyncio.current_task():
-            self._reading.cancel()
-        self._reading = None
+        if self.reading is not None and self.reading is not asyncio.current_task():
+            self.reading.cancel()
+        self.reading = None

@@ -6,6 +6,7 @@ it comes first.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
@@ -117,6 +118,11 @@ class Attachments:
         for terminal, owner in self._terminals.items():
             if owner is attachment.client:
                 self._terminals[terminal] = None
+
+    async def catch_up(self, seconds: float) -> None:
+        """Wait until clients that lag have caught up, so long at most."""
+        if reading := [known.reading for known in self if known.reading is not None]:
+            await asyncio.wait(reading, timeout=seconds)
 
     def detach_all(self) -> None:
         """Send nothing more to any client."""

@@ -162,6 +162,10 @@ wait longer."""
 QUESTIONS_CLOSE_SECONDS: Final = 2.0
 """Seconds to wait for the ends of questions to be journalled when their session is closed."""
 
+CATCH_UP_CLOSE_SECONDS: Final = 2.0
+"""A session that is closed waits so long for clients that lag: what they wait for is answered
+then."""
+
 SETTLE_CLOSE_SECONDS: Final = 1.0
 """Seconds to compact and index the last entries when the session is closed."""
 

@@ -29,6 +29,7 @@ from acphold import errors
 from acphold.journal.journal import session_of, tails_of
 from acphold.journal.owners import refuse_held
 from acphold.journal.rows import NewSession
+from acphold.known_agents import short_name
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.hub import bounds
@@ -158,9 +159,10 @@ class Desk:
             # started.
             conversation.restoration.stop()
         await self.agent.aclose()
-        attached = [each.client for it in self.conversations for each in it.session.attachments]
+        attached = {each.client for it in self.conversations for each in it.session.attachments}
+        leaving = [it for it in attached if it.only_joins or it.offer.is_line]
         await self.hub.close_conversations(self.conversations)
-        await asyncio.gather(*(it.hang_up() for it in {*attached} if it.only_joins))
+        await asyncio.gather(*(it.hang_up() for it in leaving))
         await self._shared.files.aclose()
         self.hub.desks.remove(self)
         self.closed.set()
@@ -533,7 +535,7 @@ class Desk:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it
                 # there.
                 refuse_held(session_id, await self._journal.owner(session_id))
-                raise errors.OtherAgentError(session_id, row.agent)
+                raise errors.OtherAgentError(session_id, short_name(row.agent))
             moves = setup.moves or row.agent == self.agent.key
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)

@@ -143,6 +143,9 @@ class Hub:
         )
         for conversation in ending:
             conversation.tell_end(notice(ENDED, ENDED_HOW, "warning"))
+            for attachment in conversation.session.attachments:
+                if attachment.client.offer.is_line:
+                    attachment.leave_unanswered()
 
     async def close_conversations(self, conversations: Collection[Conversation]) -> None:
         """Close these sessions, whose turns have ended; they can be loaded again."""

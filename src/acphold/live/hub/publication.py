@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from acp_wire.surroundings import is_same_folder
 from acphold.conversation.history.attributes import Attributes, fold_settings, fold_update
-from acphold.conversation.history.entries import QUEUE, TURN_END, milliseconds, now_ms
+from acphold.conversation.history.entries import QUEUE, TURN_END, milliseconds
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.journal.journal import Append, Lease, Sessions
+from acphold.journal.journal import Append, Journal, Lease, Sessions
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
@@ -25,6 +25,10 @@ from acphold.live.hub.attachment import Attachment
 
 FOLDED = frozenset({"update", "params", "settings", QUEUE, TURN_END})
 """Kinds of entries that may change the attributes or the queue of a session."""
+
+
+QUEUED = frozenset({QUEUE, TURN_END})
+"""Those that may change the queue."""
 
 
 class Publication(Struct, frozen=True):
@@ -53,13 +57,14 @@ class Publication(Struct, frozen=True):
                 attributes = fold_settings(attributes, raw)
         return attributes
 
-    def queue_after(self, queue: PromptQueue, last_seq: int) -> PromptQueue:
-        """Return the queue of the session after these entries, which come after `last_seq`."""
+    def queue_after(self, queue: PromptQueue, last_seq: int, journal: Journal) -> PromptQueue:
+        """Return the queue of the session after these entries of a journal, of a kind in QUEUED,
+        which come after `last_seq`."""
         if self.kind == QUEUE:
             for seq, raw in enumerate(self.raws, last_seq + 1):
-                queue = after_entry(queue, raw, seq, now_ms())
-        elif self.kind == TURN_END and queue is not NO_QUEUE:
-            queue = after_turn(queue, self.raws[-1], now_ms())
+                queue = after_entry(queue, raw, seq, journal.now_ms())
+        elif queue is not NO_QUEUE:
+            queue = after_turn(queue, self.raws[-1], journal.now_ms())
         return queue
 
 

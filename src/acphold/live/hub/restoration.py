@@ -64,6 +64,7 @@ from acphold.conversation.history.attributes import Attributes, fold_settings
 from acphold.conversation.history.entries import Origin
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
+from acphold.known_agents import short_name
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
@@ -216,7 +217,9 @@ class Restoration(Struct, eq=False):
             row, key = await self._journal.session(self._session.id), side.agent.key
             agents = (*(origin.agent for origin in row.origins[-1:]), row.agent)
             others = [agent for agent in agents if agent != key]
-            self._held_with = others[-1] if others else None
+            # A release of the same agent may have had another name.
+            held_with = short_name(others[-1]) if others else None
+            self._held_with = None if held_with == short_name(key) else held_with
             self._is_new = bool(row.origins or others) or row.downstream_id is None
             self._transfer = None
             if row.agent != key:

@@ -36,7 +36,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
 from acphold.live.hub.outages import Outage
-from acphold.live.hub.publication import FOLDED, ListedRow, Prepared, Publication
+from acphold.live.hub.publication import FOLDED, QUEUED, ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -228,7 +228,8 @@ class HubSession:
             runs.append((each.kind, each.raws))
             if each.kind in FOLDED and not each.is_speech:
                 attributes = each.after(attributes)
-                queue = each.queue_after(queue, last_seq)
+                if each.kind in QUEUED:
+                    queue = each.queue_after(queue, last_seq, self._journal)
             if each.change is not NO_CHANGE:
                 change = merge_changes(change, each.change)
             last_seq += len(each.raws)
@@ -264,6 +265,8 @@ class HubSession:
                 return await self._journal.read(self.id, after, limit_bytes)
 
         page = await self.answered(read)
+        if self._lost is None and not page:
+            await self.verify()  # which tells all clients how it was lost
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or errors.LeaseLostError(self.id, deleted=True)
@@ -278,6 +281,10 @@ class HubSession:
             for segment in page:
                 yield segment
             after, size = page[-1].last_seq, min(4 * size, bounds.PAGE_BYTES)
+
+    def now_ms(self) -> int:
+        """Return the time by the clock of the journal, in ms since the epoch."""
+        return self._journal.now_ms()
 
     async def summary(self) -> Summary:
         """Return what the journal's entries amount to; see `Entries.summary`."""
@@ -440,6 +447,8 @@ class HubSession:
     async def aclose(self) -> None:
         """Detach all clients, settle for a moment, release the lease."""
         self.stop()
+        if self._lost is None:
+            await self.attachments.catch_up(bounds.CATCH_UP_CLOSE_SECONDS)
         self.attachments.detach_all()
         if self._lost is not None:
             return

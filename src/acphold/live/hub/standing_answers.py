@@ -23,7 +23,7 @@ from acp_wire.schema.splice import array, with_meta
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.decisions import AskedQuestion
-from acphold.conversation.history.entries import Entry, now_ms
+from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.raw_update import items, members, string
 from acphold.errors import JournalError
 from acphold.journal.access import Deed
@@ -144,7 +144,7 @@ class StandingAnswers(Struct, eq=False):
         try:
             access, tenant = self._journal.access, self._session.tenant
             rules = await self._session.answered(lambda: access.rules(tenant))
-            now = now_ms()
+            now = self._journal.now_ms()
             if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
             return await self._consider(rules, question, before, pauses)
@@ -184,7 +184,7 @@ class StandingAnswers(Struct, eq=False):
             session.row.cwd,
             session.id,
             session.tenant,
-            now_ms(),
+            self._journal.now_ms(),
             self._answer_count(before),
             session.attributes.mode_words,
             paths_outside_rules(self._agent.surroundings.home, "" if file is None else file.path),
@@ -220,7 +220,7 @@ class StandingAnswers(Struct, eq=False):
 
         if (option := allow_once(question.params)) is None:
             return None
-        numbers, now = _numbers(verdict.rules), now_ms()
+        numbers, now = _numbers(verdict.rules), self._journal.now_ms()
         async with self._answering:  # many may be asked at once
             try:
                 used = await self._use(considered, numbers, now, before)
@@ -324,7 +324,7 @@ class StandingAnswers(Struct, eq=False):
             self._pauses += 1
             self._is_paused = True  # at once, and until the journal has it
             words = PAUSED_HOW.format(call.numbers, string(parts.get("title")) or id_)
-            rule = pausing_rule(self._session.id, self._session.tenant, now_ms())
+            rule = pausing_rule(self._session.id, self._session.tenant, self._journal.now_ms())
             try:
                 made = await self._journal.access.add_rule(rule)
                 words += RESUME_HOW.format(revoke_words([made.number], made.person))

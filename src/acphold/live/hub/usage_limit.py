@@ -8,7 +8,6 @@ all of that like any queue. Nothing is answered for them, and no model is change
 from __future__ import annotations
 
 import random
-import time
 from uuid import uuid4
 
 import msgspec
@@ -40,8 +39,8 @@ async def with_limit_reached(
     """Return the end of a turn with the usage limit that ended it, if one did; if the session
     `waits` for its reset, hold the changes of the queue by which it continues then. Raises
     JournalError."""
-    names = (agent.own_name, agent.key)
-    if (limit := limit_of(names, answer, now=time.time())) is None:
+    names, now = (agent.own_name, agent.key), session.now_ms() / 1000
+    if (limit := limit_of(names, answer, now=now)) is None:
         return entry
     after = max(turn.began, session.last_seq - bounds.LIMIT_ENTRIES)
     updates = [
@@ -50,24 +49,26 @@ async def with_limit_reached(
         for it in segment.entries()
         if it.update
     ]
-    limit = limit_of(names, answer, updates, now=time.time()) or limit
+    limit = limit_of(names, answer, updates, now=now) or limit
     if waits:
         guest = not turn.is_by_owner(session.tenant)
-        for change in going_on(session.queue, limit, guest=guest):
+        for change in going_on(session.queue, limit, session.now_ms(), guest=guest):
             session.hold(QUEUE, [change])
     at = None if limit.resets_at is None else int(limit.resets_at * 1000)
     return with_limit(entry, limit.words, at)
 
 
-def going_on(queue: prompt_queue.PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
+def going_on(
+    queue: prompt_queue.PromptQueue, limit: Limit, now: int, *, guest: bool
+) -> list[bytes]:
     """Return the changes of the queue by which the session goes on by itself at the reset, with the
-    turn of a `guest` or of its owner; none if it does not."""
+    turn of a `guest` or of its owner; none if it does not. It is `now`, in ms since the epoch."""
     by_agent = VENDOR_LIMITS[limit.agent]
     if limit.resets_at is None or by_agent.goes_on:
         return []
     if queue.held in (prompt_queue.BY_PERSON, prompt_queue.ELSEWHERE):
         return []  # nothing begins until they say so
-    since = int(time.time() * 1000) - prompt_queue.DAY_MS
+    since = now - prompt_queue.DAY_MS
     asked = [it.id for it in queue.ended if it.at_ms > since]
     if queue.begun is not None:
         asked.append(queue.begun.id)

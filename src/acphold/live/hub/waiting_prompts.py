@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import encode, items
 from acp_wire.tasks import TaskSet
-from acphold.conversation.history.entries import AUTHOR, QUEUE, now_ms
+from acphold.conversation.history.entries import AUTHOR, QUEUE
 from acphold.conversation.history.prompt_queue import (
     ON_TERMS,
     REOPENED,
@@ -230,7 +230,7 @@ class WaitingQueue(Struct, eq=False):
         wakes_at = self._session.queue.wakes_at
         if wakes_at is None or self._has_stopped or self._session.is_lost:
             return
-        seconds = (wakes_at - now_ms()) / 1000
+        seconds = (wakes_at - self._session.now_ms()) / 1000
         if seconds > 0:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(seconds, bounds.CLOCK_LOOK_SECONDS), self._look)
@@ -246,7 +246,7 @@ class WaitingQueue(Struct, eq=False):
     @property
     def is_free(self) -> bool:
         """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
-        is_held = self._is_held_back or self._session.queue.is_held(now_ms())
+        is_held = self._is_held_back or self._session.queue.is_held(self._session.now_ms())
         return not (is_held or self._lacks_terms or self._questions.waiting or self._has_stopped)
 
     async def _begin(self) -> None:
@@ -258,7 +258,7 @@ class WaitingQueue(Struct, eq=False):
             self._look_later()
             return
         async with self._session.writing:  # after this no change of it can be under way
-            waits = self._session.queue.next(now_ms())
+            waits = self._session.queue.next(self._session.now_ms())
             if waits is None or self._beginning is not None:
                 return
             self._beginning = waits.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -11,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -37,6 +38,7 @@ from acphold.journal.journal import (
 )
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
+from acphold.journal.stores import journal_name, open_journal
 from acphold.live.reading import bounds
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -55,6 +57,27 @@ if TYPE_CHECKING:
     from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
     from acphold.live.reading.processes import Live, SilentProcess
+
+
+@asynccontextmanager
+async def existing_journal(
+    location: str | os.PathLike[str] | None = None,
+) -> AsyncIterator[Journal]:
+    """Open a journal, or the default one, for the block; NoJournalError if there is none: none is
+    created."""
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: few sessions need it
+
+        await read_beside(path, session_id)
+
+    kept = open_journal(journal_name(location), create=False, read_transcript=read_transcript)
+    try:
+        if kept.file is None:  # a database notices only when it is read that there is none
+            await kept.identity()
+        yield kept
+    finally:
+        await kept.aclose()
 
 
 class LocalReader:
@@ -445,7 +468,7 @@ async def note_deed(
     journal: Journal, deed: str, name: str, *, token: str = "", session_id: str | None = None
 ) -> None:
     """Record a change that was made at this machine."""
-    at, name = now_ms(), name[:200]
+    at, name = journal.now_ms(), name[:200]
     deeds = [
         Deed(at=at, deed=deed, name=name, token=token, session_id=session_id, transport="command")
     ]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from acp_wire.surroundings import Surroundings
 from acphold.conversation.history.decisions import AskedQuestion, asked_question
-from acphold.conversation.history.entries import CHILD, now_ms
+from acphold.conversation.history.entries import CHILD
 from acphold.conversation.history.raw_update import members, string, update_kind
 from acphold.conversation.history.timeline import ToolDraft
 from acphold.journal.journal import Entries, Journal
@@ -222,7 +222,7 @@ async def rule_offers(
         return []
     if allow_once(question.params) is None:
         return []
-    now = now_ms()
+    now = journal.now_ms()
     rules = [rule for rule in await journal.access.rules(row.tenant) if rule.is_live(now)]
     answering = [rule for rule in rules if rule.verdict == "allow"]
     if answering and all(rule.is_off for rule in answering):
@@ -308,7 +308,7 @@ async def add_rules(
         known = [rule for rule in found if not (rule.watches or rule.is_rest)]
         first = max((rule.number for rule in known), default=0) + 1
         new = [replace(rule, number=first + at, expires_at=0) for at, rule in enumerate(rules)]
-        since = now_ms() - REFUSED_SINCE
+        since = journal.now_ms() - REFUSED_SINCE
         refused = [
             each
             async for each in past_questions(journal, since, Whose(person), only_refused=True)

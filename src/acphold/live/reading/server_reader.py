@@ -264,7 +264,7 @@ class ServerReader:
 
     # -- as it changes ------------------------------------------------------------------------
 
-    async def changes(self, newest: int) -> AsyncGenerator[News, None]:
+    async def changes(self, newest: int, *, said: bool = False) -> AsyncGenerator[News, None]:
         """Yield the list, then each change of it, until it is closed. On reconnecting it names the
         last event, and gets what was missed, or the list again.
 

@@ -225,8 +225,9 @@ class SessionReader(Protocol):
         """Return the texts of the person's rules that were not made on this device, and that none
         but their makers have shown."""
 
-    def changes(self, newest: int) -> AsyncGenerator[News, None]:
-        """Yield the list with so many of the newest sessions, then each change, until closed."""
+    def changes(self, newest: int, *, said: bool = False) -> AsyncGenerator[News, None]:
+        """Yield the list with so many of the newest sessions, then each change, until closed;
+        `said` is as in Wanted, and a server tells the last words always."""
 
 
 SHORT_ID: Final = 6

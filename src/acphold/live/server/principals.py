@@ -204,8 +204,8 @@ OTHER_NODE: Final = Principal(
 class Visitor(Struct, frozen=True, kw_only=True):
     """A person or program at the other end of a connection.
 
-    `principal` is its identity, as far as known; `client` is the program's introduction. `headers`
-    are those of its HTTP request, by lower-case name. `meta` is the `_meta` of `authenticate`.
+    `client` is the program's introduction. `headers` are those of its HTTP request, by lower-case
+    name. `meta` is the `_meta` of `authenticate`.
     """
 
     principal: Principal

@@ -40,6 +40,7 @@ from acphold.journal import bounds as journal_bounds
 from acphold.journal.access import Scope
 from acphold.journal.journal import other_owner, row_of
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
+from acphold.known_agents import short_name
 from acphold.live.agents import capabilities
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub.annotations import AGENT
@@ -327,7 +328,7 @@ class ServerDirectory(Directory):
             return FoundSession(self._served.at_work_in(live), name=name)
         if name is not None or await other_owner(self.hub.journal, session_id) is not None:
             return FoundSession(name, chosen, name=name)
-        refusal = OtherAgentError(session_id, row.agent, tuple(self._served.agents))
+        refusal = OtherAgentError(session_id, short_name(row.agent), tuple(self._served.agents))
         return FoundSession(None, chosen, refusal, row.agent)
 
     def _require_served(self, name: str | None) -> str | None:

@@ -41,7 +41,7 @@ const unindented = {
 /** What the page lends to what is loaded later: see view/lent.js. */
 const LENT = /** @type {Record<string, string[]>} */ ({
   preact: ["render"],
-  "@preact/signals": ["signal"],
+  "@preact/signals": ["effect", "signal"],
   "preact/hooks": ["useEffect", "useLayoutEffect", "useMemo", "useReducer", "useRef", "useState"],
   "./html.js": ["html"],
   "./places.js": ["codeIn", "go", "here", "place", "sessionPlace", "whole"],

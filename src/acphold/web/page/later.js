@@ -25,6 +25,7 @@ export { Notices, TellMe } from "./view/notices.js";
 export { OtherAgent } from "./view/other_agent.js";
 export { Questions } from "./view/question.js";
 export { SessionMenu } from "./view/session_menu.js";
+export { reject } from "./view/rejection.js";
 export { Rules } from "./view/rules.js";
 export { pairByAddress, SignIn, signOut } from "./view/sign_in.js";
 export { Swipes } from "./view/swipes.js";

@@ -10,6 +10,8 @@ import { device, whenChanged } from "./wire/device.js";
 
 async function start() {
   let problem = "";
+  const desk = new Desk();
+  listen(desk);
   const code = codeIn(location.hash);
   if (code) {
     // Out of the address first: it is of no use twice, and stays in no history.
@@ -20,7 +22,6 @@ async function start() {
   // A link that is opened in this tab: the page begins anew with it.
   addEventListener("hashchange", () => codeIn(location.hash) && location.reload());
   const known = device();
-  const desk = new Desk();
   // What is looked at is drawn with the page where it is there already, and before anything else is
   // done, as each thing asked of the browser keeps the first frame waiting.
   const kept = globalThis.early?.kept;
@@ -40,12 +41,21 @@ async function start() {
 /** @param {Promise<unknown> | null | undefined} what @param {number} ms */
 const soon = (what, ms) => what && Promise.race([what, new Promise((resolve) => setTimeout(resolve, ms))]);
 
+/** Go where a notice leads, and reject what a person has rejected in it, once. @param {Desk} desk */
+function listen(desk) {
+  let last = "";
+  navigator.serviceWorker?.addEventListener("message", ({ data, ports }) => {
+    if (typeof data?.place === "string" && data.place.startsWith("#/")) location.hash = data.place;
+    ports[0]?.postMessage("heard");
+    if (!data?.reject || data.reject === last) return;
+    last = data.reject;
+    void import(LATER).then(({ reject }) => reject(desk, last));
+  });
+}
+
 /** The service worker; its address is the one thing that the policy of the page lets become a script. */
 async function registered() {
   if (!("serviceWorker" in navigator)) return;
-  navigator.serviceWorker.addEventListener("message", ({ data }) => {
-    if (typeof data?.place === "string" && data.place.startsWith("#/")) location.hash = data.place;
-  });
   // What is shown first is the page as it is kept here: a newer one takes its place while nobody
   // has touched it, and else when it is opened next.
   if (navigator.serviceWorker.controller) {

@@ -152,7 +152,7 @@ def ca_for(url: str) -> str | None:
 
 
 Token: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
-"""Access to a server: a token, or a function that returns the present one."""
+"""A token, or a function that returns the present one."""
 
 
 def token_for(url: str) -> str | None:

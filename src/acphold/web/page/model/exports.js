@@ -6,7 +6,8 @@ export async function exported(id) {
   const answer = await request(`/sessions/${encodeURIComponent(id)}/export`);
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `HTTP ${answer.status}`);
   const link = document.createElement("a");
-  link.download = /filename="([^"]*)"/.exec(answer.headers.get("content-disposition") ?? "")?.[1] ?? "session.html";
+  const named = /filename\*=UTF-8''(\S+)/.exec(answer.headers.get("content-disposition") ?? "");
+  link.download = named ? decodeURIComponent(named[1]) : "session.html";
   // No browser shows this type: as a page, what agents said would be of our origin.
   link.href = URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type: "application/octet-stream" }));
   link.click();

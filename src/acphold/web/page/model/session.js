@@ -91,7 +91,7 @@ export class Session {
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
   /** The agent that a person has chosen to continue it. */
-  continuedBy = "";
+  continuedBy = signal("");
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
   /** Our id of the prompt whose turn ran when the end was read. @type {string | null} */
@@ -203,7 +203,7 @@ export class Session {
 
   /** A person lets another agent read the conversation and continue it. @param {string} agent */
   continueWith(agent) {
-    this.continuedBy = agent;
+    this.continuedBy.value = agent;
     return this.attach();
   }
 
@@ -389,10 +389,10 @@ export class Session {
 
   // -- outgoing ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as possible. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
-  async prompt(content, later) {
+  /** Keep a prompt, and send it as soon as possible; `isInstead` if it was said in place of a yes. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue @param {boolean} [isInstead] */
+  async prompt(content, later, isInstead) {
     this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
-    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
+    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later, isInstead };
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
     void sends.alone(kept.id, () => this.resumeSending(kept));
     await this.attach();
@@ -618,7 +618,7 @@ export class Session {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
-      _meta: { ...this.#line.resume(), ...(this.continuedBy && { "acphold/agent": this.continuedBy }), ...(reads && { "acphold/reads": true }) },
+      _meta: { ...this.#line.resume(), ...(this.continuedBy.peek() && { "acphold/agent": this.continuedBy.peek() }), ...(reads && { "acphold/reads": true }) },
     };
   }
 

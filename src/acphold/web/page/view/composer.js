@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, forget, keepDraft } from "../model/sends.js";
-import { CUT } from "../model/tables.js";
+import { CUT, WRITTEN } from "../model/tables.js";
 import { asText, line } from "../model/text.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -56,6 +56,7 @@ export function Composer({ session, isRunning, instead, paths }) {
   /** @param {string} next */
   const write = (next) => {
     setText(next);
+    setProblem("");
     void keepDraft(session.id, next).catch(() => {});
   };
   const isInstead = instead?.id === begunFor.current;
@@ -64,13 +65,14 @@ export function Composer({ session, isRunning, instead, paths }) {
   const clear = () => {
     write("");
     setFiles([]);
-    setProblem("");
   };
   /** @param {{at?: number}} [later]  into the queue of the session */
   const send = (later) => {
     if (isEmpty) return;
-    if (isInstead && !later) instead?.reject();
-    void session.prompt(content(), later);
+    const rejects = isInstead && !later;
+    if (rejects && WRITTEN[text.trim().toLowerCase()]) return setProblem("This is no answer. Use the buttons above.");
+    if (rejects) instead?.reject();
+    void session.prompt(content(), later, rejects);
     clear();
   };
   /** @param {Iterable<File>} chosen */

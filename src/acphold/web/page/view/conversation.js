@@ -37,7 +37,10 @@ export function Conversation({ desk, id, seq }) {
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
-  const who = agentName(row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent");
+  const who = agentName(session.continuedBy.value || (row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent"));
+  // Who can continue it is known once the list is there; on a page that began offline, not until then.
+  const isKnown = useRef(false);
+  isKnown.current ||= row !== undefined || desk.isListed.value || session.isAttached.value || session.server.link.value.state === "offline";
   const unserved = unservedAgent(session, row);
   const other = session.otherAgent.value ?? unserved;
   const back = html`<a class="back" href="#/" aria-label="All sessions"></a>`;
@@ -64,7 +67,7 @@ export function Conversation({ desk, id, seq }) {
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${other && html`<${Later} name="OtherAgent" session=${session} other=${other} />`}
       ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`
-        : unserved ? null
+        : unserved || !isKnown.current ? null
         : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} instead=${instead(session, desk.inbox.value)} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
     </footer>`}
   </main>`;

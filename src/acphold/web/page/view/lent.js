@@ -1,5 +1,5 @@
 // What the page lends to `later.js`, by what views import it as, so that it is there once: see build.mjs.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import * as preact from "preact";
 import * as hooks from "preact/hooks";
 import { Prose } from "../model/prose.js";
@@ -16,7 +16,7 @@ import { Output } from "./terminal.js";
 
 /** @type {any} */ (globalThis).lent = {
   preact,
-  "@preact/signals": { signal },
+  "@preact/signals": { effect, signal },
   "preact/hooks": hooks,
   "./coded.js": { coded, command, words },
   "./guard.js": { Guard },

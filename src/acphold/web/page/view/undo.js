@@ -1,6 +1,6 @@
 // What was just done to sessions, and the way back: a bar with "Undo"; and what can be done to several.
 import { called, counted, line, sentence } from "../model/text.js";
-import { asked, CHECKED } from "./dialog.js";
+import { asked, askedWhich } from "./dialog.js";
 import { html } from "./html.js";
 import { treesOf } from "./work_tree.js";
 
@@ -36,10 +36,16 @@ const are = (ids) => (ids.length === 1 ? "is" : "are");
  */
 export async function askToRemove(desk, ids, title, mayHaveTrees = true) {
   const [only, them] = [ids.length === 1, `${counted(ids.length, "session")} and their whole conversations`];
-  const text = `This deletes ${only ? `“${called(title)}” and its whole conversation` : them}. You can undo it for ten seconds.`;
-  const trees = mayHaveTrees && ids.length <= TREES ? await treesOf(desk, ids) : null;
-  const answer = await asked({ title: only ? "Delete this session?" : `Delete ${counted(ids.length, "session")}?`, text, action: "Delete", isBad: true, check: trees?.words });
-  if (answer !== null) remove(desk, ids, title, answer === CHECKED ? trees?.marks : undefined);
+  const isAsked = mayHaveTrees && ids.length <= TREES;
+  const trees = isAsked ? await treesOf(desk, ids) : [];
+  const stay = isAsked || !mayHaveTrees ? "" : " Their work trees stay.";
+  const text = `This deletes ${only ? `“${called(title)}” and its whole conversation` : them}. You can undo it for ten seconds.${stay}`;
+  const isOne = trees.length === 1;
+  const checks = trees.map(({ words }) => (isOne ? `Also delete its work tree ${words}` : words));
+  const all = isOne ? undefined : `Also delete ${trees.length} work trees and their branches:`;
+  const words = { title: only ? "Delete this session?" : `Delete ${counted(ids.length, "session")}?`, text, action: "Delete", isBad: true };
+  const answer = checks.length > 0 ? await askedWhich({ ...words, checks, all }) : (await asked(words)) === null ? null : [];
+  if (answer !== null) remove(desk, ids, title, new Map(trees.filter((_, place) => answer.includes(place)).map(({ id, mark }) => [id, mark])));
   return answer !== null;
 }
 

@@ -27,7 +27,7 @@ function Sending({ session }) {
   return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts being sent">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, CUT.words))}</p>
-      <p class="aside" role="status">${state === "failed" ? line(error, CUT.long) : STATES[state === "kept" && isOnline ? "opening" : state]}
+      <p class="aside" role="status">${state === "failed" ? line(error, CUT.long) : kept.isInstead && state !== "kept" ? "Rejected; said to the agent, behind this turn" : STATES[state === "kept" && isOnline ? "opening" : state]}
         ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.discard(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
     </li>`,
   )}</ul>`;

@@ -27,20 +27,19 @@ const ask = (desk, id, deed) => desk.server.call("_acphold/worktree", { sessionI
 export const bringBack = (desk, id) => inFront(WayBack, { desk, id });
 
 /**
- * The work trees that can go with these sessions, with the marks by session, and the words in which a person is asked; null if there are none.
- * @param {Desk} desk @param {string[]} ids @returns {Promise<{marks: Map<string, string>, words: string} | null>}
+ * The work trees that can go with these sessions: the session of each, its mark, and what goes with it, in words.
+ * @param {Desk} desk @param {string[]} ids @returns {Promise<{id: string, mark: string, words: string}[]>}
  */
 export async function treesOf(desk, ids) {
-  if (!device()?.scopes.includes("files")) return null;
+  if (!device()?.scopes.includes("files")) return [];
   const found = await Promise.all(ids.map((id) => ask(desk, id).then((tree) => ({ id, tree }), () => ({ id, tree: null }))));
-  const ours = found.flatMap(({ id, tree }) => (tree?.isOurs ? [{ id, tree }] : []));
-  const [first] = ours;
-  if (!first) return null;
-  const marks = new Map(ours.map(({ id, tree }) => [id, tree.mark]));
-  if (ours.length > 1) return { marks, words: `Also delete ${ours.length} work trees and their branches, with all that was not merged` };
-  const { top, branch, target, problem, numbers } = first.tree;
+  return found.flatMap(({ id, tree }) => (tree?.isOurs ? [{ id, mark: tree.mark, words: withLosses(tree) }] : []));
+}
+
+/** @param {Tree} tree */
+function withLosses({ top, branch, target, problem, numbers }) {
   const losses = [problem && line(problem), numbers?.commits && `${counted(numbers.commits, "commit")} that ${line(target)} lacks`, numbers?.uncommitted && counted(numbers.uncommitted, "uncommitted file")].filter(Boolean);
-  return { marks, words: `Also delete its work tree ${pathLine(top)}${branch ? ` and the branch ${line(branch)}` : ""}${losses.length ? `, with ${losses.join(" and ")}` : ""}` };
+  return `${pathLine(top)}${branch ? ` and the branch ${line(branch)}` : ""}${losses.length ? `, with ${losses.join(" and ")}` : ""}`;
 }
 
 /** @param {{desk: Desk, id: string, done: (answer: null) => void}} props */
