@@ -135,6 +135,57 @@ async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undo
     await expect(project.locator("a.session")).to_have_count(2)
 
 
+async def test_archived_sessions_are_tagged_and_brought_back_together(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "away").mkdir()
+    sessions = [await agent.new_session(cwd=folder) for _ in range(3)]
+    for session in sessions:
+        await session.prompt(steps({"say": "Said."}))
+    heading = page.get_by_role("heading", name="away", exact=True)
+    project = page.locator("section.project", has=heading)
+    bar = page.get_by_role("toolbar")
+    undo = page.locator(".undo")
+
+    async def choose(number: int) -> None:
+        for row in (await project.get_by_role("checkbox").all())[:number]:
+            await row.check()
+
+    await expect(project.locator("a.session")).to_have_count(3)
+    await page.get_by_role("button", name="Select").click()
+    await choose(3)
+    await bar.get_by_role("button", name="Tag…").click()
+    await page.get_by_label("Tags, with").fill("kept")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await page.get_by_role("button", name="Select").click()
+    await choose(3)
+    await bar.get_by_role("button", name="Archive", exact=True).click()
+    await expect(project).to_have_count(0)
+    await page.get_by_role("button", name="Archived").click()
+    # What was chosen is not carried into the archive, where other things are done.
+    await page.get_by_role("button", name="Select").click()
+    await choose(1)
+    await page.locator(".filters button", has_text="All").click()
+    await expect(page.get_by_text("0 selected")).to_be_visible()
+    await page.reload()  # it knows no more of them than the archive says
+    await page.get_by_role("button", name="Archived").click()
+    await expect(project.locator("a.session")).to_have_count(3)
+    await page.get_by_role("button", name="Select").click()
+    await choose(3)
+    await bar.get_by_role("button", name="Tag…").click()
+    await page.get_by_label("Tags, with").fill("more")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await expect(undo).to_contain_text("3 sessions are tagged.")
+    await page.get_by_role("button", name="Select").click()
+    await choose(2)
+    await expect(bar.get_by_role("button", name="Archive", exact=True)).to_have_count(0)
+    await bar.get_by_role("button", name="Unarchive").click()
+    await expect(undo).to_contain_text("2 sessions are back in the list.")
+    await expect(project.locator("a.session")).to_have_count(1)
+    await page.locator(".filters button", has_text="All").click()
+    await expect(project.locator(".tags")).to_have_text(["#kept #more", "#kept #more"])
+
+
 async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -42,8 +42,8 @@ export class Desk {
   hits = signal(/** @type {number | null} */ (null));
   /** Sessions that nobody sees here any more: they are about to be deleted. @type {import("@preact/signals").Signal<Set<string>>} */
   hidden = signal(new Set());
-  /** Sessions that are chosen to be acted on together; null while nobody chooses. @type {import("@preact/signals").Signal<Set<string> | null>} */
-  chosen = signal(/** @type {Set<string> | null} */ (null));
+  /** Sessions that are chosen to be acted on together, as they were then; null while nobody chooses. @type {import("@preact/signals").Signal<Map<string, Row> | null>} */
+  chosen = signal(/** @type {Map<string, Row> | null} */ (null));
   /** What was just done to sessions. @type {import("@preact/signals").Signal<Notice[]>} */
   notices = signal([]);
   /** @type {Map<string, Session>} */
@@ -140,10 +140,10 @@ export class Desk {
     this.hidden.value = hidden;
   }
 
-  /** Choose a session, or choose it no more. @param {string} id */
-  choose(id) {
-    const chosen = new Set(this.chosen.peek());
-    if (!chosen.delete(id)) chosen.add(id);
+  /** Choose a session, or choose it no more. @param {Row} row */
+  choose(row) {
+    const chosen = new Map(this.chosen.peek());
+    if (!chosen.delete(row.sessionId)) chosen.set(row.sessionId, row);
     this.chosen.value = chosen;
   }
 

@@ -43,6 +43,7 @@ export function Home({ desk, current, asking, isAll }) {
   const [filter, setFilter] = useState("");
   const [only, setOnly] = useState(/** @type {string[]} */ ([]));
   const [byProject] = useState(grouping);
+  const isArchive = filter === "archived";
   const chosen = desk.chosen.value;
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
   const words = desk.sought.value;
@@ -56,15 +57,20 @@ export function Home({ desk, current, asking, isAll }) {
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.said ?? ""} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
-  const others = useRows(sought, filter === "archived", desk.server.isOnline);
+  const others = useRows(sought, isArchive, desk.server.isOnline);
   const listed = rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
   const found = others.rows;
-  const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
+  const shown = (isArchive ? found.filter((row) => desk.rows.value.get(row.sessionId)?.archived !== false) : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
   // Below the list, which it would move: it is known a moment later.
   const offer = !sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`;
-  const [choose] = useState(() => (/** @type {string} */ id) => desk.choose(id));
+  const [choose] = useState(() => (/** @type {import("../wire/pages.js").Row} */ row) => desk.choose(row));
+  /** What can be done with those that are chosen is another thing in the archive. @param {string} name */
+  const turn = (name) => {
+    if (chosen && isArchive !== (name === "archived")) desk.chosen.value = new Map();
+    setFilter(name);
+  };
   const archived = () => {
-    setFilter("archived");
+    turn("archived");
     document.querySelector(".filters")?.scrollIntoView({ block: "center" });
   };
   /** Escape clears what is typed, then leaves. @param {KeyboardEvent & On<HTMLInputElement>} event */
@@ -85,12 +91,12 @@ export function Home({ desk, current, asking, isAll }) {
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
       <div class="tools"><div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
         const number = rows.filter((row) => (sought ? isNamed(row) && (!name || fits(row, name)) : fits(row, name))).length;
-        return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} title=${name === "program" ? PROGRAMS : undefined} onClick=${() => setFilter(filter === name ? "" : name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
+        return (!name || filter === name || (number > 0 && !isArchive)) && html`<button type="button" aria-pressed=${filter === name} title=${name === "program" ? PROGRAMS : undefined} onClick=${() => turn(filter === name ? "" : name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
       })}</div>
-      ${all.length > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${(/** @type {string} */ kind) => setOnly([...only, kind])} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Set())}>Select</button></div>`}</div>
+      ${Math.max(all.length, shown.length) > 1 && html`<div class="picks"><${Only} rows=${all} only=${only} pick=${(/** @type {string} */ kind) => setOnly([...only, kind])} /><button type="button" class="quiet" aria-pressed=${chosen !== null} onClick=${() => (desk.chosen.value = chosen ? null : new Map())}>Select</button></div>`}</div>
       ${only.length > 0 && html`<div class="filters only" role="group" aria-label="Only">${only.map((each) => html`<button type="button" key=${each} aria-label=${`Not only ${kindName(each)}`} onClick=${() => setOnly(only.filter((other) => other !== each))}>${kindName(each)} <span aria-hidden="true">×</span></button>`)}</div>`}
       ${filter === "program" && html`<p class="aside about-filter">${PROGRAMS} “All” leaves them out; a search finds them.</p>`}
-      ${chosen && html`<${Later} name="Chosen" desk=${desk} />`}
+      ${chosen && html`<${Later} name="Chosen" desk=${desk} isArchive=${isArchive} />`}
       ${desk.isListed.value && all.length === 0 && offer}
       ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only.length > 0 || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
@@ -100,7 +106,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" desk=${desk} words=${words} />`}
       <${Later} name="Swipes" desk=${desk} />
       <${Later} name="Whose" server=${desk.server} />
-      <p class="foot">${filter !== "archived" && html`<button type="button" class="quiet" onClick=${archived}>Archived</button> · `}<a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
+      <p class="foot">${!isArchive && html`<button type="button" class="quiet" onClick=${archived}>Archived</button> · `}<a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}`}
     </div>
@@ -165,7 +171,7 @@ function Only({ rows, only, pick }) {
 }
 
 /** A project with its sessions, some of them until somebody asks for all. */
-const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean, chosen: Set<string> | null, choose?: (id: string) => void}} */ { group, now, current, isAll, chosen, choose }) => {
+const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean, chosen: Map<string, unknown> | null, choose?: (row: import("../wire/pages.js").Row) => void}} */ { group, now, current, isAll, chosen, choose }) => {
   const [isOpen, setOpen] = useState(false);
   const number = group.places.length;
   const at = group.places.findLastIndex(({ row }) => row.sessionId === current || sessionPlace(row.sessionId) === held());

@@ -84,17 +84,18 @@ export async function archive(desk, ids, title, isBack = false) {
 /** Give sessions these tags, by id. @param {Desk} desk @param {Map<string, string[]>} tags */
 const mark = (desk, tags) => Promise.all([...tags].map(([sessionId, its]) => desk.server.call("_acphold/mark", { sessionId, tags: its })));
 
-/** Add tags to sessions. @param {Desk} desk @param {string[]} ids @param {string[]} words */
-async function tag(desk, ids, words) {
-  const before = new Map(ids.map((id) => [id, desk.rows.peek().get(id)?.tags ?? []]));
+/** Add tags to sessions. @param {Desk} desk @param {import("../wire/pages.js").Row[]} rows @param {string[]} words */
+async function tag(desk, rows, words) {
+  const before = new Map(rows.map((row) => [row.sessionId, (desk.rows.peek().get(row.sessionId) ?? row).tags ?? []]));
   await mark(desk, new Map([...before].map(([id, its]) => [id, [...its, ...words]])));
-  notify(desk, `${counted(ids.length, "session")} ${are(ids)} tagged.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
+  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
 }
 
-/** What can be done with several sessions at once. @param {{desk: Desk}} props */
-export function Chosen({ desk }) {
-  const ids = [...(desk.chosen.value ?? [])];
-  const title = desk.rows.value.get(ids[0] ?? "")?.title ?? "";
+/** What can be done with several sessions at once, which are archived or not. @param {{desk: Desk, isArchive: boolean}} props */
+export function Chosen({ desk, isArchive }) {
+  const rows = [...(desk.chosen.value?.values() ?? [])];
+  const ids = rows.map((row) => row.sessionId);
+  const title = rows[0]?.title ?? "";
   /** @param {() => unknown} what */
   const act = (what) => async () => {
     try {
@@ -105,14 +106,14 @@ export function Chosen({ desk }) {
   };
   const tagAll = async () => {
     const words = await asked({ title: `Tag ${counted(ids.length, "session")}`, label: "Tags, with spaces between them", action: "Add" });
-    return words && tag(desk, ids, words.split(/[\s,]+/).filter(Boolean));
+    return words && tag(desk, rows, words.split(/[\s,]+/).filter(Boolean));
   };
   const removeAll = async () => {
     return (await askToRemove(desk, ids, title)) ? undefined : null;
   };
   const isNone = ids.length === 0;
   return html`<div class="chosen" role="toolbar" aria-label="Selected sessions"><span>${ids.length} selected</span>
-    <button type="button" disabled=${isNone} onClick=${act(() => archive(desk, ids, title))}>Archive</button>
+    <button type="button" disabled=${isNone} onClick=${act(() => archive(desk, ids, title, isArchive))}>${isArchive ? "Unarchive" : "Archive"}</button>
     <button type="button" disabled=${isNone} onClick=${act(tagAll)}>Tag…</button>
     <button type="button" class="bad" disabled=${isNone} onClick=${act(removeAll)}>Delete</button></div>`;
 }
