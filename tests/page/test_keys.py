@@ -101,3 +101,77 @@ async def test_a_row_keeps_the_keyboard_where_it_or_another_becomes_the_newest(
     await page.keyboard.press("j")
     await page.keyboard.press("Enter")
     await expect(page.locator(".said").first).to_have_text("Tansy 1.")
+
+
+async def test_enter_takes_the_keyboard_into_the_conversation_and_escape_out_of_its_input(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(3)]
+    for session, word in zip(sessions, ("Alder", "Birch", "Cedar"), strict=True):
+        for said in ("Begun.", word, "Over."):
+            await session.prompt(steps({"say": said}))
+    newest = page.locator(".home a.session").first
+    await expect(newest).to_have_attribute("href", f"#/session/{sessions[2].id}")
+    await keyed(page)
+    read = page.get_by_role("log", name="Conversation")
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    search = page.get_by_role("searchbox")
+    for key in ("j", "j", "Enter"):
+        await page.keyboard.press(key)
+    await expect(page.locator(".said").nth(1)).to_have_text("Birch")
+    await expect(read).to_be_focused()
+    await page.keyboard.press("w")
+    await expect(prompt).to_be_focused()
+    await page.keyboard.type("a / in it")
+    await page.keyboard.press("Escape")
+    await expect(read).to_be_focused()
+    await expect(prompt).to_have_value("a / in it")
+    await prompt.fill("")
+    await prompt.press("Escape")
+    # Only a message has the word, and whoever types it waits for nothing.
+    await page.keyboard.press("/")
+    await page.keyboard.type("alder")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said").nth(1)).to_have_text("Alder")
+    await expect(read).to_be_focused()
+    await page.keyboard.press("j")
+    await expect(search).to_have_value("alder")
+    await expect(page.locator(".home a.session:focus")).to_have_count(1)
+    await search.press("Escape")
+    await row_of(page, sessions[1]).press("Enter")
+    await row_of(page, sessions[1]).press("Enter")  # that is open
+    await expect(read).to_be_focused()
+
+
+async def test_sessions_are_selected_archived_and_taken_back_with_keys(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(3)]
+    for session in sessions:
+        await session.prompt(steps({"say": "Said."}))
+    newest = page.locator(".home a.session").first
+    await expect(newest).to_have_attribute("href", f"#/session/{sessions[2].id}")
+    await expect(newest).to_contain_text("Said.")
+    await keyed(page)
+    await page.get_by_role("button", name="Select").press("Enter")
+    for key in ("j", "Space", "j", "Space", "k", "j", "j"):
+        await page.keyboard.press(key)
+    await expect(page.get_by_text("2 selected")).to_be_visible()
+    chosen = page.locator("label.session input")
+    assert await chosen.evaluate_all("(all) => all.map((it) => it.checked)") == [
+        place < 2 for place in range(await chosen.count())
+    ]
+    await expect(chosen.nth(2)).to_be_focused()
+    await page.get_by_role("toolbar").get_by_role("button", name="Archive").press("Enter")
+    undo = page.locator(".undo").get_by_role("button", name="Undo")
+    await expect(undo).to_be_focused()
+    await expect(row_of(page, sessions[2])).to_have_count(0)
+    await page.keyboard.press("u")
+    for session in sessions:
+        await expect(row_of(page, session)).to_be_visible()
+    await expect(page.locator(".undo")).to_contain_text("2 sessions are back in the list.")
+    await page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    for words in ("Undo what was just done", "Write to the agent", "open the first result"):
+        await expect(dialog).to_contain_text(words)

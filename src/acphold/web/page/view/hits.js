@@ -55,7 +55,7 @@ export function Hits({ desk, words, isRoomy = false }) {
   const isMissing = problem !== "" || hits === null;
   const status = isMissing && state === "offline" ? "The server cannot be reached. Messages are searched there, once it is back."
     : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
-  return html`<section class="hits" aria-labelledby="said"><h2 id="said">Messages</h2>
+  return html`<section class="hits" aria-labelledby="said" aria-busy=${known.current !== words && !problem && state !== "offline"}><h2 id="said">Messages</h2>
     <p class="empty aside" role="status">${status || leftOut(groups)}</p>
     ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
     ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>More results</button>`}

@@ -3,17 +3,27 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
 import { go } from "./places.js";
+import { undoing } from "./undo.js";
 
 const KEYS = [
   [["Ctrl", "K"], "Search all conversations"],
   [["/"], "The same"],
   [["j"], "Next session in the list; in Changes, next file"],
   [["k"], "Previous session, or file"],
-  [["Esc"], "From Changes back to the conversation"],
-  [["Enter"], "Open it"],
+  [["Enter"], "Open it; in the search, open the first result"],
+  [["w"], "Write to the agent"],
+  [["Esc"], "From writing, or from Changes, back to the conversation"],
+  [["Space"], "After Select: select the session, or not"],
+  [["u"], "Undo what was just done"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
 ];
+
+/** What `j` and `k` go through. */
+const ROWS = ".home :is(.brief a, a.session, label.session input), .news .hits a.session";
+
+/** Longest that is waited for the first result. */
+const FIND_MS = 5000;
 
 /** Set where somebody wants no keys of one letter, which speech input may say. */
 const OFF = "acphold no keys";
@@ -28,16 +38,18 @@ export function Keys() {
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  const { key, ctrlKey, metaKey, altKey } = event;
+  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
   const target = /** @type {HTMLInputElement} */ (event.target);
   const isSearch = target.matches(".home search input");
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
   /** @type {(() => void) | undefined} */
   let what;
   if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
+  else if (key === "Escape" && target.matches(".conversation textarea")) what = toConversation;
   else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
-  else if (isSearch && (key !== "/" || target.value)) what = key === "ArrowDown" || key === "Enter" ? () => step(1, key === "Enter") : undefined;
-  else if (!altKey && (isSearch || !target.closest("input, textarea, select, [contenteditable]")) && !localStorage.getItem(OFF)) what = SINGLE[key];
+  else if (isSearch && (key !== "/" || target.value)) what = key === "ArrowDown" ? () => results()[0]?.focus() : key === "Enter" ? () => void openFirst(target) : undefined;
+  else if (key === "Enter" && !altKey && !shiftKey && target.matches(":is(.home, .news) a[href^='#/session/']")) what = () => open(target);
+  else if (!altKey && (isSearch || target.matches(ROWS) || !target.closest("input, textarea, select, [contenteditable]")) && !localStorage.getItem(OFF)) what = SINGLE[key];
   if (!what) return;
   event.preventDefault();
   what();
@@ -48,6 +60,8 @@ const SINGLE = Object.assign(Object.create(null), {
   "/": search,
   j: () => file(1) || step(1),
   k: () => file(-1) || step(-1),
+  w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(),
+  u: () => undoing()?.click(),
   n: () => go("#/new"),
   "?": () => void inFront(Shown, {}),
 });
@@ -71,14 +85,42 @@ function file(by) {
   return files.length > 0;
 }
 
-/** To the next row of the list, or to the one before; the first one is next to what is no row. @param {1 | -1} by @param {boolean} [opens] */
-function step(by, opens) {
-  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".home :is(.brief a, a.session), .news .hits a.session")]).filter((each) => each.checkVisibility());
-  const at = rows.indexOf(/** @type {HTMLElement} */ (document.activeElement));
-  const from = at < 0 ? rows.findIndex((each) => each.ariaCurrent) : at;
-  const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
-  if (opens) next?.click();
-  else next?.focus();
+/** What is seen of them. */
+const rows = () => /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll(ROWS)]).filter((each) => each.checkVisibility());
+
+/** Those that a search leaves; what waits stands above it. */
+const results = () => rows().filter((each) => !each.closest(".brief"));
+
+/** To the next row of the list, or to the one before; the first one is next to what is no row. @param {1 | -1} by */
+function step(by) {
+  const all = rows();
+  const at = all.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
+  const from = at < 0 ? all.findLastIndex((each) => each.ariaCurrent || each.hash === location.hash) : at;
+  all[Math.max(0, Math.min(all.length - 1, from + by))]?.focus();
+}
+
+/** Open the first result, which may be known a moment later, unless somebody goes on meanwhile. @param {HTMLInputElement} field */
+async function openFirst(field) {
+  const { value } = field;
+  for (const begun = performance.now(); performance.now() - begun < FIND_MS; await new Promise(requestAnimationFrame)) {
+    if (document.activeElement !== field || field.value !== value) return;
+    const isBusy = document.querySelector(".hits[aria-busy=true]");
+    const first = results().find((each) => !isBusy || !each.closest(".hits"));
+    if (first) return first.hash ? open(first) : first.focus();
+    if (!isBusy) return;
+  }
+}
+
+/** Open what a row is of; the keyboard goes along. @param {HTMLElement} row */
+function open(row) {
+  if (/** @type {HTMLAnchorElement} */ (row).hash === location.hash) return toConversation();
+  addEventListener("hashchange", () => setTimeout(toConversation), { once: true });
+  row.click();
+}
+
+/** To what is read: arrows move it, and `j` goes on in the list. */
+function toConversation() {
+  /** @type {HTMLElement | null} */ (document.querySelector(".conversation .entries"))?.focus({ preventScroll: true });
 }
 
 /** @param {{done: () => void}} props */

@@ -91,6 +91,9 @@ async function tag(desk, rows, words) {
   notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
 }
 
+/** The button that takes back what was done last, while it can be. @returns {HTMLElement | undefined} */
+export const undoing = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".undo [aria-keyshortcuts]"))].at(-1);
+
 /** What can be done with several sessions at once, which are archived or not. @param {{desk: Desk, isArchive: boolean}} props */
 export function Chosen({ desk, isArchive }) {
   const rows = [...(desk.chosen.value?.values() ?? [])];
@@ -98,8 +101,11 @@ export function Chosen({ desk, isArchive }) {
   const title = rows[0]?.title ?? "";
   /** @param {() => unknown} what */
   const act = (what) => async () => {
+    const isByKey = document.activeElement?.matches(":focus-visible");
     try {
-      if ((await what()) !== null) desk.chosen.value = null;
+      if ((await what()) === null) return;
+      desk.chosen.value = null;
+      if (isByKey) setTimeout(() => undoing()?.focus());  // the button that had the keyboard is gone
     } catch (error) {
       notify(desk, /** @type {Error} */ (error).message);
     }
@@ -122,6 +128,6 @@ export function Chosen({ desk, isArchive }) {
 export function Undo({ desk }) {
   return desk.notices.value.map((notice) => {
     const undo = () => (close(desk, notice), notice.undo?.());
-    return html`<p key=${notice}><span>${notice.words}</span><button type="button" onClick=${undo}>${notice.undo ? "Undo" : "Close"}</button></p>`;
+    return html`<p key=${notice}><span>${notice.words}</span><button type="button" aria-keyshortcuts=${notice.undo && "u"} onClick=${undo}>${notice.undo ? "Undo" : "Close"}</button></p>`;
   });
 }
