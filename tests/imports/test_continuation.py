@@ -233,3 +233,26 @@ async def test_turns_are_recognized_when_their_secrets_are_left_out(
     taken = await Intake(opened, ImportSelection(redact=True)).take(source, OWN)
     assert taken.outcome == "grown"
     assert "ghp_" not in "".join(await said(opened))
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_a_part_that_its_conversation_has_as_well_is_deleted_unless_a_person_named_it(
+    opened: Journal, tmp_path: Path, is_named: bool
+) -> None:
+    first, second = Transcript("One."), Transcript("Two.", count=10)
+    first.assistant("The first.")
+    second.assistant("The second.")
+    home = first.write(tmp_path)
+    assert await take(opened, tmp_path, CLAUDE) == "new"
+    whole = [*first.records, {**second.records[0], "parentUuid": first.last}, *second.records[1:]]
+    second.write(tmp_path)
+    assert await take(opened, tmp_path, CLAUDE) == "apart"
+    (part,) = {*await others(opened)} - {SESSION}
+    if is_named:
+        lease = await opened.acquire(part)
+        await opened.change(lease, RowChange(given="The second one"))
+        await opened.release(lease)
+    write_lines(home, *whole)
+    assert await take(opened, tmp_path, CLAUDE) == "grown"
+    assert await said(opened, SESSION) == ["One.", "The first.", "Two.", "The second."]
+    assert {*await others(opened)} == ({SESSION, part} if is_named else {SESSION})

@@ -657,7 +657,8 @@ class Intake:
         """Take the turns of a session out of the tails, and the sessions of sources apart, that
         have its id: a turn is in one of these.
 
-        They are compared again at the next import, or deleted if nothing is left.
+        They are compared again at the next import, or deleted if nothing is left. One that a person
+        has named, tagged, pinned or shared, or in which prompts wait, stays as it is.
         """
         names = {session_id, replace(source, apart=False).default_id}
         beside = [it for name in names for it in await sessions_beside(self._journal, name)]
@@ -666,7 +667,8 @@ class Intake:
         ours = await read_known(self._journal, session_id)
         keys = {turn.key for turn in ours.turns}
         for it in beside:
-            if it.tags or it.pins or await is_live(self._journal, it.session_id):
+            is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
+            if is_kept or await is_live(self._journal, it.session_id):
                 continue
             session = await read_known(self._journal, it.session_id)
             if not (common := [turn for turn in session.turns if turn.key in keys]):
