@@ -115,7 +115,7 @@ def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     (path.parent.parent / "also").symlink_to(path.parent)
     path.with_name("link.jsonl").symlink_to(path)
     found = reader("claude").find(Home(tmp_path))
-    assert sorted({source.session_id for source in found}) == [path.stem, "link"]
+    assert sorted(source.path.name for source in found) == sorted([path.name, "link.jsonl"] * 2)
 
 
 @pytest.mark.parametrize(
