@@ -217,6 +217,17 @@ def test_sessions_are_pinned_in_the_list_and_what_was_done_last_is_undone_first(
         assert one.ended("\x03") == 0
 
 
+def test_a_copy_is_selected_whatever_the_words_are_and_undone_is_no_more(home: Place) -> None:
+    session = hold(home, "apples")
+    home.run("session", "tag", session, "draft")
+    with home.on_terminal("continue", "#draft", columns=100) as one:
+        one.until("1 of 1", "▸ Sc about apples")
+        one.type("\x06", "copied 1 session, ^Z undoes", "2 of 2", "▸ Sc about apples (fork)")
+        one.type("\x1a", "Nothing is left of the copy.", "1 of 1", "▸ Sc about apples")
+        assert one.ended("\x03") == 0
+    assert len(home.run("list", "--json").stdout.splitlines()) == 1
+
+
 def test_a_title_that_nobody_had_given_is_there_again_once_a_rename_is_undone(home: Place) -> None:
     remember(home.journal, "one", prompt("apples"), ended(), title="Apples")
     with home.on_terminal(columns=100) as one:

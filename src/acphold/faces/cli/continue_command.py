@@ -216,7 +216,7 @@ def continue_conversation(**given: Any) -> int:
         try:
             return talk_here(wanted)
         except Exception:
-            asyncio.run(made.remove_if_unused())
+            tell(asyncio.run(made.remove_if_unused()))
             raise
     if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
@@ -241,7 +241,7 @@ def continue_conversation(**given: Any) -> int:
     while True:
         choice = asyncio.run(pick_session(words_now, acts=acting, at=at, read=show_in_pager))
         if choice is not None and choice.action != "open":
-            acting.act_on_terminal(choice)
+            choice = acting.act_on_terminal(choice)
         else:
             acting.end()
             if choice is None:

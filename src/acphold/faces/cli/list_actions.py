@@ -37,8 +37,8 @@ class ListActions:
         match choice.action:
             case "undo" if self._undos:
                 done, undo = self._undos.pop()
-                await undo()
-                return f"Undone: {done}"
+                said = await undo()
+                return said if isinstance(said, str) else f"Undone: {done}"
             case "archive":
                 await commands.archive_all(ids, undo=False)
                 self._note("archived", ids, partial(self._restore, ids))
@@ -55,8 +55,9 @@ class ListActions:
                 return f"Wrote ./{on_one_line(await export_here(choice.session_id))}"
         return ""
 
-    def act_on_terminal(self, choice: Picked) -> None:
-        """Carry out an action that asks for words; the list is off the terminal."""
+    def act_on_terminal(self, choice: Picked) -> Picked:
+        """Carry out an action that asks for words; the list is off the terminal. Return where it
+        goes on: a copy is shown whatever words filter the list."""
         from acphold.faces.cli import session_commands as commands
         from acphold.faces.cli.session_copies import copy_of_list
 
@@ -75,7 +76,10 @@ class ListActions:
                         self._note("tagged", ids, partial(commands.put_back, before))
                         break
             case "copy":
-                copy_of_list(session_id)
+                made = copy_of_list(session_id)
+                self._note("copied", [session_id], made.remove_if_unused)
+                return choice._replace(session_id=made.session_id, words="")
+        return choice
 
     def end(self) -> None:
         """Delete what the person has deleted, for good."""

@@ -19,7 +19,7 @@ from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
-from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
@@ -58,19 +58,19 @@ class MadeCopy(Struct, frozen=True):
     files: KeptThere | None
     changed_at: int
 
-    async def remove_if_unused(self) -> None:
-        """Delete it with its folder, if nobody has used them: its agent did not start."""
+    async def remove_if_unused(self) -> str:
+        """Delete it with its folder, if nobody has used them; return a sentence about that."""
         async with existing_journal() as journal:
             row = await journal.session(self.session_id)
             if row.last_seq != self.last_seq:
-                return
+                return "The copy stays: it was continued."
             if (files := self.files) is not None:
                 if newest_change(files.laid.folder) != self.changed_at:
-                    return
+                    return "The copy stays: its files have changed."
                 unlay(files.laid, files.snapshot.root)
             await journal.delete(self.session_id)
         where = "" if files is None else f", and of {files.laid.folder}"
-        tell(f"Nothing is left of the copy{where}.")
+        return f"Nothing is left of the copy{where}."
 
 
 async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
@@ -136,7 +136,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     return MadeCopy(made.session_id, row.last_seq, files, changed_at)
 
 
-def copy_of_list(session_id: str) -> None:
+def copy_of_list(session_id: str) -> MadeCopy:
     """Copy a session that was chosen from a list; ask for its files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
 
@@ -146,7 +146,7 @@ def copy_of_list(session_id: str) -> None:
         return session_id in newest and newest[session_id].is_kept
 
     files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
-    asyncio.run(copy_session(session_id, WantedCopy(start=LAST, files=files)))
+    return asyncio.run(copy_session(session_id, WantedCopy(start=LAST, files=files)))
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:

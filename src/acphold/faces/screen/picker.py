@@ -112,7 +112,7 @@ KEYS: Final = (
     ("^R ^T ^B", "rename it, tag it, pin it or take it down"),
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),
-    ("^E ^F", "write it to a file in this folder, continue a copy"),
+    ("^E ^F", "write it to a file in this folder, copy it (Enter continues the copy)"),
     ("Esc", "clears the words, then leaves; also ^C"),
     ("? F1", "these keys; ? while there are no words"),
 )
