@@ -112,6 +112,8 @@ def test_words_of_a_list_are_looked_for_in_the_last_words_then_in_the_text(
     assert done.err == "Nothing has “quux”; 1 conversation with the others:\n"
     assert "Title second" in done.out
     assert listed(acphold, "fault", "second") == []  # a program gets what it asked for
+    done = acphold.run("list", "#fault")
+    assert done.err == "No session has the tag #fault; found in conversations:\n"
 
 
 def test_on_a_terminal_a_list_of_words_counts_the_conversations_that_only_say_them(

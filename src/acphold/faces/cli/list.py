@@ -323,6 +323,10 @@ async def _said_anywhere(
         return ARCHIVED if listed else "", ()
     ids = {it.row.session_id for it in shown}
     lacking = describe_missing([hit for hit in hits if hit.session_id in ids])
+    for tag in (word for word in wanted.words if word.startswith("#")):
+        tagged = Wanted(ListFilter(include_unprompted=True, archived="include"), (tag,))
+        if not [page async for page in session_pages(reader, tagged, 1)]:
+            return f"No session has the tag {on_one_line(tag)}; found in conversations:", shown
     return f"{lacking or 'No title or last words have all of these, but conversations do'}:", shown
 
 
