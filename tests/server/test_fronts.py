@@ -41,6 +41,14 @@ class Editor:
         os.write(self._ours, INITIALIZE)
         return await asyncio.to_thread(os.read, self._theirs, 65536)
 
+    def stderr(self) -> int:
+        """A descriptor that reads what the front is shown there, without waiting for it."""
+        shown, stderr = os.pipe()
+        os.dup2(stderr, self.front.stderr)
+        os.close(stderr)
+        os.set_blocking(shown, False)
+        return shown
+
     def leave(self) -> None:
         os.close(self._ours)
 
@@ -103,9 +111,7 @@ async def test_what_is_said_while_the_words_of_a_front_are_read_is_on_its_stderr
             yield fronted
 
     editor = Editor()
-    shown, stderr = os.pipe()
-    os.dup2(stderr, editor.front.stderr)
-    os.close(stderr)
+    shown = editor.stderr()
     async with asyncio.timeout(DEADLINE), shared(journal) as house:
         desks, kept = front_desks(house.hub, prepared)
         attending = asyncio.create_task(desks.attend(editor.front))
@@ -115,6 +121,45 @@ async def test_what_is_said_while_the_words_of_a_front_are_read_is_on_its_stderr
         await attending
         await kept.wait_until_none()
         await editor.aclose()
+    os.close(shown)
+
+
+async def test_the_agent_that_a_front_has_left_is_the_next_ones_alone_with_its_stderr(
+    journal: Path,
+) -> None:
+    agents = list[int]()
+
+    @asynccontextmanager
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
+        agents.append(stderr)
+        service = Service(
+            make_agent=lambda listener, _: PuppetAgent(listener), options=ServeOptions()
+        )
+        yield PreparedAgent(service, linger=DEADLINE)
+
+    editors = one, two, three = Editor(), Editor(), Editor()
+    shown = two.stderr()
+    async with asyncio.timeout(DEADLINE), shared(journal) as house:
+        desks, kept = front_desks(house.hub, prepared)
+        attending = asyncio.create_task(desks.attend(one.front))
+        await one.initialize()
+        one.leave()
+        await attending
+        attending = asyncio.create_task(desks.attend(two.front))
+        await two.initialize()
+        os.write(agents[0], b"of two")
+        assert os.read(shown, 100) == b"of two"
+        assert len(agents) == 1
+        beside = asyncio.create_task(desks.attend(three.front))
+        await three.initialize()
+        assert len(agents) == 2
+        two.leave()
+        await attending
+        assert os.read(shown, 100) == b""  # an editor waits for that end
+        three.leave()
+        await beside
+        await kept.aclose()
+        await asyncio.gather(*(each.aclose() for each in editors))
     os.close(shown)
 
 
