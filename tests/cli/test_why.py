@@ -197,6 +197,14 @@ def test_a_line_is_known_under_another_name_of_its_file_and_a_moved_one_is_of_no
     assert acphold.run("diff", session.id).code == 0
 
 
+def test_a_line_is_known_in_a_work_tree_of_its_repository_that_no_session_had(
+    acphold: CommandLine, session: KeptSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.project.git("worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+    monkeypatch.chdir(tmp_path / "other")
+    assert "“Now an empty one”" in acphold.run("why", "cart.py:6").out
+
+
 def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(
     acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
