@@ -205,6 +205,19 @@ def test_a_line_is_known_in_a_work_tree_of_its_repository_that_no_session_had(
     assert "“Now an empty one”" in acphold.run("why", "cart.py:6").out
 
 
+def test_a_line_of_a_repository_that_no_session_had_is_unknown(
+    acphold: CommandLine, session: KeptSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "strange").mkdir()
+    strange = begun(tmp_path / "strange")
+    strange.write("cart.py", "def total(items):\n    return sum(items)\n")
+    monkeypatch.chdir(strange.top)
+    done = acphold.run("why", "cart.py:2")
+    assert done.code == 0, done.err
+    assert "Unknown: 1 line: cart.py 2\n" in done.out
+    assert "there is no snapshot of this file" in done.out
+
+
 def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(
     acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
