@@ -202,6 +202,17 @@ async def test_closing_it_there_and_loading_it_again_goes_on_as_before(journal: 
         assert other.text().endswith("again")
 
 
+async def test_who_may_prompt_there_still_may_once_it_is_opened_again_only_to_read(
+    journal: Path,
+) -> None:
+    async with two(journal) as (one, other):
+        session = await one.talk({"say": "hello"})
+        await other.load(session)
+        await other.load(session, _meta={"acphold/reads": True})
+        await other.prompt(session, {"say": "again"})
+        await one.until_text("again")
+
+
 async def test_requests_right_behind_the_one_that_opens_it_find_it_there(journal: Path) -> None:
     async with two(journal) as (one, other):
         session = await one.talk({"say": "hello"})
