@@ -17,7 +17,7 @@ from acp_wire.rpc import Transport
 from acp_wire.transports.streams import memory_pair
 from acphold.machine import unix
 from acphold.machine.runtime_folder import sockets
-from tests.editor import Refused, open_params
+from tests.editor import DEADLINE, Refused, open_params
 from tests.served import Caller
 
 SIGN_IN = -32000
@@ -619,3 +619,31 @@ async def test_what_is_being_opened_is_not_for_who_signs_in_next(
         said = len(turncoat.updates())
         await acme.prompt(session, "silver")
         assert len(turncoat.updates()) == said
+
+
+async def test_an_agent_stops_making_a_session_for_who_signs_out(
+    journal: Path, calls: Calls
+) -> None:
+    agent = shop()
+    began, given_up = asyncio.Event(), asyncio.Event()
+
+    @agent.on_logout
+    async def sign_out(visitor: acphold.Visitor) -> None:
+        pass
+
+    @agent.on_new
+    async def opened(session: acphold.Session) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    async with agent.server(journal=journal) as server, asyncio.timeout(DEADLINE):
+        client = await as_tenant(await calls.to(server), "acme")
+        making = client.begin("session/new", asked_of("")["session/new"])
+        await began.wait()
+        await client.call("logout")
+        await given_up.wait()
+        with pytest.raises(Refused, match="signed out meanwhile"):
+            await making
