@@ -9,11 +9,17 @@ from typing import NoReturn
 import pytest
 
 import acphold
+from acp_wire.tasks import beside
+from acp_wire.transports.streams import memory_pair
 from acphold.errors import StoppedError
 from acphold.journal.access import Scope
+from acphold.live.server.principals import Principal
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
+from tests.caller import Caller
 from tests.conftest import Defaults
+from tests.conversations import chunk
+from tests.journal.conversations import turn
 from tests.web.conftest import AGENT, serving
 from tests.web.in_process import site
 
@@ -86,3 +92,26 @@ async def test_a_token_for_one_session_starts_no_agent_but_that_of_the_session(
         for path in ("/acp", "/acp/two"):
             assert await status(path, only) == 200
             assert set(started) == {"two"}
+
+
+async def test_who_has_one_session_reads_it_at_the_only_agent_though_another_had_it(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as web:
+        talk = turn("Go", chunk("agent_message", "Done."))
+        await web.remember("s1", talk, agent="one that is served no more")
+        guest = Principal(name="guest", scopes=frozenset({"watch"}), session_id="s1")
+        assert await web.relay.name_of("another", "s1") is None
+        name = await web.relay.name_of("", "s1")
+        assert name is not None
+        near, far = memory_pair()
+        reader = Caller(near)
+        async with (
+            beside(web.relay.attend(name, far, guest, {}), "attend") as attending,
+            beside(reader.read(), "read"),
+        ):
+            await reader.initialize()
+            await reader.load("s1")
+            await reader.until_text("Done.")
+            await reader.leave()
+            await attending
