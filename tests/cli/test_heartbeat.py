@@ -18,7 +18,7 @@ import pytest
 from acphold.faces.cli import bounds, heartbeat
 from tests.cli.test_shared_daemon import Home, home
 from tests.editor import Editor
-from tests.watched_processes import until
+from tests.watched_processes import gone, until
 
 __all__ = ["home"]
 
@@ -120,6 +120,21 @@ async def test_an_editor_that_was_told_of_a_silence_sees_its_front_end_with_the_
         os.kill(daemon, signal.SIGKILL)
         await one.ended()
         assert b"the daemon has ended" in one.stderr
+
+
+@pytest.mark.slow
+async def test_a_daemon_leaves_no_file_behind_by_which_its_fronts_have_watched_it(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "kept"})
+        [daemon] = home.daemons()
+        Fronts(Path(home.socket()), 1)
+        folder = home.folder / "acphold"
+        await until(lambda: [*folder.glob("*.watch")])
+        os.kill(daemon, signal.SIGTERM)
+        await gone({daemon})
+        assert [*folder.iterdir()] == []
 
 
 def _has_said(each: Editor, words: bytes) -> bool:
