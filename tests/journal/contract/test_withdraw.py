@@ -6,6 +6,7 @@ from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun
+from tests.raw_entries import ended, prompt, update
 
 
 async def texts(journal: Journal) -> dict[int, bytes]:
@@ -38,3 +39,32 @@ async def test_nothing_stays_of_what_was_withdrawn_but_its_numbers(journal: Jour
     assert [it.seq for it in page.entries][:2] == [first + 2, first]
     await journal.take_in(lease, [PastEntry("update", 2000, encode(chunk("user_message", "more")))])
     assert (await journal.session("s1")).last_seq == first + 4
+
+
+async def test_no_plan_and_title_of_what_was_withdrawn_stays_in_the_state(journal: Journal) -> None:
+    lease = await begun(journal)
+    first = lease.next_seq
+    turns = [
+        [
+            prompt(word),
+            update("plan", entries=[{"content": word, "priority": "low", "status": "pending"}]),
+            update("session_info_update", title=word, _meta={"about": word}),
+            update("usage_update", used=number, size=9),
+            ended(),
+        ]
+        for number, word in enumerate(("apple", "pear"))
+    ]
+    past = [PastEntry(kind, 1000, raw) for turn in turns for kind, raw in turn]
+    await journal.take_in(lease, past)
+    await journal.withdraw(lease, [(first + len(turns[0]), first + len(past) - 1)])
+    state = (await journal.summary("s1")).attributes
+    assert b"apple" in (state.plan or b"")
+    assert (state.title, state.meta) == ("apple", b'{"about":"apple"}')
+    # What says the use goes on: an update of it comes in the place of one that is not there.
+    last = update("usage_update", used=5, size=9)[1]
+    await journal.take_in(lease, [PastEntry("update", 2000, last)])
+    assert (await texts(journal))[lease.next_seq - 1] == last
+    assert (await journal.summary("s1")).attributes.usage == last
+    await journal.withdraw(lease, [(first, lease.next_seq - 1)])
+    state = (await journal.summary("s1")).attributes
+    assert (state.plan, state.title, state.meta) == (None, None, None)

@@ -157,14 +157,13 @@ def withdraw(
         rows.remove(cut)
         rows.insert(replace(it, raw=pack(it.raw)) for it in (voids.get(it, it) for it in kept))
         usage_rows.drop(tables, key, spans)
-        state = settled_state(tables, key)
-        snapshots = {
-            kind: seq
-            for kind, seq in state.snapshots.items()
-            if not any(first <= seq <= last for first, last in spans)
-        }
-        tables.keep_settled_state(key, replace(state, snapshots=snapshots))
-        tables.update(key, ["message_count = %s"], [messages(folding.state())])
+        # The kept state repeats words of the conversation: it gets those of what is left.
+        before, left = settled_state(tables, key), folding.state()
+        plan, title, meta = left.attributes.plan, left.attributes.title, left.attributes.meta
+        attributes = replace(before.summary.attributes, plan=plan, title=title, meta=meta)
+        summary = replace(before.summary, attributes=attributes)
+        tables.keep_settled_state(key, replace(before, summary=summary))
+        tables.update(key, ["message_count = %s"], [messages(left)])
     return True
 
 
