@@ -42,6 +42,7 @@ from acphold.live.hub.moves import (
     MoveLine,
     PackPiece,
     SessionOffer,
+    TakerReady,
     past_entry,
 )
 from tests.editor import Refused
@@ -359,6 +360,25 @@ async def test_folders_are_named_after_the_project_however_often_a_session_moves
             names.append(folder.name)
             giver, taker = taker, giver
         assert names == ["clone-s1", "clone-s1", "clone-s1-2", "clone-s1-2"]
+
+
+async def test_files_that_were_laid_out_when_a_move_was_cut_off_are_used_by_the_next_try(
+    tmp_path: Path, project: Project
+) -> None:
+    async with machines(tmp_path, project) as (here, there):
+        await there.remember("known", *CONVERSATION)
+        await here.remember("s-1", *CONVERSATION)
+        here.project.write("a.txt", "changed\n")
+        await here.keep("s-1")
+        with cut_before(TakerReady):
+            await move(here, there, place=WantedPlace())
+        laid = there.folder / "clone-s1"
+        assert files(laid) == files(here.clone)
+        given, _, _ = await move(here, there, place=WantedPlace())
+        assert isinstance(given, MovedSession), given
+        assert given.done.files == str(laid)
+        assert (await there.journal.session("s-1")).cwd == str(laid)
+        assert not (there.folder / "clone-s1-2").exists()
 
 
 async def test_on_its_way_back_the_files_of_today_are_not_taken_for_those_of_the_session(
