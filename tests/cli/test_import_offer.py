@@ -13,6 +13,8 @@ from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 
+OTHER = "99999999-2222-4333-8444-555555555555"
+
 
 @pytest.fixture
 def offer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImportOffer:
@@ -39,9 +41,10 @@ async def test_what_an_import_did_not_take_in_is_told_with_the_reason(
     transcript = Transcript("Where is the needle?")
     transcript.assistant("In the haystack.")
     transcript.write(tmp_path / "home")
-    other = Transcript("Another one.")
-    path = other.write(tmp_path / "other")
-    path.rename(tmp_path / "home/.claude/projects/-home-ada-project/of-another.jsonl")
+    transcript.write(tmp_path / "home", f"{SESSION} (copy)")
+    other = Transcript("Another one.", count=10)
+    other.records[0]["sessionId"] = OTHER
+    other.write(tmp_path / "home", OTHER)
     assert await offer.find() == ({}, True)
     assert await offer.left() == {"claude": {"new": 1, "grown": 1}}
     assert await offer.run() == ""

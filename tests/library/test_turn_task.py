@@ -424,7 +424,7 @@ async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -
     left: list[asyncio.Task[None]] = []
 
     async def work(turn: acphold.Turn) -> None:
-        if turn.text == "go":
+        if turn.text == "begin it":
             left.append(asyncio.create_task(later(turn.tool("Never announced"))))
         else:
             goes_on.set()
@@ -432,7 +432,7 @@ async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
-        await session.prompt("go")
+        await session.prompt("begin it")
         assert (await session.prompt("and now")).received.updates == ()
     assert len(refused) == 1
 

@@ -63,8 +63,10 @@ def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict
 async def count_left(
     intake: Intake | None, sources: list[Source], reading: Reader
 ) -> Counter[Outcome]:
-    """Count what an import would add, by outcome; files without any message do not count."""
+    """Count what an import would add, by outcome, each conversation once; files without any message
+    do not count."""
     changed, left = sources, Counter[Outcome]()
+    counted = set[str]()
     if intake is not None:
         changed, left = await intake.select_changed(sources, reading)
         del left["same"]
@@ -78,7 +80,8 @@ async def count_left(
                     outcome = forecast(source, reading)
                 else:
                     outcome = await intake.forecast(source, reading)
-        if outcome in ("new", "grown", "differs"):
+        if outcome in ("new", "grown", "differs") and source.default_id not in counted:
+            counted.add(source.default_id)
             left[outcome] += 1
     return left
 
