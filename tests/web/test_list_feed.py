@@ -428,6 +428,14 @@ async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:
     assert web.feed.watchers == 0
 
 
+async def test_a_watcher_who_comes_while_the_server_ends_is_refused(web: Site) -> None:
+    web.gate.stop()
+    async with watching(web) as watcher, asyncio.timeout(30):
+        await asyncio.wait([watcher.serving])
+        assert watcher.head["status"] == 503
+    assert web.feed.watchers == 0
+
+
 async def test_of_many_tokens_and_shares_a_server_reads_only_those_that_have_changed(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,6 +260,8 @@ class HttpExchange:
         self._tasks = EagerTasks()
         self._sending: asyncio.Task[None] | None = None
         self._is_under_way = False
+        self.is_streamed = False
+        """True once the head of a stream was sent."""
 
     @property
     def is_json(self) -> bool:
@@ -395,7 +397,7 @@ class HttpExchange:
             (b"x-accel-buffering", b"no"),
         ]
         await self.send({"type": "http.response.start", "status": 200, "headers": head})
-        self._is_under_way = True
+        self._is_under_way = self.is_streamed = True
         # So that proxies, and clients that wait for the first byte, see the stream open.
         await self._more(b":\n\n")
         async for event in events:

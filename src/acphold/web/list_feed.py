@@ -144,6 +144,8 @@ class ListFeed:
         try:
             with self._gate.connected(admitted, lambda _: streaming.cancel()):
                 await asyncio.wait([streaming])
+            if not exchange.is_streamed:  # sent away before its first step
+                raise RefusedError(503, "this server is ending; try again")
         finally:
             await end(streaming)
             self._watchers -= Counter([token])  # which forgets who has none
