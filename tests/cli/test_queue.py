@@ -200,6 +200,12 @@ def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path
         assert "acphold queue --help" in run.err
 
 
+def test_a_deed_without_a_session_is_told_where_the_id_goes(journal: Path) -> None:
+    run = acphold(journal, "queue", "resume")
+    assert run.code == 2
+    assert "the ID comes first: acphold queue ID resume" in run.err
+
+
 @pytest.mark.parametrize("moment", [1_770_000_000_000_000, -(10**18)])
 async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
     journal: Path, moment: int

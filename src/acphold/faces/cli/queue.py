@@ -101,6 +101,8 @@ async def queue(
     most once. If no process has the session open, `resume` opens it in the daemon, with its
     agent.
     """
+    if session_id in DEEDS and deed is None:
+        raise UsageError(f"the ID comes first: acphold queue ID {session_id}")
     if session_id is not None:
         changes = _changes_of(deed, words, at, on_failure, restart)
         return await _apply(session_id, changes, as_json=json)
