@@ -290,6 +290,7 @@ async def test_a_wrap_that_runs_while_a_newer_release_migrates_says_to_start_it_
         await client.prompt(session, {"say": "kept"})
         newer = sqlite3.connect(journal, isolation_level=None)
         newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+        newer.execute("UPDATE leases SET epoch = 0")  # as any upgrade of a journal does
         newer.close()
         for asked in (client.prompt(session, {"say": "more"}), client.load(session), client.new()):
             with pytest.raises(Refused, match="restart the agent in your editor"):
