@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 import acphold
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
 from acphold.journal.stores import open_journal
@@ -146,6 +147,9 @@ class Writer:
         self.works = False
         self.tried = asyncio.Event()
         self.kept: list[Deed] = []
+
+    def now_ms(self) -> int:
+        return now_ms()
 
     async def keep_deeds(self, deeds: list[Deed]) -> None:
         self.tried.set()

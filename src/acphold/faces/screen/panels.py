@@ -95,9 +95,10 @@ class KeyChoice(Struct, frozen=True):
         return self.how("or write to the agent" if is_said else "or write the next prompt")
 
     def meant(self, text: str) -> Key | None:
-        """Return the key that was probably meant by a word, which is no answer."""
+        """Return the key that was probably meant by a word, which is no answer; None for several
+        lines, which were pasted."""
         word, *others = {*text.lower().split()} or {""}
-        return None if others else self.key(WRITTEN.get(word, word))
+        return None if others or "\n" in text else self.key(WRITTEN.get(word, word))
 
     def key(self, pressed: str) -> Key | None:
         """Return the key of this name, in the other case if only that exists, or None."""
