@@ -17,9 +17,11 @@ PICTURES = sorted(FOLDER.glob("*.svg"))
 
 def masked(text: str) -> str:
     """Without the ids of sessions and the numbers of entries, which are other ones in each run,
-    the day of an hour, and the keys that the line below the prompt reminds of."""
+    the day of an hour, the seconds of a start, and the keys that the line below the prompt reminds
+    of."""
     text = re.sub(r"\b(?=\w*\d)[0-9a-f]{6,}\b|@\d+", "#", text)
     text = re.sub(r"\d{4}-\d\d-\d\d (?=\d\d:\d\d)", "", text)
+    text = re.sub(r"… \d+ s\b", "…", text)
     return re.sub(r"ready · .*", "ready", text)
 
 
