@@ -150,8 +150,9 @@ async def list_sessions(
     says so until you open its session. A session that an import has only listed is unread until its
     transcript is read, or the session is opened. RULES counts the questions that your
     rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
-    (`snapshots` in the settings); if it says refused, `acphold show` tells why. A session on
-    another machine has the STATE `on HOST`; one that is still being moved here is arriving.
+    (`snapshots` in the settings); late, the agent was at work already; if it says refused, `acphold
+    show` tells why. A session on another machine has the STATE `on HOST`; one that is still being
+    moved here is arriving.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while no client
