@@ -342,7 +342,7 @@ def stamp(path: str) -> Stamp:
 
 
 class Search:
-    """What a search for conversations meets.
+    """The findings of a search for conversations.
 
     `unreadable` are errors for files that cannot be read, `looks` the stamps of the folders and
     databases that it depends on, existing or not, as they were before. `known` are the files there

@@ -263,7 +263,7 @@ def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since
 
 
 class Reported(Struct, array_like=True):
-    """What the next increases of a session depend on: the last counts of the session that an agent
+    """The basis for the next increases of a session: the last counts of the session that an agent
     told, the last cost by agent and currency, and the sums of COUNTS."""
 
     last: Tokens = Tokens()

@@ -124,7 +124,7 @@ class _BrowserState(Struct):
 
 
 class _Sight(NamedTuple):
-    """When a page was visible, and if it still is, as far as is known."""
+    """The time a page was visible last, and if it still is, as far as is known."""
 
     at: float
     is_open: bool

@@ -30,7 +30,7 @@ ChunkKind = Literal[
     "compaction_summary_chunk",
 ]
 Role = Literal["user", "agent", "thought"]
-"""Its speaker."""
+"""The speaker of a message."""
 
 ROLES: Final[dict[str, Role]] = {
     "user_message_chunk": "user",

@@ -236,13 +236,10 @@ async def _print_table(
         for it in page:
             key, short = it.row.agent, short_ids[it.row.session_id]
             agent = agents.get(key) or agents.setdefault(key, on_one_line(agent_name(key)))
-            where = folders.get(it.row.cwd)
-            if where is None:
-                where = folder(it.row.cwd)
-                where = folders[it.row.cwd] = (
-                    where.rpartition("/")[2] or "/" if on_terminal else where
-                )
-            table.add(cells(it, short, agent, now, where))
+            if (cwd := it.row.cwd) not in folders:
+                path = folder(cwd)
+                folders[cwd] = path.rpartition("/")[2] or "/" if on_terminal else path
+            table.add(cells(it, short, agent, now, folders[cwd]))
             places.append((it.row.session_id, it.row.tail_of))
             said[it.row.session_id] = it.said or ""
             tags.append(it.row.hashtags)

@@ -225,8 +225,8 @@ class Background:
 
 
 class Sweeps:
-    """When this process sweeps the file: up to a minute after a deletion, so that a volume of words
-    is rewritten once for all sessions that leave it.
+    """The sweeps of the file by this process: up to a minute after a deletion, so that a volume
+    of words is rewritten once for all sessions that leave it.
 
     It looks for what others have deleted, too; what is there when it looks first was left by
     processes that have ended, and waits no longer.

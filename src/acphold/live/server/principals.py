@@ -103,7 +103,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at(self) -> float | None:
-        """When their connections end, in seconds since 1970."""
+        """The end of their connections, in seconds since 1970."""
         return None if self.expires_at is None else self.expires_at.timestamp()
 
     @property
