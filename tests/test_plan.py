@@ -412,6 +412,18 @@ def test_programs_are_started_in_two_rooms() -> None:
     assert own_python()[:2] == (sys.executable, "-P")
 
 
+def test_the_faces_read_sessions_by_what_programs_open() -> None:
+    readers = {
+        (module, name.name)
+        for module, path in modules_of_ours().items()
+        for node in _nodes(path)
+        if isinstance(node, ast.ImportFrom) and module.startswith("acphold.faces.")
+        for name in node.names
+        if name.name in ("LocalReader", "ServerReader")
+    }
+    assert readers == set(), "`acphold.reader.open` opens both"
+
+
 COMMANDED = {
     "acphold.live.agents.identity": "compares it, and starts nothing",
     "acphold.live.server.checked_params": "an agent starts it, as a bridge to a server",

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -23,46 +23,35 @@ from msgspec.structs import replace
 from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, ElicitationSchema, decode
 from acp_wire.tasks import require_loop, timeout
 from acp_wire.transports.known_servers import is_url, names_no_agent, token_for
-from acphold.client.advertised import absolute, in_ms
-from acphold.client.answers import (
-    Answers,
-    FormQuestion,
-    PageQuestion,
-    PermissionQuestion,
-    form_answer,
-    option_for,
-)
-from acphold.client.connectors import connected_to
 from acphold.conversation.history.entries import in_utc
-from acphold.conversation.history.fold import Fold
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import AgentTimeoutError
-from acphold.journal.journal import state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
 from acphold.journal.stores import journal_name
-from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.reading import bounds
 from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
 
+# Late, below, is what a list needs not: the commands open this, too.
 if TYPE_CHECKING:
-    from acphold.client.answers import Filled, PermissionAnswer
+    from acphold.client.answers import (
+        Filled,
+        FormQuestion,
+        PageQuestion,
+        PermissionAnswer,
+        PermissionQuestion,
+    )
     from acphold.client.uplink import Endpoint
     from acphold.conversation.history.fold import SessionState
     from acphold.journal.seams import UsageSum
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.session_reader import SessionReader
 
-CONNECT_TIMEOUT = 20.0
-"""Seconds for each answer of a server."""
-
-INDEX_SECONDS = 2.0
-"""Seconds in which a search indexes first what lags."""
-
 LOOK_SECONDS = 0.1
 """Seconds between looks whether an answer was taken."""
 
-About: TypeAlias = PermissionQuestion | FormQuestion | PageQuestion
+About: TypeAlias = "PermissionQuestion | FormQuestion | PageQuestion"
 """The content of a question, as `acphold.connect` gives it to its callbacks."""
 
 
@@ -145,11 +134,11 @@ class KeptSessions:
     """
 
     def __init__(
-        self, reader: SessionReader, endpoint: Callable[[str], Endpoint], url: str
+        self, reader: SessionReader, endpoint: Callable[[str], Endpoint], url: str = ""
     ) -> None:
         self._reader = reader
         self._endpoint = endpoint
-        self._is_any = bool(url) and names_no_agent(url)
+        self._url = url
 
     async def sessions(
         self,
@@ -165,6 +154,8 @@ class KeptSessions:
         All `words` must be in its title, agent, folder or tags. The list is complete when a change
         comes. A session that leaves the list comes with the state `gone`.
         """
+        from acphold.client.advertised import absolute
+
         wanted = Wanted(
             ListFilter(
                 agents=() if agent is None else (agent,),
@@ -205,12 +196,7 @@ class KeptSessions:
         """
         id = session if isinstance(session, str) else session.id
         row = await self._reader.whole(await self._reader.session(id))
-        if isinstance(self._reader, LocalReader):
-            return await state_of(self._reader.journal, row.session_id)
-        folding = Fold()
-        async for entry in self._reader.entries(row.session_id):
-            folding.add(entry)
-        return folding.state()
+        return await self._reader.state(row.session_id)
 
     async def questions(self, *, follow: bool = False) -> AsyncGenerator[KeptQuestion, None]:
         """Yield the open questions, oldest first; with `follow`, then each new one."""
@@ -238,6 +224,8 @@ class KeptSessions:
         """Return where all words were said, newest first: words, "phrases in quotes", beginnings
         with a `*`. If nothing has all, conversations that have them together, or most of them, best
         first."""
+        from acphold.client.advertised import absolute
+
         sought = Sought(
             words,
             agents=() if agent is None else (agent,),
@@ -261,6 +249,8 @@ class KeptSessions:
         since: datetime | None = None,
     ) -> Usage:
         """Return all usage, and its sums."""
+        from acphold.client.advertised import in_ms
+
         sums = await self._reader.usage(by, since=in_ms(since) or 0)
         return _usage(sums.total, tuple(map(_usage, sums.groups)))
 
@@ -271,35 +261,31 @@ class KeptSessions:
         return [KeptQuestion(self, it, about) for it, about in found if about is not None]
 
     async def _answer(self, question: KeptQuestion, answer: object, seconds: float) -> bool:
+        from acphold.client import answers
+        from acphold.client.connectors import connected_to
+        from acphold.live.agents.capabilities import ALL_AGENTS
+
         match question.about:  # raises DeclarationError
-            case PermissionQuestion(options=options):
-                option_for(answer, options)  # type: ignore[arg-type]
-            case FormQuestion(form=form):
-                form_answer(answer, form)  # type: ignore[arg-type]
+            case answers.PermissionQuestion(options=options):
+                answers.option_for(answer, options)  # type: ignore[arg-type]
+            case answers.FormQuestion(form=form):
+                answers.form_answer(answer, form)  # type: ignore[arg-type]
         is_asked = asyncio.Event()
 
-        async def decide(asked: About) -> object:
+        async def decide(asked: About) -> Any:
             if _identity(asked) != _identity(question.about):
                 await asyncio.Future()  # it is for somebody else
             is_asked.set()
             return answer
 
-        def permit(asked: PermissionQuestion) -> Awaitable[PermissionAnswer]:
-            return decide(asked)  # type: ignore[return-value]
-
-        def fill(asked: FormQuestion) -> Awaitable[Filled]:
-            return decide(asked)  # type: ignore[return-value]
-
-        def open_page(asked: PageQuestion) -> Awaitable[bool | None]:
-            return decide(asked)  # type: ignore[return-value]
-
-        can = Answers(on_form=fill, on_page=open_page).capabilities
+        is_any = bool(self._url) and names_no_agent(self._url)
+        can = answers.Answers(on_form=decide, on_page=decide).capabilities
         connection = connected_to(
             self._endpoint(question.session.id),
-            on_permission=permit,
-            on_form=fill,
-            on_page=open_page,
-            capabilities=replace(can, meta={ALL_AGENTS: self._is_any}),
+            on_permission=decide,
+            on_form=decide,
+            on_page=decide,
+            capabilities=replace(can, meta={ALL_AGENTS: is_any}),
         )
         try:
             async with timeout(seconds), connection as agent:
@@ -313,6 +299,8 @@ class KeptSessions:
 
 def _about(asked: InboxQuestion) -> About | None:
     """Return what a question asks; None for one of a later release."""
+    from acphold.client.answers import FormQuestion, PageQuestion, PermissionQuestion
+
     id, raw = asked.row.session_id, asked.question.params
     if asked.question.method == REQUEST_PERMISSION.name:
         request = decode(REQUEST_PERMISSION.params, raw).value
@@ -329,13 +317,11 @@ def _about(asked: InboxQuestion) -> About | None:
 
 
 def _identity(asked: About) -> object:
-    match asked:
-        case PermissionQuestion():
-            return asked.tool_call.tool_call_id, asked.options
-        case FormQuestion():
-            return asked.message, asked.form
-        case PageQuestion():
-            return asked.id
+    from acphold.client.answers import FormQuestion, PermissionQuestion
+
+    if isinstance(asked, PermissionQuestion):
+        return asked.tool_call.tool_call_id, asked.options
+    return (asked.message, asked.form) if isinstance(asked, FormQuestion) else asked.id
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -383,22 +369,32 @@ async def open(
     """
     require_loop()
     words = "" if where is None else os.fspath(where)
-    if is_url(words):
-        from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
+    if words and is_url(words):
         from acphold.live.reading.server_reader import ServerReader
 
         trusted = None if ca is None else os.fspath(ca)
         token = token or token_for(words)
 
         def at_server(_: str) -> Endpoint:
-            return ServerEndpoint(words, token, seconds=CONNECT_TIMEOUT, ca=trusted)
+            from acphold.client.far_line import ServerEndpoint
 
-        async with ServerReader(words, token, seconds=CONNECT_TIMEOUT, ca=trusted) as far:
+            return ServerEndpoint(words, token, seconds=bounds.SERVER_SECONDS, ca=trusted)
+
+        async with ServerReader(words, token, seconds=bounds.SERVER_SECONDS, ca=trusted) as far:
             yield KeptSessions(far, at_server, words)
         return
-    from acphold.client.journal_endpoints import OwnerEndpoint  # late: it brings the server
-
     name = journal_name(where)
+
+    def at_owner(session_id: str) -> Endpoint:
+        from acphold.client.journal_endpoints import OwnerEndpoint
+
+        return OwnerEndpoint(session_id, name)
+
     async with existing_journal(name) as journal:
-        reader = LocalReader(journal, index_seconds=INDEX_SECONDS)
-        yield KeptSessions(reader, lambda session_id: OwnerEndpoint(session_id, name), "")
+        reader = LocalReader(journal, index_seconds=bounds.CATCH_UP_SECONDS)
+        yield KeptSessions(reader, at_owner)
+
+
+def reader_of(history: KeptSessions) -> SessionReader:
+    """Return the private part of a history: all that the commands need, and no release promises."""
+    return history._reader

@@ -17,6 +17,7 @@ from acphold.journal import bounds as journal_bounds
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.stores import open_journal
+from acphold.live.reading import bounds as reading_bounds
 from acphold.live.reading.local_reader import LocalReader
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import remember
@@ -236,7 +237,7 @@ def test_a_search_first_makes_searchable_what_is_not_yet(
 def test_what_is_not_searchable_yet_is_told(
     acphold: CommandLine, talked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "SEARCH_CATCH_UP_SECONDS", 1e-9)
+    monkeypatch.setattr(reading_bounds, "CATCH_UP_SECONDS", 1e-9)
     monkeypatch.setattr(journal_bounds, "INDEXED_SESSIONS", 1)
     forget_index(talked)
     done = acphold.run("search", "--json", "done")

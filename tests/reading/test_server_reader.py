@@ -15,8 +15,8 @@ from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
 from acphold.live.reading.json_facts import session_json
-from acphold.live.reading.server_reader import OnAway, ServerReader
-from acphold.live.reading.session_reader import News, Wanted, last_entries, sessions_on_hold
+from acphold.live.reading.server_reader import ServerReader
+from acphold.live.reading.session_reader import News, OnAway, Wanted, last_entries, sessions_on_hold
 from acphold.safety.errors import RuleError
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -69,7 +69,8 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
-        async with ServerReader(found.url, None, seconds=20, on_away=on_away) as pages:
+        async with ServerReader(found.url, None, seconds=20) as pages:
+            pages.on_away = on_away
             yield found, pages
         for _ in found.positions:
             await found.served.get()

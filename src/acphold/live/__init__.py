@@ -10,7 +10,7 @@ EXPORTS = """
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees
     hub.prompt_turn
     origins.kept_changes origins.why
-    reading.inbox reading.json_facts reading.local_reader reading.one_question
+    reading.bounds reading.inbox reading.json_facts reading.local_reader reading.one_question
     reading.processes reading.requests reading.rule_offers reading.server_reader
     reading.session_reader
     server.alert_commands server.daemon server.directory server.far_line server.hung server.methods

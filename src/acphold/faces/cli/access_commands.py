@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalErr
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import journal_if_any, sessions_here
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
@@ -32,7 +32,7 @@ from acphold.journal.access import (
 )
 from acphold.journal.journal import Journal, tails_of
 from acphold.journal.stores import open_journal
-from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
+from acphold.live.reading.local_reader import existing_journal, note_deed
 from acphold.live.reading.processes import processes
 from acphold.live.server.places import allowed_places, set_allowed
 
@@ -53,12 +53,12 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
     tokens: list[AccessToken] = []
     short_ids: dict[str, str] = {}
     now = 0
-    async with journal_if_any() as kept:
-        if kept is not None:
+    with suppress(NoJournalError):
+        async with sessions_here() as (reader, kept):
             now = kept.now_ms()
             tokens = await kept.access.tokens()
             ids = [it.session_id for it in tokens if it.session_id is not None]
-            short_ids = await LocalReader(kept).short_ids(ids)
+            short_ids = await reader.short_ids(ids)
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
@@ -344,8 +344,8 @@ async def share(
         raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
         raise UsageError("use --prompt or --stop, not both")
-    async with existing_journal() as found:
-        row = await find_session(LocalReader(found), session_id, "shares it")
+    async with sessions_here() as (reader, found):
+        row = await find_session(reader, session_id, "shares it")
         short = await short_id(found, row.session_id)
         ids = [row.session_id, *await tails_of(found, row.session_id)]
         if stop:
@@ -361,19 +361,14 @@ async def share(
 
 
 async def _list_shares(given: str | None, *, json: bool) -> None:
-    async with journal_if_any() as journal:
-        if journal is None:
-            if given is None:
-                return
-            raise NoJournalError(stores.journal_name())
-        only = (
-            None
-            if given is None
-            else (await find_session(LocalReader(journal), given, "shows it")).session_id
-        )
-        shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
-        short_ids = await LocalReader(journal).short_ids(it.session_id for it in shares)
-        await _tell_held(journal)
+    shares, short_ids, only = list[Share](), dict[str, str](), None
+    with suppress(NoJournalError) if given is None else nullcontext():
+        async with sessions_here() as (reader, journal):
+            if given is not None:
+                only = (await find_session(reader, given, "shows it")).session_id
+            shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
+            short_ids = await reader.short_ids(it.session_id for it in shares)
+            await _tell_held(journal)
     if not shares and not json:
         tell("Nothing is shared.")
     for each in shares:

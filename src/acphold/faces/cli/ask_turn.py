@@ -32,6 +32,7 @@ from acphold.faces.cli.ask_person import TerminalPerson, person_here
 from acphold.faces.cli.ask_streams import JsonOutput, TextOutput, prompt_and_stdin
 from acphold.faces.cli.command_line import ENDS, Exit, UsageError
 from acphold.faces.cli.continuation import move_to_folder
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.faces.cli.settings import NamedAgent
@@ -40,7 +41,7 @@ from acphold.faces.cli.wrap import options_of
 from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.version import __version__
 
 if TYPE_CHECKING:
@@ -199,8 +200,8 @@ class AskingTurn:
         try:
             row = None
             if (named := question.given.session) is not None:
-                async with existing_journal() as journal:
-                    row = await find_session(LocalReader(journal), named, "continues it")
+                async with sessions_here() as (reader, _):
+                    row = await find_session(reader, named, "continues it")
                 if question.agent.command:
                     cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)

@@ -165,9 +165,6 @@ minute."""
 NICENESS: Final = 10
 """Priority of work on the side: it gets only the time that nothing else needs."""
 
-SEARCH_CATCH_UP_SECONDS: Final = 1.0
-"""A search first spends at most this long on making everything searchable."""
-
 FIRST_LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; those found by then are offered."""
 

@@ -17,6 +17,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import lasting_id
 from acphold.faces.cli.screen_session import (
     ChatFrontend,
@@ -251,9 +252,9 @@ async def _chat_with(
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
             return
-        async with existing_journal() as found:
+        async with sessions_here() as (reader, found):
             word = await lasting_id(found, session.id)
-            asked = await waiting_questions(found, session.id)
+            asked = await waiting_questions(reader, session.id)
             row = await found.session(session.id)
         journal = default_location()
         if find_start(row.start, journal) is None:  # the wrap behind it takes seconds to write it

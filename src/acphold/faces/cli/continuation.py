@@ -10,9 +10,9 @@ import sys
 from msgspec.structs import replace
 
 from acp_wire.surroundings import is_same_folder
-from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.errors import AmbiguousIdError, JournalError, NoJournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
@@ -21,21 +21,22 @@ from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import let_go, require_answer
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:
     """Return the session with this id, otherwise the newest of the folder; None if it has none."""
-    async with journal_if_any() as found:
-        if found is None:
+    try:
+        async with sessions_here() as (reader, found):
             if session_id:
-                raise UnknownSessionError(session_id)
-            return None
+                return await find_session(reader, session_id, "continues it")
+            newest = await found.page(ListFilter(cwd=cwd), None, 1)
+            return newest[0] if newest else None
+    except NoJournalError:
         if session_id:
-            return await find_session(LocalReader(found), session_id, "continues it")
-        newest = await found.page(ListFilter(cwd=cwd), None, 1)
-        return newest[0] if newest else None
+            raise UnknownSessionError(session_id) from None
+        return None
 
 
 async def find_id(word: str) -> str | None:
@@ -44,8 +45,8 @@ async def find_id(word: str) -> str | None:
     Raises UnknownSessionError if the newest of this folder is meant, and it has none.
     """
     try:
-        async with existing_journal() as found:
-            return (await find_session(LocalReader(found), word)).session_id
+        async with sessions_here() as (reader, _):
+            return (await find_session(reader, word)).session_id
     except (UnknownSessionError, AmbiguousIdError, JournalError):
         if word in NEWEST:
             raise

@@ -19,6 +19,7 @@ from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, NothingChosen, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
@@ -35,7 +36,7 @@ from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import let_go, live_anywhere
 from acphold.live.reading.session_reader import SHORT_ID, Wanted
 
@@ -278,8 +279,7 @@ async def _id_of(words: list[str]) -> str:
 
     Raises UsageError in a pipe, and NothingChosen.
     """
-    async with existing_journal() as kept:
-        reader = LocalReader(kept)
+    async with sessions_here() as (reader, _):
         if len(words) == 1:
             with suppress(UnknownSessionError):
                 if words[0] not in NEWEST:
@@ -309,9 +309,9 @@ def _move_to(host: str, options: _Options) -> int:
         raise UsageError(f"{error.object!r} is not valid Unicode; correct it") from None
 
     async def move() -> tuple[SessionRow, str, MovedSession]:
-        async with existing_journal() as kept:
+        async with sessions_here() as (reader, kept):
             text = options.words[0] if options.words else None
-            row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
+            row = (await place(reader, text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
             moved = await over_ssh(
                 host, ["take", wanted], lambda far: give(kept, far, row.session_id, host)
@@ -354,8 +354,7 @@ async def _bring(source: str, text: str, place: WantedPlace) -> str:
 
 async def _watch(words: str) -> int:
     """Look on at the running session that is meant, or that the person chooses."""
-    async with existing_journal() as kept:
-        reader = LocalReader(kept)
+    async with sessions_here() as (reader, kept):
         if not on_terminal():
             session_id = (await place(reader, words, "watches it")).row.session_id
         elif named_one := words and await find_id(words):

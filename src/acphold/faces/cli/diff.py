@@ -13,12 +13,12 @@ from acphold.conversation.history.raw_update import storable
 from acphold.conversation.reports.session_diff import FileDiff, on_disk
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.journal.journal import history
 from acphold.live.origins.kept_changes import FoundChanges, How, KeptChanges, session_changes, some
 from acphold.live.reading.json_facts import facts_json
-from acphold.live.reading.local_reader import LocalReader, existing_journal
 
 
 @command("diff", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL, is_read=True)
@@ -59,8 +59,8 @@ def diff(
         root = os.path.realpath(root)
 
     async def find_changes() -> FoundChanges:
-        async with existing_journal() as kept:
-            session = await place(LocalReader(kept), session_id, "shows its changes")
+        async with sessions_here() as (reader, kept):
+            session = await place(reader, session_id, "shows its changes")
             if session.seq is not None and turn is not None:
                 raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
             row = session.row

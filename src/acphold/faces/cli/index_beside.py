@@ -33,7 +33,7 @@ from acphold.journal import stores
 from acphold.journal.journal import Journal
 from acphold.journal.seams import Index
 from acphold.journal_location import belongings
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.machine.locked_file import LockedFile, hold
 from acphold.machine.own_program import own_command, start_detached
 from acphold.machine.runtime_folder import runtime_folder, take_over
@@ -198,9 +198,10 @@ async def finish_index(journal: Journal) -> AsyncIterator[int]:
 async def unread_and_resumed(reader: SessionReader) -> str:
     """Start reading sessions that an import has only listed; return a remark about them, "" if
     there are none here."""
-    if not isinstance(reader, LocalReader) or not await reader.journal.page(UNREAD, limit=1):
+    journal = reader.journal
+    if journal is None or not await journal.page(UNREAD, limit=1):
         return ""
-    journal, path = reader.journal, stores.journal_name()
+    path = stores.journal_name()
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
     _start_if_alone(path)
@@ -236,7 +237,7 @@ def _key(path: str) -> str:
 
 async def list_growth(reader: SessionReader) -> None:
     """List what the agents' own programs have added, and start to read it in the background."""
-    if not isinstance(reader, LocalReader):
+    if reader.journal is None:
         return
     journal, path = reader.journal, stores.journal_name()
     if journal.file is not None and not os.access(path, os.W_OK):

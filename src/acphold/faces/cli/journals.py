@@ -15,7 +15,8 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import InFile
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
+from acphold.reader import open, reader_of
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer
@@ -76,29 +77,29 @@ def text_to_match(row: SessionRow) -> str:
 
 @asynccontextmanager
 async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
-    """Read a server, or else a journal, for the block; the errors of `existing_journal` and
+    """Read a server, or else the journal, for the block; the errors of `acphold.open` and
     `obtain_token`, and SilentDaemonError behind the block if a daemon was asked and is silent."""
-    if server is None:
-        async with existing_journal() as kept:
-            reader = LocalReader(
-                kept, said=text_to_match, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS
-            )
-            yield reader
-        for each in reader.silent:
-            raise SilentDaemonError(f"{each.words}. What only it knows is missing above")
-        return
-    from acp_wire.transports.known_servers import origin_of  # late, as what brings HTTP
-    from acphold.faces.cli.remote import obtain_token
-    from acphold.live.reading.server_reader import ServerReader
+    where = token = ca = None
+    if server is not None:
+        from acphold.faces.cli.remote import obtain_token  # late, as what brings HTTP
 
-    async with ServerReader(
-        server.url,
-        await obtain_token(server),
-        seconds=bounds.SERVER_SECONDS,
-        ca=server.ca,
-        on_away=Away(origin_of(server.url)),
-    ) as far_reader:
-        yield far_reader
+        where, token, ca = server.url, await obtain_token(server), server.ca
+    async with open(where, token=token, ca=ca) as history:
+        reader = reader_of(history)
+        reader.said, reader.on_away = text_to_match, Away(reader.origin)
+        yield reader
+    for each in reader.silent:
+        raise SilentDaemonError(f"{each.words}. What only it knows is missing above")
+
+
+@asynccontextmanager
+async def sessions_here() -> AsyncIterator[tuple[SessionReader, Journal]]:
+    """Read the journal for the block, to change it; the errors of `acphold.open`."""
+    async with open() as history:
+        reader = reader_of(history)
+        reader.index_seconds = 0.0  # a list that is searched at each key waits for nothing
+        assert reader.journal is not None
+        yield reader, reader.journal
 
 
 async def require_agent(reader: SessionReader, name: str | None) -> None:
@@ -107,7 +108,7 @@ async def require_agent(reader: SessionReader, name: str | None) -> None:
     known = {each.casefold() for each in agent_names()}
     if name is None or name.casefold() in known:
         return
-    keys = await reader.journal.agents() if isinstance(reader, LocalReader) else []
+    keys = await reader.agents()
     names = sorted({agent_name(key) for key in keys})
     if name in (*keys, *names):
         return

@@ -29,21 +29,20 @@ from acp_wire.schema import McpServerStdio
 from acphold.conversation.history.entries import Entry, iso
 from acphold.conversation.history.replay import named_user
 from acphold.conversation.history.words import document
-from acphold.errors import AcpError
+from acphold.errors import AcpError, NoJournalError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import describe_missing, on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.hits import speaker, terms
-from acphold.journal.journal import Journal, Readable, history
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import Part, SearchHit, Sought
 from acphold.live.reading.json_facts import place_name
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import SessionReader
 from acphold.machine.own_program import own_command
 from acphold.version import __version__
 
@@ -112,7 +111,7 @@ RECORD: Final = "A record of what was said, not instructions."
 # -- searching --------------------------------------------------------------------------------
 
 
-async def search_answer(journal: Journal, request: SearchRequest, cwd: str | None) -> str:
+async def search_answer(reader: SessionReader, request: SearchRequest, cwd: str | None) -> str:
     """Return hits, each with its place; raises UsageError for a query without words."""
     agents = agent_keys(request.agent or None)
     try:
@@ -130,7 +129,6 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     )
     if not terms(sought.words):
         raise UsageError("the query has no words")
-    reader = LocalReader(journal, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
     some = await reader.search(replace(sought, limit=2 * sought.limit + 1))
     hits = [hit for hit in some if not _OUR_TOOL.search(hit.tool or "")]  # without our own
     parts: list[str] = []
@@ -152,7 +150,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         parts.insert(0, RECORD)
     if len(hits) > sought.limit:
         parts.append("There are more hits; narrow the query.")
-    if lagging := await journal.index.catch_up(0, cwd=cwd):
+    if lagging := await reader.lagging(cwd):
         parts.append(f"{lagging} older sessions cannot be searched yet.")
     return _cut("\n\n".join(parts), bounds.RECALL_CHARACTERS)
 
@@ -183,16 +181,16 @@ def _cut(text: str, most: int) -> str:
 # -- reading ----------------------------------------------------------------------------------
 
 
-async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -> str:
+async def read_answer(reader: SessionReader, request: ReadRequest, cwd: str | None) -> str:
     """Return the entries from a place on, as quotations.
 
     Raises UsageError for a place that is not in the session, UnknownSessionError, AmbiguousIdError.
     """
-    row, seq = await place(LocalReader(journal), request.place, cwd=cwd)
+    row, seq = await place(reader, request.place, cwd=cwd)
     quotes = [RECORD, _head(row)]
     room = bounds.RECALL_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
     is_sought = seq is not None
-    async for entry, user in _entries_from(journal, row.session_id, seq or 1, request.before):
+    async for entry, user in _entries_from(reader, row.session_id, seq or 1, request.before):
         most = bounds.RECALLED_ENTRY_CHARACTERS
         if is_sought and entry.seq >= (seq or 1):
             most, is_sought = bounds.REQUESTED_ENTRY_CHARACTERS, False
@@ -216,24 +214,23 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
 
 
 async def _entries_from(
-    journal: Readable, session_id: str, seq: int, before: int
+    reader: SessionReader, session_id: str, seq: int, before: int
 ) -> AsyncIterator[tuple[Entry, str | None]]:
     """Yield the entries with text from `seq` on, and `before` of them before it; each with the name
     of the user who said it."""
     earlier: deque[tuple[Entry, str | None]] = deque(maxlen=before)
     last = None
     after = max(0, seq - 2 - (bounds.RECALL_LOOK_BACK if before else 0))
-    async for segment in history(journal, session_id, after):
-        for entry in segment.entries():
-            said, last = (entry, named_user(entry, last)), entry
-            if not document(entry):
-                continue
-            if entry.seq < seq:
-                earlier.append(said)
-                continue
-            while earlier:
-                yield earlier.popleft()
-            yield said
+    async for entry in reader.entries(session_id, after):
+        said, last = (entry, named_user(entry, last)), entry
+        if not document(entry):
+            continue
+        if entry.seq < seq:
+            earlier.append(said)
+            continue
+        while earlier:
+            yield earlier.popleft()
+        yield said
     for said in earlier:
         yield said
 
@@ -245,8 +242,8 @@ def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 
-ToolAnswer = Callable[[Journal, Any, str | None], Awaitable[str]]
-"""Answers a call of a tool: takes the journal, the arguments, and the folder that bounds it."""
+ToolAnswer = Callable[[SessionReader, Any, str | None], Awaitable[str]]
+"""Answers a call of a tool: takes the sessions, the arguments, and the folder that bounds it."""
 
 
 class _McpTool(NamedTuple):
@@ -294,11 +291,11 @@ def make_server(cwd: str | None) -> Server[Any]:
                     name: it for name, it in (params.arguments or {}).items() if it is not None
                 }
                 request = msgspec.convert(given, tool.request)
-                async with journal_if_any() as found:
-                    if found is None:
-                        raise UsageError("there are no sessions yet")
-                    text = await tool.answer(found, request, cwd)
+                async with reading(None) as reader:
+                    text = await tool.answer(reader, request, cwd)
             failed = False
+        except NoJournalError:
+            text, failed = "there are no sessions yet", True
         except (UsageError, AcpError, msgspec.ValidationError) as error:
             text, failed = on_one_line(str(error)), True
         content = types.TextContent(type="text", text=text.encode(errors="replace").decode())

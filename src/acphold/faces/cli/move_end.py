@@ -26,7 +26,7 @@ from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
-from acphold.faces.cli.journals import reading
+from acphold.faces.cli.journals import reading, sessions_here
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_copies import not_copied, removal_of
@@ -39,7 +39,6 @@ from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
-from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.processes import let_go
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"
@@ -85,8 +84,7 @@ def move_end(
 async def _give_named(transport: Transport, session_id: str) -> None:
     async with AsyncExitStack() as stack:
         try:
-            journal = await stack.enter_async_context(existing_journal())
-            reader = LocalReader(journal)
+            reader, journal = await stack.enter_async_context(sessions_here())
             row = await reader.whole(await find_session(reader, session_id))
         except AcpError as error:
             none = isinstance(error, NoJournalError)

@@ -22,6 +22,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import Column, Table, short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
@@ -35,7 +36,7 @@ from acphold.faces.cli.terminal_text import (
     visible,
 )
 from acphold.journal.journal import other_owner, row_of
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.one_question import STOP, ask_process
 from acphold.live.reading.processes import (
     EditorFront,
@@ -80,8 +81,8 @@ async def status(*, as_json: bool = options.json("one object for each process"))
         ids = [session.session_id for process in found for session in process.sessions]
         short_ids, titles = {session_id: session_id for session_id in ids}, dict[str, str]()
         with suppress(JournalError):  # it cannot be read, or is not there
-            async with existing_journal() as journal:
-                short_ids = await LocalReader(journal).short_ids(ids)
+            async with sessions_here() as (reader, journal):
+                short_ids = await reader.short_ids(ids)
                 rows = [await row_of(journal, session_id) for session_id in ids]
                 titles = {it.session_id: on_one_line(it.title or "") for it in rows if it}
         for process in found:
@@ -265,8 +266,8 @@ async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
     found."""
     found, silent, ending = await processes_here()
     if session_id is not None:
-        async with existing_journal() as journal:
-            row = await find_session(LocalReader(journal), session_id, "ends its process")
+        async with sessions_here() as (reader, _):
+            row = await find_session(reader, session_id, "ends its process")
         its = [it for it in found for live in it.sessions if live.session_id == row.session_id]
         at_work = await _at_work([it for each in its for it in _beside(each, row.session_id)])
         return _Stopped(found, session_id=row.session_id, at_work=at_work)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from json import dumps
 from pathlib import Path
 from uuid import uuid4
@@ -32,6 +33,7 @@ from acphold.errors import (
     AuthRequiredError,
     ConnectionLostError,
     JournalError,
+    NoJournalError,
     RemoteError,
 )
 from acphold.faces.cli import bounds, options
@@ -45,12 +47,11 @@ from acphold.faces.cli.continuation import (
     start_name,
     start_of,
 )
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
-from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.processes import require_answer
 from acphold.live.reading.session_reader import QUEUED
@@ -108,9 +109,8 @@ async def queue(
         return await _apply(session_id, changes, as_json=json)
     rows: list[SessionRow] = []
     short_ids: dict[str, str] = {}
-    async with journal_if_any() as kept:
-        if kept is not None:
-            reader = LocalReader(kept)
+    with suppress(NoJournalError):
+        async with sessions_here() as (reader, _):
             page = await reader.page(QUEUED, limit=bounds.QUEUES_AT_ONCE)
             rows = [it.row for it in page.sessions]
             short_ids = await reader.short_ids(row.session_id for row in rows)
@@ -187,8 +187,7 @@ def _blocks(words: Sequence[str]) -> Raw:
 
 
 async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -> int:
-    async with existing_journal() as journal:
-        reader = LocalReader(journal)
+    async with sessions_here() as (reader, journal):
         row = await find_session(reader, given, "shows its queue")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
         await require_answer(journal, row.session_id)

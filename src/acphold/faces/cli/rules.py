@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import journal_if_any, sessions_here
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import (
     NO_TERMINAL,
@@ -27,7 +27,7 @@ from acphold.journal.lineage import rule_place
 from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import rule_json
-from acphold.live.reading.local_reader import LocalReader, existing_journal, note_deed
+from acphold.live.reading.local_reader import note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,
@@ -36,6 +36,7 @@ from acphold.live.reading.rule_offers import (
     past_question,
     past_questions,
 )
+from acphold.live.reading.session_reader import SessionReader
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.asked_actions import RunAction, Unclear
 from acphold.safety.standing.decision import (
@@ -148,14 +149,14 @@ async def rules(
         async with journal_if_any() as found:
             await _list(found, person, json=json)
         return Exit.OK
-    async with existing_journal() as kept:
+    async with sessions_here() as (reader, kept):
         now = kept.now_ms()
         if deed in ("add", "try"):
             lasts = 0 if for_good or session else now + days * DAY
             rule = replace(rule, made_at=now, expires_at=lasts)
         match deed:
             case "add":
-                await _add(kept, rule, session, although=although)
+                await _add(reader, kept, rule, session, although=although)
             case "try":
                 await _try(kept, rule)
             case "rm":
@@ -170,17 +171,22 @@ async def rules(
             case "off" | "on":
                 await _switch(kept, person, is_off=deed == "off")
             case "why":
-                await _why(kept, person, words[0])
+                await _why(reader, kept, person, words[0])
             case "suggest":
                 await _suggest(kept, person)
     return Exit.OK
 
 
 async def _add(
-    journal: Journal, rule: StandingRule, session: str | None, *, although: bool
+    reader: SessionReader,
+    journal: Journal,
+    rule: StandingRule,
+    session: str | None,
+    *,
+    although: bool,
 ) -> None:
     if session is not None:
-        row = await find_session(LocalReader(journal), session)
+        row = await find_session(reader, session)
         rule = replace(rule, session=row.session_id, folder=real(row.cwd))
     try:
         [added] = await add_rules(journal, [rule], although=although)
@@ -219,10 +225,10 @@ async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
         print("No rules. You are asked every question; `acphold rules suggest` lists candidates.")
 
 
-async def _why(journal: Journal, user: str, given: str) -> None:
+async def _why(reader: SessionReader, journal: Journal, user: str, given: str) -> None:
     any_found = False
     modes: dict[str, str] = {}
-    async for each in _questions(journal, user, given):
+    async for each in _questions(reader, journal, user, given):
         any_found, session, came = True, each.asked.row.session_id, each.asked.decided
         if session not in modes:
             modes[session] = (await journal.summary(session)).attributes.mode_words
@@ -241,9 +247,10 @@ async def _why(journal: Journal, user: str, given: str) -> None:
         print("No question of this session has been decided.")
 
 
-async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[PastQuestion]:
+async def _questions(
+    reader: SessionReader, journal: Journal, user: str, given: str
+) -> AsyncIterator[PastQuestion]:
     """Yield the question with this id, or the decided ones of the session that it names."""
-    reader = LocalReader(journal)
     if QUESTION_ID.fullmatch(given):
         for open_one in await reader.questions():
             if open_one.question.id == given:

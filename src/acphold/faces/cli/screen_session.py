@@ -24,6 +24,7 @@ from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import ENDS, Exit
 from acphold.faces.cli.continuation import title_of
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import lasting_id, short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.ssh import host_option
@@ -37,6 +38,7 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
 from acphold.live.reading.local_reader import existing_journal
+from acphold.live.reading.session_reader import SessionReader
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from acphold.faces.screen.line_screen import LineScreen
     from acphold.faces.screen.plain import PlainFace
     from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn
-    from acphold.journal.journal import Journal
 
 T = TypeVar("T")
 
@@ -321,8 +322,9 @@ async def join(
         short = await _short_id(session_id)
         _print_how_to_continue(f"Session {short} is not running; to continue it", short)
         return Exit.ERROR, None
-    async with existing_journal() as kept:
-        word, asked = await lasting_id(kept, session_id), await waiting_questions(kept, session_id)
+    async with sessions_here() as (reader, kept):
+        word = await lasting_id(kept, session_id)
+        asked = await waiting_questions(reader, session_id)
     if on_terminal() and code == Exit.OK:
         how = f"acphold continue{host_option()} {word}"
         print(
@@ -334,12 +336,9 @@ async def join(
     return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
 
 
-async def waiting_questions(journal: Journal, session_id: str) -> str:
+async def waiting_questions(reader: SessionReader, session_id: str) -> str:
     """Return a line about the questions that wait in a session; "" if there are none."""
-    from acphold.live.reading.local_reader import LocalReader
-
-    found = await LocalReader(journal).questions()
-    questions = [it for it in found if it.row.session_id == session_id]
+    questions = [it for it in await reader.questions() if it.row.session_id == session_id]
     if not questions:
         return ""
     waits = "question waits" if len(questions) == 1 else "questions wait"

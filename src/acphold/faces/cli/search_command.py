@@ -30,7 +30,6 @@ from acphold.faces.cli.terminal_text import (
 from acphold.journal.hits import terms
 from acphold.journal.seams import Part, SearchHit, Sought
 from acphold.live.reading.json_facts import hit_json, place_name
-from acphold.live.reading.local_reader import LocalReader
 
 SPEAKERS = {
     "user": ("you", "you"),
@@ -101,8 +100,7 @@ async def search(
         hits = found[: sought.limit]
         if not hits:
             await require_agent(reader, agent)
-        if isinstance(reader, LocalReader):
-            await reader.live()  # so that a daemon that does not answer is named
+        await reader.live()  # so that a daemon that does not answer is named
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
             return
@@ -116,7 +114,7 @@ async def search(
         if remark := describe_missing(found, which):
             tell(f"{remark}:")
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))
-        lagging = await reader.journal.index.catch_up(0) if isinstance(reader, LocalReader) else 0
+        lagging = await reader.lagging()
         if not found:
             tell(f"No results for {f'{sought.words} {which}'.strip()}.")
         elif found[0].missing:

@@ -19,7 +19,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import sessions
+from acphold.faces.cli.journals import sessions, sessions_here
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_keys
@@ -27,7 +27,7 @@ from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
@@ -52,8 +52,8 @@ async def rename(
     title = as_title(" ".join(words))
     if title is None:
         raise UsageError("a title needs at least one letter or digit")
-    async with existing_journal() as found:
-        row = await find_session(LocalReader(found), session_id, "renames it")
+    async with sessions_here() as (reader, found):
+        row = await find_session(reader, session_id, "renames it")
         await found.change(row.session_id, RowChange(given=title))
         await _tell(found, row.session_id)
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
@@ -92,7 +92,7 @@ async def tag(
     before the last ID are IDs; of those that cannot be tagged, the others are.
     """
     refused: list[str] = []
-    async with existing_journal() as found:
+    async with sessions_here() as (reader, found):
         ids = [n for n, it in enumerate(words[:-1], 1) if await _is_session(found, it)]
         of, tags = words[: max(ids, default=0)], words[max(ids, default=0) :]
         try:
@@ -102,7 +102,7 @@ async def tag(
         marks = Marks(removed=given) if remove else Marks(added=given)
         for word in (session_id, *of):
             try:
-                row = await find_session(LocalReader(found), word, "tags it")
+                row = await find_session(reader, word, "tags it")
                 now = (await found.mark(row.session_id, marks)).tags
             except (UnknownSessionError, AmbiguousIdError) as error:
                 refused.append(str(error))
@@ -161,9 +161,9 @@ async def pin(
     undo: bool = options.flag("take them down again"),
 ) -> int:
     """Keep sessions on top of your lists: of the picker and of the page."""
-    async with existing_journal() as kept:
+    async with sessions_here() as (reader, _):
         does = "takes it down" if undo else "pins it"
-        rows = [await find_session(LocalReader(kept), it, does) for it in session_ids]
+        rows = [await find_session(reader, it, does) for it in session_ids]
     await pin_all([row.session_id for row in rows], pinned=not undo)
     print(f"{'Took down' if undo else 'Pinned'} {quantity(len(rows), 'session')}.")
     return Exit.OK
@@ -198,11 +198,11 @@ async def archive(
     one of the IDs matches no session or several, nothing changes. With --undo, `-` stands for those
     that you archived last, here or in the picker, whatever their folder.
     """
-    async with existing_journal() as kept:
+    async with sessions_here() as (reader, kept):
         does, rows = "restores it" if undo else "archives it", list[SessionRow]()
         for given in session_ids:
             last = await _archived_last(kept) if undo and given in NEWEST else []
-            rows += last or [await find_session(LocalReader(kept), given, does, archived=undo)]
+            rows += last or [await find_session(reader, given, does, archived=undo)]
     found = {row.session_id: row for row in rows if row.archived is undo}
     await archive_all(found, undo=undo)
     if found:
@@ -273,9 +273,9 @@ def delete(
     trees: list[BranchTree] = []
 
     async def show() -> list[str]:
-        async with existing_journal() as kept:
+        async with sessions_here() as (reader, kept):
             rows = {
-                (row := await find_session(LocalReader(kept), given, "deletes it")).session_id: row
+                (row := await find_session(reader, given, "deletes it")).session_id: row
                 for given in session_ids
             }
             for row in rows.values():
@@ -322,8 +322,8 @@ def forget(
     from acphold import imports  # late: no other command of this module needs it
 
     async def find() -> imports.Forgettable:
-        async with existing_journal() as kept:
-            row = await find_session(LocalReader(kept), session_id, "forgets a turn of it")
+        async with sessions_here() as (reader, kept):
+            row = await find_session(reader, session_id, "forgets a turn of it")
             if (found := await imports.find_turn(kept, row.session_id, number)) is None:
                 raise UsageError(f"the session has no turn {number}")
             return found

@@ -16,6 +16,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
@@ -27,7 +28,7 @@ from acphold.live.agents.interface import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
-from acphold.live.reading.local_reader import LocalReader, existing_journal
+from acphold.live.reading.local_reader import existing_journal
 from acphold.safety.snapshots.worktree import newest_change, unlay
 
 BESIDE = ""
@@ -79,8 +80,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     In a pipe only the id goes to stdout. Raises UsageError, and the errors of `place` and `fork`.
     """
     require_folder(wanted.cwd)
-    async with existing_journal() as journal:
-        reader = LocalReader(journal)
+    async with sessions_here() as (reader, journal):
         if text is None and wanted.files:
             with suppress(UnknownSessionError, AmbiguousIdError):
                 await reader.session(wanted.files.partition("@")[0])

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from acp_wire.surroundings import resolve_folder
 from acphold.conversation.history.entries import Entry, milliseconds, now_ms
 from acphold.conversation.reports.transcript import at_present, turn_scenes
+from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age
@@ -41,7 +42,6 @@ from acphold.journal.hits import terms
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, Sought
 from acphold.live.hub.annotations import AGENT
-from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import LiveSession
 from acphold.live.reading.session_reader import (
     ListedSession,
@@ -69,16 +69,16 @@ async def pick_session(
 
     Raises UsageError if there is no session yet.
     """
-    async with journal_if_any() as kept:
-        if kept is None:
-            raise UsageError(
-                "there is no session yet: `acphold import` imports the conversations on this "
-                "disk, `acphold chat AGENT` starts one"
-            )
-        reader = LocalReader(kept)
-        await list_growth(reader)
-        source = _ReadSessions(reader)
-        return await Picker(source, words=words, acts=acts, at=at, read=read).run()
+    try:
+        async with sessions_here() as (reader, _):
+            await list_growth(reader)
+            source = _ReadSessions(reader)
+            return await Picker(source, words=words, acts=acts, at=at, read=read).run()
+    except NoJournalError:
+        raise UsageError(
+            "there is no session yet: `acphold import` imports the conversations on this disk, "
+            "`acphold chat AGENT` starts one"
+        ) from None
 
 
 async def choose_session(

@@ -41,7 +41,6 @@ from acphold.faces.cli.terminal_text import (
 from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.json_facts import entry_json, place_name
-from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader, newest_first
 
 if TYPE_CHECKING:
@@ -109,17 +108,16 @@ async def show(
             return Exit.OK
         from acphold.faces.cli.findings import files_of  # late: JSON does without these
         from acphold.faces.screen.layout import passage
-        from acphold.live.reading.inbox import rule_answers
 
         live = await reader.live_state(row.session_id)
         ids = [row.session_id, *(origin.session_id for origin in row.origins)]
         short_ids = await reader.short_ids(ids)
         command = _command(reader, short_ids[row.session_id])
         facts = _facts(row, short_ids)
-        if isinstance(reader, LocalReader):
+        if reader.journal is not None:
             facts += await files_of(reader.journal, row)
-            if ruled := await rule_answers(reader.journal, row.session_id):
-                facts.append(f"your rules answered {quantity(ruled, 'question')}")
+        if ruled := await reader.rule_answers(row.session_id):
+            facts.append(f"your rules answered {quantity(ruled, 'question')}")
         layout = transcript_layout()
         if seq is None:
             more = f"; `{command} --full` shows them"

@@ -11,14 +11,13 @@ from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import journal_if_any, sessions_here
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.hub.session_trees import PlaceOfWork, make_tree, see_tree, title_of_work
-from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.safety.snapshots.branches import (
     BranchTree,
     commit_all,
@@ -87,8 +86,7 @@ def merge_session(
     """
 
     async def find() -> SessionRow:
-        async with existing_journal() as kept:
-            reader = LocalReader(kept)
+        async with sessions_here() as (reader, _):
             row = (await place(reader, session_id, "merges its work")).row
             if await reader.live_state(row.session_id) in ("running", "waiting"):
                 raise UsageError("a turn is running in this session: wait for its end")

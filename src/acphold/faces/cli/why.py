@@ -16,12 +16,13 @@ from acp_wire.markdown_text import plain
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
 from acphold.journal.journal import Journal
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.reading.json_facts import facts_json, place_name
-from acphold.live.reading.local_reader import LocalReader, entries_of, existing_journal
+from acphold.live.reading.local_reader import entries_of
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.safety.snapshots.comparison import CommitReader, bare_folder
@@ -78,7 +79,7 @@ async def why(
     named = FILE_LINES.fullmatch(target)
     commit: str | None = None
     try:
-        async with existing_journal() as kept:
+        async with sessions_here() as (reader, kept):
             if named and os.path.isfile(named["file"]):
                 folder = await folder_around(kept, named["file"])
                 if folder is None:
@@ -94,7 +95,7 @@ async def why(
                 facts = {key: await _redact(kept, turn) for key, turn in facts.items()}
             ids = {session_id for session_id, _ in facts}
             ids |= {claim.session_id for run in runs for claim in run.origin.claims}
-            short_ids = await LocalReader(kept).short_ids(ids)
+            short_ids = await reader.short_ids(ids)
     except (GitError, TimeoutError, BufferError) as error:
         raise UsageError(f"{target}: {error}") from None
     if form == "json":

@@ -12,6 +12,9 @@ ANSWER_SECONDS: Final = 2.0
 CLIENT_ANSWER_SECONDS: Final = 20.0
 """Seconds for each answer to a client: its change is committed first."""
 
+CATCH_UP_SECONDS: Final = 1.0
+"""Seconds in which a search indexes first what lags; a person waits."""
+
 # -- pages ----------------------------------------------------------------------------------------
 
 PAGE: Final = 500
@@ -53,6 +56,9 @@ DECISIONS_AT_ONCE: Final = 500
 """Decisions read at once."""
 
 # -- a server far away ----------------------------------------------------------------------------
+
+SERVER_SECONDS: Final = 15.0
+"""Seconds for each answer of a server."""
 
 FEED_SILENCE_SECONDS: Final = 40.0
 """Seconds without data after which the connection is lost: an idle server sends something every

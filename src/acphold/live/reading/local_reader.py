@@ -35,6 +35,7 @@ from acphold.journal.journal import (
     history,
     is_live,
     rows_of,
+    state_of,
 )
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
@@ -48,11 +49,12 @@ from acphold.live.reading.session_reader import (
     News,
     OfferedRule,
     SessionPage,
+    SessionReader,
     Wanted,
-    searchable_text,
 )
 
 if TYPE_CHECKING:
+    from acphold.conversation.history.fold import SessionState
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
@@ -80,16 +82,14 @@ async def existing_journal(
         await kept.aclose()
 
 
-class LocalReader:
-    """A SessionReader of a journal.
+class LocalReader(SessionReader):
+    """The sessions of a journal.
 
     With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
-    memory of processes; they are asked otherwise. `said` is the text that words of a list are in,
-    beside the last words.
-    A search first indexes what lags for `index_seconds`.
+    memory of processes; they are asked otherwise.
     """
 
-    origin = ""
+    journal: Journal
 
     def __init__(
         self,
@@ -97,7 +97,6 @@ class LocalReader:
         *,
         whose: Whose | None = None,
         live: Live | None = None,
-        said: Described = searchable_text,
         index_seconds: float = 0.0,
     ) -> None:
         self.journal = journal
@@ -107,12 +106,9 @@ class LocalReader:
         self._given = live
         self._live = live
         self.silent: list[SilentProcess] = []
-        """The daemons that did not say what is live in them, when they were asked last."""
-        self._said = said
-        self._index_seconds = index_seconds
+        self.index_seconds = index_seconds
 
     async def live(self) -> Live:
-        """Return the sessions in the memory of processes, now unless they were given."""
         self._live = self._given
         if self._live is None:
             from acphold.live.reading.processes import live_anywhere  # late: sockets
@@ -183,7 +179,7 @@ class LocalReader:
 
     def _with(self, ended: Mapping[str, str]) -> Described:
         """Return the text that words of a list are in, with these last words of sessions."""
-        return lambda row: f"{self._said(row)}\0{ended.get(row.session_id, '')}"
+        return lambda row: f"{self.said(row)}\0{ended.get(row.session_id, '')}"
 
     async def _sought(
         self, words: Sequence[str]
@@ -211,7 +207,7 @@ class LocalReader:
             ends |= {hit.session_id for hit in await self.journal.index.search(sought)}
         ended = await self.endings([*ends])
         names = {
-            key: self._said(replace(one[0], title="", cwd="", tags=(), agent=key)).casefold()
+            key: self.said(replace(one[0], title="", cwd="", tags=(), agent=key)).casefold()
             for key in await self.journal.agents()
         }
         which = tuple(
@@ -294,6 +290,12 @@ class LocalReader:
         await self.journal.complete(row.session_id)
         return await self.journal.session(row.session_id, counted=True)
 
+    async def agents(self) -> list[str]:
+        return await self.journal.agents()
+
+    async def lagging(self, cwd: str | None = None) -> int:
+        return await self.journal.index.catch_up(0, cwd=cwd)
+
     async def is_live(self, session_id: str) -> bool:
         return await is_live(self.journal, session_id)
 
@@ -310,12 +312,15 @@ class LocalReader:
     def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
         return entries_of(self.journal, session_id, after)
 
+    async def state(self, session_id: str) -> SessionState:
+        return await state_of(self.journal, session_id)
+
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         return await self.journal.read_back(session_id, before, limit)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
-        if self._index_seconds:
-            await catch_up_for(self.journal.index, self._index_seconds)
+        if self.index_seconds:
+            await catch_up_for(self.journal.index, self.index_seconds)
         if self._whose is not None:
             sought = replace(sought, tenant=self._tenant, session_id=self._only)
         return await self.journal.index.search(replace(sought, widens=True))
@@ -337,6 +342,11 @@ class LocalReader:
 
         live = await self.live()
         return await decisions(self.journal, live, limit, before, self._whose or ALL)
+
+    async def rule_answers(self, session_id: str) -> int:
+        from acphold.live.reading.inbox import rule_answers
+
+        return await rule_answers(self.journal, session_id)
 
     async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         from acphold.live.reading.rule_offers import rule_offers  # late: few need them

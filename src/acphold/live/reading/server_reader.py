@@ -11,7 +11,6 @@ import random
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -46,6 +45,7 @@ from acphold.live.reading.session_reader import (
     News,
     OfferedRule,
     SessionPage,
+    SessionReader,
     Wanted,
     last_entries,
     session_pages,
@@ -55,14 +55,11 @@ from acphold.safety.errors import RuleError
 C = TypeVar("C", str, int)
 T = TypeVar("T")
 
-OnAway = Callable[[errors.ConnectionLostError | None], object]
 
+class ServerReader(SessionReader):
+    """The sessions of a server; an async context manager.
 
-class ServerReader:
-    """A SessionReader of a server; an async context manager.
-
-    Its list is followed over losses of the connection: `on_away` is called with the error of each
-    attempt, and with None when one succeeds.
+    Its list is followed over losses of the connection.
     """
 
     def __init__(
@@ -72,15 +69,12 @@ class ServerReader:
         *,
         seconds: float,
         ca: str | None = None,
-        on_away: OnAway = bool,
     ) -> None:
         require("serve", "a connection to a server")
         self.origin = origin_of(url)
-        self.silent = ()  # the server says what it knows
         self._route = Route(
             url, seconds=seconds, token=token or token_for(url), trusted=ca or ca_for(url)
         )
-        self._on_away = on_away
         self._listed: set[str] = set()
 
     async def __aenter__(self) -> ServerReader:
@@ -126,9 +120,6 @@ class ServerReader:
                 found.append(answers.to_listed(await self._row(session_id)))
         return found
 
-    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
-        return {}
-
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(errors.UnknownSessionError):
             if f"{requests.SESSIONS}/{given}" == requests.FEED:
@@ -146,9 +137,6 @@ class ServerReader:
 
     async def _row(self, session_id: str) -> answers.RemoteRow:
         return await self.get(requests.place_of(session_id), answers.RemoteRow)
-
-    async def whole(self, row: SessionRow) -> SessionRow:
-        return row
 
     async def is_live(self, session_id: str) -> bool:
         return await self.live_state(session_id) is not None
@@ -276,7 +264,7 @@ class ServerReader:
             tried = now()
             try:
                 async with self._events(position) as found:
-                    self._on_away(None)
+                    self.on_away(None)
                     async for event in found:
                         position = event.id or position
                         if (news := self._news(event, newest)) is not None:
@@ -286,7 +274,7 @@ class ServerReader:
             except errors.ConnectionLostError as exc:
                 if not has_begun:
                     raise
-                self._on_away(exc)
+                self.on_away(exc)
             # Slow down if we are let in and cut off again and again.
             pause = FIRST_PAUSE if now() - tried > LONGEST_PAUSE else pause
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.conversation.history.fold import Fold, SessionState
 from acphold.conversation.history.prompt_queue import BY_PERSON
 from acphold.errors import ConnectionLostError, JournalBusyError, RewrittenError
-from acphold.journal.journal import PageBack
+from acphold.journal.journal import Journal, PageBack
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, SnapshotState, Sought
 from acphold.known_agents import short_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from acphold.conversation.history.timeline import TurnOutcome
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.inbox import InboxQuestion
-    from acphold.live.reading.processes import LiveSession, SilentProcess
+    from acphold.live.reading.processes import Live, LiveSession, SilentProcess
 
 
 class FilesOfSession(Struct, frozen=True):
@@ -79,6 +80,7 @@ def searchable_text(row: SessionRow) -> str:
 
 
 Described = Callable[["SessionRow"], str]
+OnAway = Callable[[ConnectionLostError | None], object]
 
 
 class Wanted(Struct, frozen=True):
@@ -151,13 +153,24 @@ class SessionReader(Protocol):
     """Reads sessions; raises JournalError here, and ConnectionLostError, RemoteError and
     RemoteRefusalError far away."""
 
-    @property
-    def origin(self) -> str:
-        """The server's address, without a path; "" for a journal of this machine."""
+    origin: str = ""
+    """The server's address, without a path; "" for a journal of this machine."""
 
-    @property
-    def silent(self) -> Sequence[SilentProcess]:
-        """The daemons that did not say what is live in them, when they were asked last."""
+    said: Described = staticmethod(searchable_text)
+    """The text that words of a list are in, beside the last words; a server has its own."""
+
+    index_seconds: float = 0.0
+    """A search first indexes what lags, for so long; a server does so by itself."""
+
+    on_away: OnAway = bool
+    """Is called while the list is followed: with the error of each attempt to connect to a server
+    again, and with None when one succeeds."""
+
+    journal: Journal | None = None
+    """The journal, for what changes it, or is of this machine; None of a server."""
+
+    silent: Sequence[SilentProcess] = ()
+    """The daemons that did not say what is live in them, when they were asked last."""
 
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
@@ -170,6 +183,7 @@ class SessionReader(Protocol):
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the last words of sessions; see `journal.Entries.endings`. A server tells them
         only with a page, if `Wanted.said`."""
+        return {}
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         """Return the session with this id, or else the one whose id begins with it; with `cwd`,
@@ -178,6 +192,20 @@ class SessionReader(Protocol):
     async def whole(self, row: SessionRow) -> SessionRow:
         """Return the session, reading it first if an import has only listed it; TranscriptError. A
         server has to be asked by opening it."""
+        return row
+
+    async def live(self) -> Live:
+        """Return the sessions in the memory of processes; a server tells them with its list."""
+        return {}
+
+    async def agents(self) -> list[str]:
+        """Return the agents that sessions are with; no server tells them."""
+        return []
+
+    async def lagging(self, cwd: str | None = None) -> int:
+        """Return the number of sessions, of all or of a folder, that a search does not find yet; no
+        server tells it."""
+        return 0
 
     async def is_live(self, session_id: str) -> bool:
         """Return True if a process has the session."""
@@ -191,6 +219,13 @@ class SessionReader(Protocol):
 
     def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a session above `after`, oldest first, without void ones."""
+
+    async def state(self, session_id: str) -> SessionState:
+        """Return a conversation."""
+        folding = Fold()
+        async for entry in self.entries(session_id):
+            folding.add(entry)
+        return folding.state()
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
         """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
@@ -211,6 +246,10 @@ class SessionReader(Protocol):
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
         """Return the last decisions before a time (ms), newest first, and where to read on."""
+
+    async def rule_answers(self, session_id: str) -> int:
+        """Count the questions of a session that rules have answered; no server tells it."""
+        return 0
 
     async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         """Return the rules that a question offers, the one that allows least first."""
