@@ -19,7 +19,7 @@ from acphold.faces.cli import bounds, index_beside
 from acphold.imports import NAMES
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.compression import zstd
-from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
+from tests.cli.command_line import SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.soak import users
@@ -180,44 +180,6 @@ def test_an_agent_with_a_name_of_its_own_has_its_conversations_under_that(
     assert "new 1" in acphold.run(*options).out
     assert "Where is the needle?" in acphold.run("list", "--agent", "claude at work").out
     assert acphold.run("import", "--from", folder, "--name", "x").code == 2
-
-
-def test_watching_goes_on_until_it_is_interrupted(acphold: CommandLine, tmp_path: Path) -> None:
-    folder = home(tmp_path)
-    command = [*ACPHOLD, "import", "--from", folder, "--agent", "claude", "--watch"]
-    transcript = Transcript()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=acphold.environment, text=True
-    ) as watching:
-        assert watching.stdout is not None
-        assert watching.stdout.readline().split()[-2:] == ["new", "1"]
-        transcript.user("And the thread?")
-        transcript.assistant("In the needle.")
-        transcript.write(Path(folder), "22222222-2222-4333-8444-555555555555")
-        assert watching.stdout.readline().split() == [
-            "claude", "2", "conversations", "new", "1,", "unchanged", "1",
-        ]  # fmt: skip
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(SECONDS) == 130
-    assert "And the thread?" in acphold.run("list").out
-
-
-def test_watching_takes_in_all_that_an_import_does(acphold: CommandLine, tmp_path: Path) -> None:
-    folder = home(tmp_path)
-    rollout = Rollout("Whose turn has no end?", session="22222222-2222-4333-8444-555555555555")
-    rollout.agent("That of whom nothing came any more.")
-    path = rollout.write(Path(folder))
-    hours_ago = path.stat().st_mtime - 7200
-    os.utime(path, (hours_ago, hours_ago))
-    command = [*ACPHOLD, "import", "--from", folder, "--agent", "codex", "--watch"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=acphold.environment, text=True
-    ) as watching:
-        assert watching.stdout is not None
-        assert watching.stdout.readline().split() == ["codex", "2", "conversations", "new", "2"]
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(SECONDS) == 130
-    assert "Whose turn has no end" in acphold.run("list").out
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(

@@ -154,7 +154,6 @@ async def test_only_what_was_asked_for_is_listed_and_no_secret_in_a_title(
 ) -> None:
     conversation().write(tmp_path)
     assert await list_first(opened, tmp_path, ImportSelection(cwd="/elsewhere")) == []
-    assert await list_first(opened, tmp_path, ImportSelection(whole_turns=True)) == []
     (row,) = await list_first(opened, tmp_path, ImportSelection(cwd=CWD, redact=True))
     assert row.title is None
 

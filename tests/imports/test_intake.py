@@ -19,7 +19,6 @@ from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece
-from acphold.imports.sources import QUIET_MS
 from acphold.journal.journal import Journal, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -143,52 +142,6 @@ async def test_the_rest_of_a_turn_that_was_not_over_is_added(
     transcript.write(tmp_path)
     assert await take(opened, tmp_path) == "grown"
     assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
-
-
-async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
-    opened: Journal, tmp_path: Path
-) -> None:
-    finished = ImportSelection(whole_turns=True)
-    transcript = conversation(1)
-    transcript.user("prompt 2")
-    transcript.assistant("answer 2", use("t2", "Read", file_path="/a"))
-    transcript.write(tmp_path)
-    await take(opened, tmp_path, finished)
-    assert await said(opened) == whole(1)
-    transcript.result("t2", "A")
-    transcript.assistant("done")
-    transcript.write(tmp_path)
-    assert await take(opened, tmp_path, finished) == "grown"
-    assert await said(opened) == whole(2)
-
-
-async def test_a_turn_that_nobody_writes_to_any_more_is_over(
-    opened: Journal, tmp_path: Path
-) -> None:
-    finished = ImportSelection(whole_turns=True)
-    transcript = conversation(1)
-    transcript.user("prompt 2")
-    path = transcript.write(tmp_path)
-    long_ago = path.stat().st_mtime - 2 * QUIET_MS / 1000
-    os.utime(path, (long_ago, long_ago))
-    assert await take(opened, tmp_path, finished) == "new"
-    assert await said(opened) == [*whole(1), "prompt 2"]
-    transcript.assistant("answer 2")
-    transcript.write(tmp_path)
-    assert await take(opened, tmp_path, finished) == "grown"
-    assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
-
-
-async def test_a_turn_that_was_left_unfinished_is_taken_in_by_a_plain_import(
-    opened: Journal, tmp_path: Path
-) -> None:
-    transcript = conversation(1)
-    transcript.user("prompt 2")
-    transcript.write(tmp_path)
-    await take(opened, tmp_path, ImportSelection(whole_turns=True))
-    assert await take(opened, tmp_path, ImportSelection(whole_turns=True)) == "same"
-    assert await take(opened, tmp_path) == "grown"
-    assert await said(opened) == [*whole(1), "prompt 2"]
 
 
 async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(

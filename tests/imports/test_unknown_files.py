@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.imports.claude_home import Transcript
 from tests.imports.test_missed import HOMES, imported
 from tests.imports.told import write_lines
 
@@ -88,16 +87,3 @@ def test_the_doctor_names_what_is_not_current(
         file.write(json.dumps({**grown, "message": said_more}) + "\n")
     said = " ".join(acphold.run("doctor").out.split())
     assert "! pi: 1 conversation not current (grown 1)" in said
-
-
-def test_an_unknown_file_is_told_once_while_watching(acphold: CommandLine, tmp_path: Path) -> None:
-    from acphold.faces.cli.import_command import Tally
-
-    tally = Tally()
-    tally.count_unknown(["/x"])
-    later = tally.next()
-    later.count_unknown(["/x", "/y"])
-    assert (tally.unknown, later.unknown) == (["/x"], ["/y"])
-    Transcript("Hello.").write(tmp_path)
-    (told,) = imported(acphold, tmp_path)
-    assert (told["new"], told["unknown"]) == (1, [])

@@ -20,7 +20,7 @@ from acphold.imports.intake import (
 from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import ALL, Home, ImportSelection, Source, is_quiet, searching
+from acphold.imports.sources import ALL, Home, ImportSelection, Source, searching
 
 __all__ = [
     "ALL",
@@ -52,7 +52,6 @@ __all__ = [
     "forget",
     "give_up_lost",
     "interruptible",
-    "is_quiet",
     "read_beside",
     "read_listed",
     "reader",

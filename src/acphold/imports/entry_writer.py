@@ -59,7 +59,6 @@ class EntryWriter:
         self.facts = facts
         self.missed = Missed(facts.missed, facts.missed_bytes, facts.torn)
         self._entries: list[PastEntry] = []
-        self._finished = 0  # how many of them are in finished turns
         self._now = 0
         self._told_at = 0  # the last time told, which may be before `_now`
         self._prompted_at = 0
@@ -83,14 +82,11 @@ class EntryWriter:
         self.offsets: dict[str, int] = {}
         """The offsets of prompts, by their identities."""
 
-    def take(self, *, whole_turns: bool = False) -> list[PastEntry]:
-        """Return the entries since the last call; with `whole_turns`, of finished turns only."""
+    def take(self) -> list[PastEntry]:
+        """Return the entries since the last call."""
         if not self._entries:
             return []  # as after most records
-        count = len(self._entries)
-        if whole_turns and self._turn_open and self._last != "done":
-            count = self._finished
-        entries, self._entries, self._finished = self._entries[:count], self._entries[count:], 0
+        entries, self._entries = self._entries, []
         return entries
 
     # -- time ------------------------------------------------------------------------------------
@@ -155,7 +151,7 @@ class EntryWriter:
             self._close_turn()
 
     def _close_turn(self) -> None:
-        self._turn_open, self._finished = False, len(self._entries)
+        self._turn_open = False
         self._usage, self._turn_meta = {}, {}
         self._replies, self._replies_before = {}, self._replies
         self._first_reply = ""

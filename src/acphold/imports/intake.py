@@ -266,13 +266,9 @@ class Intake:
         return changed, outcomes
 
     async def list_first(self, new: Sequence[Source]) -> None:
-        """List conversations before they are read, if reading them takes long.
-
-        Not with `whole_turns`: the beginning does not tell if there is a whole turn.
-        """
+        """List conversations before they are read, if reading them takes long."""
         selection = self._selection
-        if not selection.whole_turns:
-            await enlist(self._journal, new, selection.cwd, redact=selection.redact)
+        await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
     async def _find_session(
         self, source: Source, reader: Reader

@@ -24,7 +24,7 @@ from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
-from acphold.imports.sources import ALL, Facts, ImportSelection, Source, is_quiet
+from acphold.imports.sources import ALL, Facts, ImportSelection, Source
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn, ReadTurns, compare
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
@@ -140,8 +140,7 @@ def pieces(
     """
     if source.begin and selection.redact:
         return  # secrets are known from the whole conversation
-    whole_turns = selection.whole_turns and not is_quiet(source)
-    transcript = _SourceEntries(source, reader, whole_turns=whole_turns)
+    transcript = _SourceEntries(source, reader)
     out = SecretsOut(transcript) if selection.redact else None
     transcript.most = out.count if out else None
     compared: Comparison | None = None
@@ -258,12 +257,11 @@ class _SourceEntries:
     At most `most` entries: later ones are left for the next time.
     """
 
-    def __init__(self, source: Source, reader: Reader, *, whole_turns: bool) -> None:
+    def __init__(self, source: Source, reader: Reader) -> None:
         self.count = 0
         self.most: int | None = None
         self._source = source
         self._reader = reader
-        self._whole_turns = whole_turns
         self._facts = Facts(source.agent or reader.key, source.session_id)
         self.turn = ReadTurn()
         self.number = -1
@@ -272,7 +270,7 @@ class _SourceEntries:
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
         self._closing: list[PastEntry] = []
-        self._left = 0
+        self._is_through = True
 
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self.number, self.turn = 0, -1, ReadTurn()
@@ -282,9 +280,9 @@ class _SourceEntries:
         self._facts.torn.clear()
         writer = EntryWriter(self._facts)
         turn = self.turn
-        self._closing, self._left = [], 1
+        self._closing, self._is_through = [], False
         for _ in chain(self._read(writer), [None]):
-            for entry in writer.take(whole_turns=self._whole_turns):
+            for entry in writer.take():
                 if self.count == self.most:
                     return  # it has grown since
                 self.count += 1
@@ -300,9 +298,8 @@ class _SourceEntries:
                 self._digest = crc32(entry.raw, crc32(entry.kind.encode(), self._digest))
                 yield entry
         self.went_back = writer.went_back
-        self._left = len(writer.take())  # of an unfinished turn
-        if not self._whole_turns:
-            writer.end_turn()
+        self._is_through = True
+        writer.end_turn()
         self._facts.title = self._source.list_title(self._facts.title)
         writer.title_update()
         self._closing = writer.take()
@@ -338,7 +335,7 @@ class _SourceEntries:
             self._first_prompt,
             self._closing if is_last else [],
             is_last,
-            is_last and not self._left,
+            is_last and self._is_through,
         )
 
 

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 from acp_wire.workspace import regular_files
-from acphold.conversation.history.entries import Origin, now_ms
+from acphold.conversation.history.entries import Origin
 from acphold.imports.windows_folders import folder_here, is_of_windows
 
 MARK: Final = " (imported)"
@@ -152,29 +152,13 @@ class Source(Struct, frozen=True, gc=False):
 
 
 class ImportSelection(Struct, frozen=True):
-    """The conversations to take, and how much of them.
-
-    With `whole_turns`, an unfinished turn is left for the next time, as long as somebody may be
-    working on it: see `is_quiet`. With `redact`, secrets are left out.
-    """
+    """The conversations to take; with `redact`, without secrets."""
 
     cwd: str | None = None
-    whole_turns: bool = False
     redact: bool = False
 
 
 ALL: Final = ImportSelection()
-
-QUIET_MS: Final = 10 * 60 * 1000
-"""Longer than a model thinks. Later updates, as from a tool that takes hours, are added."""
-
-
-def is_quiet(source: Source) -> bool:
-    """Return True if a source has not changed for so long that its last turn must be over.
-
-    Some transcripts never record the end of a turn, and no agent does when it is killed.
-    """
-    return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
 
 
 class Home(Struct, frozen=True):

@@ -97,10 +97,6 @@ FAR_LOOK_SECONDS: Final = 1.0
 READER_LOOK_SECONDS: Final = 1.0
 """Pause between two checks that somebody still reads a list that is followed."""
 
-IMPORT_LOOK_SECONDS: Final = 5.0
-"""Pause between two looks of `import --watch`: agents write several times a second, people read
-slower."""
-
 KEEP_CODE_SECONDS: Final = 2.0
 """A daemon's first editor gets this long undisturbed, before the code is kept: that takes 0.1 s of
 CPU."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from acphold import imports
 from acphold.errors import AcpError, IllegibleNameError, TranscriptError
-from acphold.faces.cli import bounds, options
+from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import journal_if_any, unread_remark
@@ -94,7 +94,6 @@ def import_conversations(
         "ID", "import this conversation anew, even if it was deleted here: then it asks first"
     ),
     branches: bool = options.flag("also import abandoned branches, each as its own conversation"),
-    watch: bool = options.flag("keep importing finished turns until Ctrl-C"),
     wait: bool = options.flag("wait until everything in the journal is searchable"),
     redact: bool = options.flag("remove secrets, and report how many of which kind"),
     dry_run: bool = options.flag("only print what would be imported"),
@@ -109,8 +108,8 @@ def import_conversations(
     Conversations of the last 30 days are searchable at once. The rest follows in the background;
     --wait waits for it.
     """
-    if wait and (watch or dry_run or session is not None):
-        raise UsageError("--wait cannot be combined with --watch, --dry-run or --session")
+    if wait and (dry_run or session is not None):
+        raise UsageError("--wait cannot be combined with --dry-run or --session")
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name needs exactly one --agent; see `acphold import --help`")
     if home is not None and not os.path.isdir(home):
@@ -129,7 +128,7 @@ def import_conversations(
             return asyncio.run(take_again(again or "", its_home, names, selection))
     run = _ImportRun(
         there or Home(Path.home(), dict(os.environ)),
-        ImportSelection(cwd, whole_turns=watch, redact=redact),
+        ImportSelection(cwd, redact=redact),
         name,
         since,
         branches,
@@ -145,10 +144,9 @@ def import_conversations(
                 run.report(as_json=as_json, dry=True)
         return Exit.OK
     try:  # a Ctrl-C cancels: raised inside of the loop, it could lose the end of a process's output
-        asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
+        asyncio.run(run.real(location, as_json=as_json, wait=wait))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        if not watch:
-            asyncio.run(run.report_interruption())
+        asyncio.run(run.report_interruption())
         raise KeyboardInterrupt from None
     return Exit.OK
 
@@ -167,11 +165,9 @@ class _ImportRun(Struct):
     since: int
     branches: bool
     tallies: dict[str, Tally]
-    settled: dict[str, tuple[Source, bool]] = {}
 
-    async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
-        """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
-        all is searchable."""
+    async def real(self, location: str, *, as_json: bool, wait: bool) -> None:
+        """Import what there is; with `wait`, go on until all is searchable."""
         async with imports.ending_at_ctrl_c(), aclosing(open_journal(location)) as journal:
             intake = Intake(journal, self.selection)
             memory, selection = None, self.selection
@@ -203,11 +199,6 @@ class _ImportRun(Struct):
                     notice("Everything is searchable.")
                 elif await indexing.lags(journal.index):
                     notice(BESIDE)
-            while watch:
-                await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
-                self.tallies = {name: old.next() for name, old in self.tallies.items()}
-                await self._import_changed(intake, progress_bars(quiet=True), None)
-                self.report(as_json=as_json, only_news=True)
 
     async def report_interruption(self) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""
@@ -221,26 +212,17 @@ class _ImportRun(Struct):
         kept = f": {quantity(done, 'conversation')}" if done else ""
         tell(f"\nInterrupted; all that was read is kept{kept}. {left}.")
 
-    async def _import_changed(
-        self, intake: Intake, bars: Progress, indexing: Indexing | None
-    ) -> None:
+    async def _import_changed(self, intake: Intake, bars: Progress, indexing: Indexing) -> None:
         """Import all sources that are new or have grown."""
         wanted: dict[str, list[Source]] = {}
         new: list[Source] = []
         tasks: dict[str, TaskID] = {}
         for name, tally in self.tallies.items():
             wanted[name] = []
-            # A file that became quiet counts as changed: its last turn may have been left out.
             with imports.interruptible():
                 found = self._sources(reader(name))
-            states = {source.place: (source, imports.is_quiet(source)) for source in found}
-            asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
-            changed, unchanged = await intake.select_changed(asked, reader(name))
-            tally.outcomes["same"] += len(found) - len(asked)
+            changed, unchanged = await intake.select_changed(found, reader(name))
             tally.outcomes.update(unchanged)
-            if self.selection.whole_turns:  # --watch does not look again at those until they change
-                places = {source.place for source in changed}
-                self.settled |= {s.place: states[s.place] for s in asked if s.place not in places}
             for source in changed:
                 with tally.counting(source):
                     outcome = await intake.expect(source, reader(name))
@@ -252,18 +234,14 @@ class _ImportRun(Struct):
                         new.append(source)
             if wanted[name]:
                 tasks[name] = bars.add_task(name, total=len(wanted[name]))
-        if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
+        if sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
 
         async def take(source: Source, read_pieces: imports.PieceReader) -> None:
             tally = self.tallies[source.reader]
-            was_quiet = imports.is_quiet(source)
             with tally.counting(source):
-                taken = await intake.take(source, reader(source.reader), read_pieces)
-                tally.count(taken)
-                if taken.outcome != "busy":
-                    self.settled[source.place] = source, was_quiet
+                tally.count(await intake.take(source, reader(source.reader), read_pieces))
             bars.advance(tasks[source.reader])
 
         for wave in imports.WAVES:
@@ -299,7 +277,7 @@ class _ImportRun(Struct):
                         found.append(replace(source, agent=agent, given=self.home.is_given))
             except Exception as error:
                 unreadable.append(imports.fault(error))
-            tally.count_unknown(search.unknown())
+            tally.unknown = search.unknown()
         for failure in [*search.unreadable, *unreadable]:
             tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
@@ -317,25 +295,21 @@ class _ImportRun(Struct):
                 tally.count_failure(imports.fault(error), source.paths[0])
         return whole
 
-    def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
-        """Print the outcome for each agent; with `only_news`, only where something happened."""
-        shown = {
-            name: tally
-            for name, tally in self.tallies.items()
-            if (tally.has_news if only_news else tally.total)
-        }
+    def report(self, *, as_json: bool, dry: bool = False) -> None:
+        """Print the outcome for each agent."""
+        shown = {name: tally for name, tally in self.tallies.items() if tally.total}
         for name, tally in shown.items():
             if as_json:
                 line = json.dumps({"agent": name} | tally.json(), ensure_ascii=False)
                 print(visible_json(line))
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
-        if len(shown) > 1 and not as_json and not only_news:
+        if len(shown) > 1 and not as_json:
             total = quantity(sum(tally.total for tally in shown.values()), "conversation")
             files = sum(tally.files for tally in shown.values())
             belong = f"   {quantity(files, 'more file')} belong to them" if files > 1 else ""
             print(f"{'all':<10} {total:>22}{belong}")
-        if not shown and not as_json and not only_news:
+        if not shown and not as_json:
             programs = quantity(len(self.tallies.keys() - {"acphold"}), "program")
             begun = next(iter(agents_on_path()), "demo")
             print(
@@ -352,12 +326,9 @@ class _ImportRun(Struct):
 
 class Tally(Struct):
     """The outcomes of one agent's sources; `files` are those beside the first of each, `listed_as`
-    the agents that a source names itself.
+    the agents that a source names itself; `unknown` are files that look like conversations of a
+    form that is not known."""
 
-    Failures and files of an unknown form that were `reported` before are not reported again.
-    """
-
-    reported: frozenset[str] = frozenset()
     outcomes: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
@@ -369,21 +340,11 @@ class Tally(Struct):
     unknown: list[str] = []
     windows_folders: Counter[str] = field(default_factory=Counter)
 
-    def next(self) -> Tally:
-        """Return a new tally for the next look at the same sources."""
-        return Tally(self.reported.union(self.failures, self.unknown))
-
     @property
     def total(self) -> int:
         """The number of conversations; files without any message do not count."""
         read = self.outcomes.total() - self.outcomes["empty"]
         return read + len(self.failures) + len(self.unknown)
-
-    @property
-    def has_news(self) -> bool:
-        """True if something was imported, or could not be."""
-        news = ("new", "apart", "grown")
-        return any(self.outcomes[word] for word in news) or bool(self.failures or self.unknown)
 
     @contextmanager
     def counting(self, source: Source) -> Iterator[None]:
@@ -403,18 +364,12 @@ class Tally(Struct):
         if not os.path.isabs(facts.folder):
             self.windows_folders[facts.folder] += 1
 
-    def count_unknown(self, paths: list[str]) -> None:
-        """Count files that look like conversations of a form that is not known."""
-        self.unknown = [path for path in paths if path not in self.reported]
-
     def count_failure(self, error: OSError | AcpError, path: str) -> None:
         """Count a source that could not be read."""
         where, why = path, str(error)
         if isinstance(error, OSError):
             where, why = str(error.filename or path), error.strerror or why
-        failure = f"{on_one_line(where)}: {on_one_line(why)}"
-        if failure not in self.reported and failure not in self.failures:
-            self.failures[failure] = None
+        self.failures[f"{on_one_line(where)}: {on_one_line(why)}"] = None
 
     def json(self) -> dict[str, object]:
         return {
