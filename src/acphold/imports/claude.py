@@ -30,7 +30,7 @@ from acphold.imports.claude_tools import (
     result_fields,
 )
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
-from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
@@ -301,9 +301,10 @@ class _ClaudeConverter(AgentConverter):
         self._old = text(record, "version").startswith(("0.", "1."))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.
-            self._subagent_said(record, self._subagents.caller(record, self._calls))
+            with self._writer.within(self._subagents.caller(record, self._calls) or "unknown"):
+                self._subagent_said(record)
         elif kind == "assistant":
-            self._agent_said(record, self._writer)
+            self._agent_said(record)
         elif kind == "user":
             self._facts.by_program = text(record, "entrypoint") in _PROGRAMS
             self._user_said(record)
@@ -332,9 +333,9 @@ class _ClaudeConverter(AgentConverter):
 
     # -- the agent's records --------------------------------------------------------------------
 
-    def _agent_said(self, record: Object, writer: EntryWriter) -> None:
+    def _agent_said(self, record: Object) -> None:
         """Write a block of a reply, or of a subagent, with the tokens of the whole reply."""
-        message = obj(record, "message")
+        message, writer = obj(record, "message"), self._writer
         model, usage = text(message, "model"), obj(message, "usage")
         if model == "<synthetic>" and not record.get("isApiErrorMessage"):
             return
@@ -347,9 +348,7 @@ class _ClaudeConverter(AgentConverter):
             writer.tokens(reply, **spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
             writer.usage(sum(filter(None, spent.values())), size)
-        above, self._writer = self._writer, writer
         self._answer(objects_of(message, "content"), message_id)
-        self._writer = above
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             writer.finish_answer()
 
@@ -391,13 +390,13 @@ class _ClaudeConverter(AgentConverter):
     def _find_subagent(self, call_id: str, arguments: Object, agent: str = "") -> Path | None:
         return self._subagents.file(call_id, agent, text(arguments, "prompt"), self.told)
 
-    def _tell(self, child: Path, call_id: str) -> None:
+    def _tell(self, child: Path) -> None:
         for record in records(child, self._missed, ROWS):
-            self._subagent_said(record, call_id)
+            self._subagent_said(record)
 
-    def _subagent_said(self, record: Object, caller: str) -> None:
+    def _subagent_said(self, record: Object) -> None:
         if text(record, "type") == "assistant":
-            self._agent_said(record, SubagentWriter(self._writer, caller))
+            self._agent_said(record)
         elif text(record, "type") == "user":
             for block in objects_of(record, "message", "content"):
                 if text(block, "type") == "tool_result":

@@ -41,7 +41,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import BY_WORDS, EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import (
     AgentConverter,
     Reader,
@@ -116,9 +116,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 class _ClineConverter(AgentConverter):
-    """Converts one session, or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent."""
 
     subagent_tools = frozenset({"spawn_agent"})
+    subagents_speak = True
 
     def __init__(self, writer: EntryWriter, subagents: list[Path]) -> None:
         super().__init__(writer)
@@ -200,8 +201,8 @@ class _ClineConverter(AgentConverter):
                 return path
         return None
 
-    def _tell(self, child: Path, call_id: str) -> None:
-        converter = _ClineConverter(SubagentWriter(self._writer, call_id, speaks=True), [])
+    def _tell(self, child: Path) -> None:
+        converter = _ClineConverter(self._writer, [])
         for message in objects(document(child, self._missed), "messages"):
             converter.message(message)
 

@@ -51,13 +51,7 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.entry_writer import (
-    BY_WORDS,
-    EntryWriter,
-    NotStraightError,
-    SubagentWriter,
-    on_title,
-)
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError, on_title
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import branches_of
 from acphold.imports.records import SMALL_BYTES, lines, records
@@ -228,7 +222,7 @@ def _thread_names(index: Path) -> dict[str, str]:
 class _CodexConverter(AgentConverter):
     """Converts one thread, record by record; `shown` are the texts on its screen side.
 
-    With a SubagentWriter, the rollout of the subagent that a call spawned.
+    Within a call, the rollout of the subagent that it spawned.
     """
 
     def __init__(
@@ -566,7 +560,7 @@ class _CodexConverter(AgentConverter):
         self._writer.update(call_id, ended)
         self._tell_subagent(call_id, text(from_json(output), "agent_id"))
 
-    def _tell(self, child: str, call_id: str) -> None:
+    def _tell(self, child: str) -> None:
         self._require_beginning()
         if path := rollout_of(self._path, child):
             converter: _CodexConverter | None = None
@@ -575,8 +569,7 @@ class _CodexConverter(AgentConverter):
                 if converter is None:
                     head = obj(record, "payload")
                     begin = number(head, "subagent_history_start_ordinal") or 0
-                    below = SubagentWriter(self._writer, call_id)
-                    converter = _CodexConverter(below, path, head)
+                    converter = _CodexConverter(self._writer, path, head)
                 if place >= begin:  # before that it repeats its caller's
                     converter.take(record)
 

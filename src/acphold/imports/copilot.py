@@ -18,7 +18,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import mentions, placed_records, records, small_text
@@ -137,13 +137,17 @@ class _CopilotConverter(AgentConverter):
         """The calls that started subagents, by their ids."""
 
     def take(self, event: Object) -> None:
-        kind, data, writer = text(event, "type"), obj(event, "data"), self._writer
-        agent = text(event, "agentId")
-        if kind == "subagent.started":
+        """Take the next event."""
+        data, agent = obj(event, "data"), text(event, "agentId")
+        if text(event, "type") == "subagent.started":
             self._agents[agent] = text(data, "toolCallId")
         caller = text(data, "parentToolCallId") or self._agents.get(agent, "") or agent
-        meta: Object = {PARENT: caller} if caller else {}
-        writer.clock(milliseconds(event.get("timestamp")))
+        self._writer.clock(milliseconds(event.get("timestamp")))
+        with self._writer.within(caller, speaks=True):
+            self._event(event)
+
+    def _event(self, event: Object) -> None:
+        kind, data, writer = text(event, "type"), obj(event, "data"), self._writer
         match kind:
             case "session.start" | "session.resume":
                 writer.end_turn()
@@ -153,14 +157,14 @@ class _CopilotConverter(AgentConverter):
                     self._prompt(data, text(event, "id"))
             case "assistant.message":
                 message_id = text(data, "messageId")
-                writer.think(text(data, "reasoningText"), message_id, meta)
-                writer.say(text(data, "content"), message_id, meta)
-                if not objects(data, "toolRequests") and not caller:
+                writer.think(text(data, "reasoningText"), message_id)
+                writer.say(text(data, "content"), message_id)
+                if not objects(data, "toolRequests"):
                     writer.finish_answer()
             case "assistant.reasoning":
-                writer.think(text(data, "content"), text(data, "reasoningId"), meta)
+                writer.think(text(data, "content"), text(data, "reasoningId"))
             case "tool.execution_start":
-                self._begin(data, meta)
+                self._begin(data)
             case "tool.execution_complete":
                 if call := self._call_of(text(data, "toolCallId"), data):
                     call_id, name, arguments = call
@@ -228,7 +232,7 @@ class _CopilotConverter(AgentConverter):
             self._writer.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []
 
-    def _begin(self, data: Object, meta: Object) -> None:
+    def _begin(self, data: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
         arguments, kind = obj(data, "arguments"), tool_of(name).kind
         # As the program shows it: the purpose of a command, otherwise the action on a file.
@@ -239,7 +243,6 @@ class _CopilotConverter(AgentConverter):
         fields = call_fields(title, kind, arguments, path if kind in ("edit", "read") else "")
         if changes := _changes(name, arguments):
             fields["content"] = changes
-        fields |= {"_meta": meta} if meta else {}
         self._begin_call(call_id, name, arguments, fields)
 
 

@@ -22,7 +22,7 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
@@ -92,7 +92,7 @@ _ABOUT: Final = ("title", "created_at", "updated_at", "cost")
 
 
 class _CrushConverter(AgentConverter):
-    """Converts one session, or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent."""
 
     subagent_tools = frozenset({"agent", "agentic_fetch"})
 
@@ -178,9 +178,8 @@ class _CrushConverter(AgentConverter):
         found = databases.rows_of(self._database, "sessions", "id", which, self._missed, *named)
         return next((str(child) for (child,) in found), None)
 
-    def _tell(self, child: str, call_id: str) -> None:
-        below = SubagentWriter(self._writer, call_id)
-        for _ in _CrushConverter(self._database, below).session(child):
+    def _tell(self, child: str) -> None:
+        for _ in _CrushConverter(self._database, self._writer).session(child):
             pass
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:

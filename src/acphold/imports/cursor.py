@@ -30,7 +30,7 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.cursor_store import read_store
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import readable
 from acphold.imports.sources import Home, Source, files_below, note, source_of
@@ -211,7 +211,7 @@ def _folders(user: Path) -> dict[str, str]:
 
 
 class _CursorConverter(AgentConverter):
-    """Converts one conversation, or with a SubagentWriter that subagent's."""
+    """Converts one conversation, or that of a subagent."""
 
     def __init__(self, state: Path, composer: Object, writer: EntryWriter) -> None:
         super().__init__(writer)
@@ -271,7 +271,7 @@ class _CursorConverter(AgentConverter):
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
         self._writer.call(call_id, _call_fields(call, self._writer.facts.cwd))
         name = _base_name(text(call, "name"))
-        if name == "todo_write" and not self._writer.caller:
+        if name == "todo_write":
             steps = objects(from_json(text(call, "result")), "finalTodos")
             steps = steps or objects(_arguments(call), "todos")
             status = "TODO_STATUS_"
@@ -279,15 +279,10 @@ class _CursorConverter(AgentConverter):
                 self._plan(
                     it | {"status": text(it, "status").removeprefix(status).lower()} for it in steps
                 )
-        if name == "task" and not self._writer.caller:
-            for child in self._children:
-                key = f"composerData:{child}"
-                composer = _value(self._state, "cursorDiskKV", key, self._missed)
-                if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
-                    writer = SubagentWriter(self._writer, call_id)
-                    converter = _CursorConverter(self._state, composer, writer)
-                    for bubble in _bubbles(self._state, composer, child, self._missed):
-                        converter.bubble(bubble)
+        for child in self._children if name == "task" else ():
+            composer = self._composer(child)
+            if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
+                self._tell_subagent(call_id, child)
         # How the call ended, if it has.
         status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
         if status not in ("completed", "error", "cancelled") and not refused:
@@ -301,6 +296,15 @@ class _CursorConverter(AgentConverter):
         produced = produced or contents(_output(result))
         produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
         self._end_call(call_id, failed=not is_done, produced=produced, rawOutput=result or None)
+
+    def _composer(self, composer_id: str) -> Object:
+        return _value(self._state, "cursorDiskKV", f"composerData:{composer_id}", self._missed)
+
+    def _tell(self, child: str) -> None:
+        composer = self._composer(child)
+        converter = _CursorConverter(self._state, composer, self._writer)
+        for bubble in _bubbles(self._state, composer, child, self._missed):
+            converter.bubble(bubble)
 
     def _changes(self, path: str, values: Object, result: object) -> list[Object]:
         """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""

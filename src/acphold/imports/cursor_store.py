@@ -32,7 +32,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import PARENT, EntryWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
@@ -284,8 +284,8 @@ class _CursorStoreConverter(AgentConverter):
 
     # -- calls -------------------------------------------------------------------------------
 
-    def _tool(self, call: Fields, caller: str = "") -> None:
-        """Write a call; with `caller`, one of the subagent that call started."""
+    def _tool(self, call: Fields) -> None:
+        """Write a call."""
         kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
         arguments, result = inside(call, kind, 1), inside(call, kind, 2)
         name, names = _TOOLS.get(kind, (f"tool {kind}", {}))
@@ -299,17 +299,16 @@ class _CursorStoreConverter(AgentConverter):
             asked = call_fields(title, "other", {"server": server, "tool": name})
         if kind not in _TOOLS:
             self._missed.kind("tool calls", str(kind), raw(call, kind))
-        if caller:
-            asked["_meta"] = {PARENT: caller}
         call_id = self._write_call(asked, words(call, _CALL_ID))
-        if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or arguments, 1)):
+        if kind == _TODOS and (steps := messages(inside(result, 1) or arguments, 1)):
             self._writer.plan(
                 [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
             )
-        if kind == _TASK and not caller:
-            for step in messages(inside(result, 1), 1):
-                if 2 in step:
-                    self._tool(inside(step, 2), call_id)
+        if kind == _TASK and not self._writer.caller:
+            with self._writer.within(call_id):
+                for step in messages(inside(result, 1), 1):
+                    if 2 in step:
+                        self._tool(inside(step, 2))
         if result:
             self._result(call_id, kind, arguments, result)
 

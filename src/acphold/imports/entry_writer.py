@@ -7,7 +7,8 @@ fail, as nothing runs any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
 
@@ -52,11 +53,12 @@ class NotStraightError(Exception):
 class EntryWriter:
     """Writes one conversation; see the module."""
 
-    caller = ""
-    """The call whose subagent this is about; empty for the conversation itself."""
-
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self.caller = ""
+        """The call whose subagent this is about; empty for the conversation itself."""
+        self._marks: Object = {}
+        self._is_heard = True
         self.missed = Missed(facts.missed, facts.missed_bytes, facts.torn)
         self._entries: list[PastEntry] = []
         self._now = 0
@@ -93,12 +95,33 @@ class EntryWriter:
 
     def clock(self, at: int | None) -> None:
         """Set the time to `at` (ms since the epoch); the clock never goes back."""
-        if at is None or at <= 0:
+        if at is None or at <= 0 or self.caller:
             return
         facts, self._told_at = self.facts, at
         facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
         facts.updated_at = max(facts.updated_at or 0, at)
         self._now = max(self._now, at)
+
+    # -- subagents -------------------------------------------------------------------------
+
+    @contextmanager
+    def within(
+        self, caller: str, meta: Object | None = None, *, speaks: bool = False
+    ) -> Iterator[None]:
+        """Write, within the block, the conversation of the subagent of a call; not with "".
+
+        Its calls are marked with that call, and with `meta`. Its times, its prompt, its plan and
+        its end are left out, and so, unless it `speaks`, are its messages: its report is the result
+        of the call.
+        """
+        before = self.caller, self._marks, self._is_heard
+        if caller:
+            self.caller, self._marks = caller, {PARENT: caller} | (meta or {})
+            self._is_heard = speaks
+        try:
+            yield
+        finally:
+            self.caller, self._marks, self._is_heard = before
 
     # -- turns ---------------------------------------------------------------------------
 
@@ -113,7 +136,7 @@ class EntryWriter:
         `turn` is the program's own id of it (a uuid, the id of a row), the same in every copy of
         the conversation, or BY_WORDS. Without one, its words with their time identify it.
         """
-        if not blocks:
+        if not blocks or self.caller:
             return
         self.end_turn()
         words = "".join([text(block, "text") for block in blocks])
@@ -121,7 +144,7 @@ class EntryWriter:
 
     def end_turn(self, reason: str = "") -> None:
         """End the turn; without a reason, with the one suggested by the last entry."""
-        if not self._turn_open:
+        if not self._turn_open or self.caller:
             return
         is_unanswered = bool(self._open_calls) or self._last not in ("say", "done")
         self.fail_open_calls()
@@ -145,7 +168,7 @@ class EntryWriter:
 
     def fail_turn(self, message: str) -> None:
         """End the turn with an error."""
-        if self._turn_open:
+        if self._turn_open and not self.caller:
             self.fail_open_calls()
             self._append(TURN_END, {"error": {"code": -32603, "message": message}})
             self._close_turn()
@@ -196,34 +219,37 @@ class EntryWriter:
 
     def finish_answer(self) -> None:
         """Note that the agent finished its answer in this turn."""
-        self._last = "done"
+        if not self.caller:
+            self._last = "done"
 
     # -- messages ------------------------------------------------------------------------
 
-    def say(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+    def say(self, words: str, message_id: str = "") -> None:
         """Write text of the agent."""
-        self._chunk("agent_message_chunk", words, message_id, meta)
-        self._last = "say"
+        if words:
+            self._message("agent_message_chunk", text_block(words), message_id)
+        if self._is_heard:
+            self._last = "say"
 
-    def think(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+    def think(self, words: str, message_id: str = "") -> None:
         """Write a thought of the agent."""
-        self._chunk("agent_thought_chunk", words, message_id, meta)
+        if words:
+            self._message("agent_thought_chunk", text_block(words), message_id)
 
     def show(self, block: Object, message_id: str = "") -> None:
         """Write other content in a message of the agent, such as a picture."""
-        self._message("agent_message_chunk", block, message_id, None)
-        self._last = "say"
+        if not self.caller:
+            self._message("agent_message_chunk", block, message_id)
+            self._last = "say"
 
-    def _chunk(self, kind: str, words: str, message_id: str, meta: Object | None) -> None:
-        if words:
-            self._message(kind, text_block(words), message_id, meta)
-
-    def _message(self, kind: str, block: Object, message_id: str, meta: Object | None) -> None:
+    def _message(self, kind: str, block: Object, message_id: str) -> None:
+        if not self._is_heard:
+            return
         update: Object = {"sessionUpdate": kind, "content": block}
         if message_id:
             update["messageId"] = message_id
-        if meta:
-            update["_meta"] = meta
+        if self._marks:
+            update["_meta"] = self._marks
         self._append(UPDATE, update)
         self._last = kind
 
@@ -235,6 +261,9 @@ class EntryWriter:
             self.missed.add("tool calls without an id", fields)
             return
         fields = {"status": "pending"} | fields
+        if self._marks:
+            meta = fields.get("_meta")
+            fields["_meta"] = (meta if isinstance(meta, dict) else {}) | self._marks
         self._append(UPDATE, {"sessionUpdate": "tool_call", "toolCallId": call_id} | fields)
         self._track_call(call_id, fields)
 
@@ -253,6 +282,8 @@ class EntryWriter:
 
     def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None:
         """Write a compaction of the conversation: as a completed call."""
+        if self.caller:
+            return
         shown: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
         if summary:
             shown["content"] = [content(summary)]
@@ -263,16 +294,19 @@ class EntryWriter:
 
     def plan(self, entries: Sequence[Object]) -> None:
         """Write the current plan."""
+        if self.caller:
+            return
         self._append(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
         self._last = "tool"
 
     def title(self, title: str) -> None:
         """Set the conversation's title; the last one counts."""
-        self.facts.title = on_title(title) or self.facts.title
+        if not self.caller:
+            self.facts.title = on_title(title) or self.facts.title
 
     def mode(self, mode_id: str) -> None:
         """Write the mode of the session."""
-        if mode_id and mode_id != self._mode:
+        if mode_id and mode_id != self._mode and not self.caller:
             self._mode = mode_id
             self._append(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
 
@@ -339,61 +373,6 @@ class EntryWriter:
 
     def _append(self, kind: str, value: object) -> None:
         self._entries.append(PastEntry(kind, self._now, _encode(value)))
-
-
-class SubagentWriter(EntryWriter):
-    """Writes the entries of a call's subagent, among the entries of the main writer.
-
-    Its calls are marked with that call, and with `meta`. Its times, its prompt and its end are left
-    out, and so, unless it `speaks`, are its messages: its report is the result of the call.
-    """
-
-    def __init__(
-        self, above: EntryWriter, caller: str, meta: Object | None = None, *, speaks: bool = False
-    ) -> None:
-        self.caller = caller
-        self.facts, self.missed = above.facts, above.missed
-        self._above = above
-        self._marks: Object = {PARENT: caller} | (meta or {})
-        self._speaks = speaks
-
-    def call(self, call_id: str, fields: Object) -> None:
-        meta = fields.get("_meta")
-        marked = (meta if isinstance(meta, dict) else {}) | self._marks
-        self._above.call(call_id, fields | {"_meta": marked})
-
-    def update(self, call_id: str, fields: Object) -> None:
-        self._above.update(call_id, fields)
-
-    def say(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
-        if self._speaks:
-            self._above.say(words, message_id, self._marks)
-
-    def think(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
-        if self._speaks:
-            self._above.think(words, message_id, self._marks)
-
-    def plan(self, entries: Sequence[Object]) -> None:
-        self._above.plan(entries)
-
-    def tokens(self, reply: str = "", /, **counts: int | None) -> None:
-        self._above.tokens(reply, **counts)
-
-    def model(self, name: str) -> None:
-        self._above.model(name)
-
-    def usage(self, used: int, size: int) -> None:
-        self._above.usage(used, size)
-
-    def clock(self, at: int | None) -> None: ...
-    def prompt(self, blocks: Sequence[Object], *, turn: str = "") -> None: ...
-    def end_turn(self, reason: str = "") -> None: ...
-    def fail_turn(self, message: str) -> None: ...
-    def finish_answer(self) -> None: ...
-    def show(self, block: Object, message_id: str = "") -> None: ...
-    def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
-    def title(self, title: str) -> None: ...
-    def mode(self, mode_id: str) -> None: ...
 
 
 def prompt_text(raw: bytes) -> str:

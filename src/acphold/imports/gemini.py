@@ -30,7 +30,7 @@ from acphold.imports.content_blocks import (
     resource,
     text_block,
 )
-from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import (
@@ -165,7 +165,7 @@ def _tree(paths: Iterable[Path], speaker: str, begin: int = 0) -> RecordTree:
 
 
 class _GeminiConverter(AgentConverter):
-    """Converts one session, or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent."""
 
     def __init__(
         self, writer: EntryWriter, speaker: str, subagents: list[Path], tree: RecordTree
@@ -301,9 +301,8 @@ class _GeminiConverter(AgentConverter):
             asked = [it for it in untold if prompt and prompt in it.prompt]
             self._tell_subagent(call_id, next(iter(asked or untold), None))
 
-    def _tell(self, child: _Subagent, call_id: str) -> None:
-        below = SubagentWriter(self._writer, call_id)
-        converter = _GeminiConverter(below, self._speaker, [], RecordTree())
+    def _tell(self, child: _Subagent) -> None:
+        converter = _GeminiConverter(self._writer, self._speaker, [], RecordTree())
         for _ in converter.file(child.path):
             pass
 

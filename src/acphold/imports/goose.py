@@ -21,7 +21,7 @@ from acphold.imports.content_blocks import (
     picture_of,
     resource,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
@@ -147,7 +147,7 @@ def _attached(block: Object) -> Object:
 
 
 class _GooseConverter(AgentConverter):
-    """Converts one session, or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent."""
 
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
@@ -188,7 +188,7 @@ class _GooseConverter(AgentConverter):
             if detail := text(arguments, "command" if kind == "execute" else "path"):
                 fields["title"] = f"{short} · {detail}"
         self._begin_call(call_id, name, arguments, fields)
-        if short == "todo_write" and not self._writer.caller:
+        if short == "todo_write":
             self._writer.plan(checklist(text(arguments, "content")))
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
@@ -202,8 +202,8 @@ class _GooseConverter(AgentConverter):
         elif kind not in _ANSWERS_ASKED:
             super()._other_part(kind, part, message_id)
 
-    def _tell(self, child: str, call_id: str) -> None:
-        converter = _GooseConverter(self._source, SubagentWriter(self._writer, call_id))
+    def _tell(self, child: str) -> None:
+        converter = _GooseConverter(self._source, self._writer)
         for row in _rows(self._source, child, self._writer):
             converter.row(row)
 

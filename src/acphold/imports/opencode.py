@@ -26,7 +26,7 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.opencode_store import (
     MESSAGES_OF,
     OpencodeFiles,
@@ -133,7 +133,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 class _OpencodeConverter(AgentConverter):
-    """Converts one session, or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent."""
 
     def __init__(
         self, store: OpencodeStore, writer: EntryWriter, session_id: str, *, is_old: bool
@@ -253,7 +253,7 @@ class _OpencodeConverter(AgentConverter):
             "locations": [{"path": place}] if place else [],
         }
         self._writer.call(call_id, fields)
-        if name == "todowrite" and text(state, "status") == "completed" and not self._writer.caller:
+        if name == "todowrite" and text(state, "status") == "completed":
             todos = [
                 plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
                 for todo in objects(arguments, "todos")
@@ -301,9 +301,8 @@ class _OpencodeConverter(AgentConverter):
         named = (it for it, title in children if asked and title.startswith(asked))
         return next((it for it in named if it not in self.told), "")
 
-    def _tell(self, child: str, call_id: str) -> None:
-        below = SubagentWriter(self._writer, call_id)
-        converter = _OpencodeConverter(self._store, below, child, is_old=self._is_old)
+    def _tell(self, child: str) -> None:
+        converter = _OpencodeConverter(self._store, self._writer, child, is_old=self._is_old)
         for message in self._store.messages(child):
             converter.message(message)
 

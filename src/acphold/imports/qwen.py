@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import contents, prompt_blocks
-from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.gemini import (
     display_diff,
     file_places,
@@ -115,7 +115,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 class _QwenConverter(AgentConverter):
-    """Converts one session, record by record; or with a SubagentWriter that subagent's."""
+    """Converts one session, or that of a subagent, record by record."""
 
     subagent_tools = frozenset({"agent", "task"})
 
@@ -239,14 +239,15 @@ class _QwenConverter(AgentConverter):
         paths = map(Path, self._source.paths[1:])
         return next((path for path in paths if path.stem.endswith(f"-{call_id}")), None)
 
-    def _tell(self, child: Path, call_id: str) -> None:
+    def _tell(self, child: Path) -> None:
         kind = text(document(child.with_suffix(".meta.json"), Missed()), "agentType")
-        marks: Object = {"parentToolCallId": call_id}
+        caller = self._writer.caller
+        marks: Object = {"parentToolCallId": caller}
         marks |= {"subagentType": kind} if kind else {}
-        below = SubagentWriter(self._writer, call_id, marks, speaks=True)
-        converter = _QwenConverter(self._source, below)
-        for record in records(child, self._missed, ROWS):
-            converter.take(record)
+        with self._writer.within(caller, marks, speaks=True):
+            converter = _QwenConverter(self._source, self._writer)
+            for record in records(child, self._missed, ROWS):
+                converter.take(record)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))

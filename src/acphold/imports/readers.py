@@ -1,8 +1,7 @@
 """The readers of conversations, one for each agent; and the agents that delete what they keep.
 
 A reader converts the records of one conversation and passes them to an entry writer: see
-`AgentConverter`. A SubagentWriter writes a subagent's conversation, inside the call that started
-it.
+`AgentConverter`. A subagent's conversation is told inside the call that started it.
 
 Claude Code deletes conversations untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes
 none at all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and
@@ -90,6 +89,8 @@ class AgentConverter:
 
     subagent_tools: frozenset[str] = frozenset()
     """The tools whose calls start a subagent, if one that was stopped can be found."""
+    subagents_speak = False
+    """True if the program shows the messages of subagents."""
 
     def __init__(self, writer: EntryWriter) -> None:
         self._writer = writer
@@ -140,7 +141,8 @@ class AgentConverter:
         """
         if child and not self._writer.caller and child not in self.told:
             self.told[child] = None
-            self._tell(child, call_id)
+            with self._writer.within(call_id, speaks=self.subagents_speak):
+                self._tell(child)
 
     def tell_stopped(self) -> None:
         """Tell the subagents that were stopped: their calls have no result."""
@@ -148,15 +150,15 @@ class AgentConverter:
         while waiting := [it for it in self._calls.items() if it[0] not in done]:
             for call_id, (name, arguments) in waiting:
                 done.add(call_id)
-                if name in self.subagent_tools and not self._writer.caller:
+                if name in self.subagent_tools:
                     self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
 
     def _find_subagent(self, call_id: str, arguments: Object) -> Hashable:
         """Return what the conversation of a stopped subagent is known by, or None."""
         raise NotImplementedError
 
-    def _tell(self, child: Any, call_id: str) -> None:
-        """Tell the conversation of a subagent."""
+    def _tell(self, child: Any) -> None:
+        """Tell the conversation of a subagent, within its call."""
         raise NotImplementedError
 
     # -- messages ------------------------------------------------------------------------------
@@ -201,11 +203,8 @@ class AgentConverter:
         return []
 
     def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
-        """Write a plan, unless it is a subagent's; `words` names the text of a step."""
-        if not self._writer.caller:
-            self._writer.plan(
-                [plan_entry(text(step, words), text(step, "status")) for step in steps]
-            )
+        """Write a plan; `words` names the text of a step."""
+        self._writer.plan([plan_entry(text(step, words), text(step, "status")) for step in steps])
 
     def _absolute(self, path: str) -> str:
         """Return a path in the conversation's folder as an absolute one; empty for none."""

@@ -26,12 +26,11 @@ from acphold.imports.content_blocks import (
     content,
     contents,
     link,
-    plan_entry,
     resource,
     resource_link,
     text_blocks,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import (
@@ -398,17 +397,14 @@ class _VscodeConverter(AgentConverter):
         }
         if path := text(arguments, "filePath") or text(arguments, "path"):
             fields["locations"] = [{"path": path}]
-        writer = self._writer
-        if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
-            writer = SubagentWriter(writer, caller)
-        writer.call(call_id, fields)
-        if about.get("kind") == "todoList" and not writer.caller:
-            writer.plan(
-                [
-                    plan_entry(text(step, "title"), text(step, "status").replace("-", "_"))
-                    for step in objects(about, "todoList")
-                ]
-            )
+        caller = text(part, "subAgentInvocationId")
+        with self._writer.within(caller if caller != call_id else ""):
+            self._writer.call(call_id, fields)
+            if about.get("kind") == "todoList":
+                steps = objects(about, "todoList")
+                self._plan(
+                    (it | {"status": text(it, "status").replace("-", "_")} for it in steps), "title"
+                )
         decided = part.get("isConfirmed")
         refused = decided is False or number(decided, "type") in _DENIED
         exit_code = number(about, "terminalCommandState", "exitCode")

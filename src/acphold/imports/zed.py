@@ -22,7 +22,7 @@ from acphold.imports.content_blocks import (
     resource,
     resource_link,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import (
     ANTHROPIC_TOKENS,
     AgentConverter,
@@ -151,7 +151,7 @@ def _messages(thread: Object) -> Iterator[Object]:
 
 
 class ZedConverter(AgentConverter):
-    """Converts one thread, or with a SubagentWriter that subagent's."""
+    """Converts one thread, or that of a subagent."""
 
     subagent_tools = frozenset({"spawn_agent", "subagent"})
 
@@ -225,10 +225,9 @@ class ZedConverter(AgentConverter):
         )
         return next((str(child) for (child,) in found if child not in self.told), None)
 
-    def _tell(self, child: str, call_id: str) -> None:
+    def _tell(self, child: str) -> None:
         thread, _ = _thread(self._database, self._names, child, self._missed)
-        writer = SubagentWriter(self._writer, call_id)
-        converter = ZedConverter(writer, thread, self._database, self._names)
+        converter = ZedConverter(self._writer, thread, self._database, self._names)
         for message in _messages(thread):
             converter.message(message)
 
