@@ -195,7 +195,7 @@ def test_a_plan_is_told_and_a_call_of_a_server_names_it(editor: Editor, tmp_path
     said = {"result": json.dumps({"content": [{"type": "text", "text": "echoed"}]})}
     editor.tool("mcp-srv-echo", {}, said, params=json.dumps(params))
     told = Story.of(READER, tmp_path)
-    assert told.plan() == [("look", "completed"), ("write", "in_progress"), ("rest", "pending")]
+    assert told.plan() == [("look", "completed"), ("write", "in_progress")]  # one was cancelled
     call = told.calls()[1]
     assert call.title == "srv: echo"
     assert json.loads(call.fields["rawInput"]) == {"words": "x"}

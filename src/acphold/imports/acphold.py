@@ -121,7 +121,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         except UNREADABLE:
             writer.missed.add("lines that are not entries", line.raw)
             continue
-        writer.clock(milliseconds(entry.at))
+        writer.clock(entry.at)
         raw = bytes(entry.update)
         if entry.kind == UPDATE and update_kind(raw) == "notice":
             raw = without_marks(raw)  # only acphold itself may set its marks

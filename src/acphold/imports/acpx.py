@@ -35,7 +35,6 @@ from acphold.imports.values import (
     Missed,
     Object,
     decode,
-    milliseconds,
     number,
     obj,
     objects,
@@ -127,7 +126,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session: the journal of its wire, otherwise the messages of its record."""
     record = document(source.path, writer.missed)
     writer.facts.cwd = text(record, "cwd")
-    writer.clock(milliseconds(record.get("created_at")))
+    writer.clock(record.get("created_at"))
     segments = [Path(path) for path in source.paths[1:]]
     converter = _AcpxWire(writer, record)
     for path in segments:
@@ -141,7 +140,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             if "Agent" in message:
                 writer.finish_answer()
             yield
-    writer.clock(milliseconds(record.get("last_used_at")))
+    writer.clock(record.get("last_used_at"))
     writer.title(text(record, "title"))
 
 
@@ -218,7 +217,7 @@ class _AcpxWire:
             elif message.type == "turn_started":
                 self._turn = message.request_id or BY_WORDS
                 if self._turn == text(self._record, "last_request_id"):
-                    self._writer.clock(milliseconds(self._record.get("last_prompt_at")))
+                    self._writer.clock(self._record.get("last_prompt_at"))
             elif not message.method and message.type not in _OWN:
                 self._writer.missed.kind("records", message.type, raw)
         except UNREADABLE:

@@ -34,7 +34,6 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    milliseconds,
     number,
     obj,
     objects,
@@ -68,12 +67,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     whole = main_document(source.path, writer.missed)
     history = objects(whole, "chatHistory")
     writer.facts.cwd = _folder(history)
-    writer.clock(milliseconds(whole.get("created")))
+    writer.clock(whole.get("created"))
     converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))
     for place, one in enumerate(history):
         converter.exchange(one, place)
         yield
-    writer.clock(milliseconds(whole.get("modified")))
+    writer.clock(whole.get("modified"))
     writer.title(text(whole, "customTitle") or text(whole, "title"))
 
 
@@ -100,7 +99,7 @@ class _AuggieConverter(AgentConverter):
     def exchange(self, record: Object, place: int) -> None:
         """Write one exchange: request and response."""
         exchange = obj(record, "exchange")
-        self._writer.clock(milliseconds(record.get("finishedAt")))  # the only time it has
+        self._writer.clock(record.get("finishedAt"))  # the only time it has
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
         if record.get("isHistorySummary") is True:

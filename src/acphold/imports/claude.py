@@ -41,7 +41,6 @@ from acphold.imports.values import (
     Object,
     inner,
     look_up,
-    milliseconds,
     obj,
     objects as objects_of,
     text,
@@ -293,7 +292,7 @@ class _ClaudeConverter(AgentConverter):
             if kind not in _PASSED:
                 self._writer.missed.kind("records", kind, record)
             return
-        self._writer.clock(milliseconds(record.get("timestamp")))
+        self._writer.clock(record.get("timestamp"))
         self._uuid = text(record, "uuid")
         fork = text(record, "forkedFrom", "sessionId")
         self._facts.begun_as = self._facts.begun_as or fork

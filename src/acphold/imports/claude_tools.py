@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import block_content, contents, diff, picture_of, plan_entry
+from acphold.imports.content_blocks import block_content, contents, diff, picture_of
 from acphold.imports.records import document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source
@@ -227,12 +227,9 @@ class Tasks:
         self._tasks: dict[str, Object] = {}
 
     def plan(self, name: str, arguments: Object, details: object) -> list[Object] | None:
-        """Return the entries after this call; None if it changes none."""
+        """Return the steps after this call; None if it changes none."""
         if name == "TodoWrite":
-            return [
-                plan_entry(text(todo, "content"), text(todo, "status"))
-                for todo in objects(arguments, "todos")
-            ]
+            return objects(arguments, "todos")
         if name == "TaskCreate":
             task_id = text(details, "task", "id") or str(len(self._tasks) + 1)
             self._tasks[task_id] = {"status": "pending"} | arguments
@@ -244,12 +241,11 @@ class Tasks:
                 self._tasks[task_id] |= arguments
         else:
             return None
-        entries: list[Object] = []
+        steps: list[Object] = []
         for task in self._tasks.values():
-            status = text(task, "status")
-            doing = status == "in_progress" and text(task, "activeForm")
-            entries.append(plan_entry(doing or text(task, "subject"), status))
-        return entries
+            doing = text(task, "status") == "in_progress" and text(task, "activeForm")
+            steps.append(task | {"content": doing or text(task, "subject")})
+        return steps
 
 
 # -- subagents ------------------------------------------------------------------------------

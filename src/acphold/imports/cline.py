@@ -57,7 +57,6 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    milliseconds,
     obj,
     objects,
     strings,
@@ -104,7 +103,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     writer.facts.cwd = text(manifest, "cwd")
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
-    writer.clock(milliseconds(manifest.get("started_at")))
+    writer.clock(manifest.get("started_at"))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
     for message in objects(whole, "messages"):
         converter.message(message)
@@ -128,7 +127,7 @@ class _ClineConverter(AgentConverter):
 
     def message(self, message: Object) -> None:
         parts = parts_of(message.get("content"))
-        self._writer.clock(milliseconds(message.get("ts")))
+        self._writer.clock(message.get("ts"))
         if text(message, "role") == "user":
             self._user_said(text(message, "id"), parts)
         elif text(message, "role") == "assistant":
@@ -351,7 +350,7 @@ class _ClineTasksConverter(AgentConverter):
 
     def take(self, message: Object) -> None:
         """Take the next message; a text that was asked and then said is written once."""
-        self._writer.clock(milliseconds(message.get("ts")))
+        self._writer.clock(message.get("ts"))
         kind = text(message, "say") or text(message, "ask")
         words = text(message, "text")
         if kind in ("command_output", "mcp_server_response"):
@@ -396,7 +395,7 @@ class _ClineTasksConverter(AgentConverter):
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
             self._command = self._shown_call(fields | {"rawInput": {"command": command}})
         elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
-            self._plan(objects(about, "todos"))
+            self._writer.plan(objects(about, "todos"))
         elif kind == "tool":
             self._shown_call(_tool(about))
         elif kind == "codebase_search_result":

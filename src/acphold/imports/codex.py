@@ -265,7 +265,7 @@ class _CodexConverter(AgentConverter):
         if self._is_copy:
             return
         if kind == "session_meta":
-            self._writer.clock(milliseconds(payload.get("timestamp")))
+            self._writer.clock(payload.get("timestamp"))
         elif kind == "turn_context":
             self._turn = text(payload, "turn_id") or self._turn
             self._policy = text(payload, "approval_policy")
@@ -496,7 +496,7 @@ class _CodexConverter(AgentConverter):
         if kind == "local_shell_call":
             name, arguments = "shell", obj(item, "action")
         if name == "update_plan":
-            self._plan(objects(arguments, "plan"), "step")
+            self._writer.plan(objects(arguments, "plan"))
             return
         if (name == "exec" and isinstance(arguments, str)) or text(arguments, "cell_id"):
             # What a script does is on the screen: it is told itself if it does nothing.

@@ -122,19 +122,31 @@ def picture_of(part: Object) -> Object | None:
     return picture(text(part, "url") or text(part, "image_url", "url"))
 
 
-def plan_entry(words: str, status: str, priority: str = "medium") -> Object:
-    """Return an entry of a plan; unknown statuses and priorities become the default."""
-    return {
-        "content": words,
-        "priority": priority if priority in ("high", "low") else "medium",
-        "status": status if status in ("in_progress", "completed") else "pending",
-    }
+_STEP: Final = ("content", "step", "title", "description")
+"""Names of the text of a step."""
+
+
+def plan_entries(steps: Iterable[Object]) -> list[Object]:
+    """Return the entries of a plan, without steps that were cancelled.
+
+    Unknown statuses and priorities become the default.
+    """
+    entries: list[Object] = []
+    for step in steps:
+        status = text(step, "status").removeprefix("TODO_STATUS_").lower().replace("-", "_")
+        status = status if status in ("in_progress", "completed", "cancelled") else "pending"
+        priority = text(step, "priority")
+        priority = priority if priority in ("high", "low") else "medium"
+        entry: Object = {"content": first_text(step, _STEP), "priority": priority, "status": status}
+        entries += [] if status == "cancelled" else [entry]
+    return entries
 
 
 def checklist(words: str) -> list[Object]:
-    """Return the entries of a plan written as a Markdown checklist."""
+    """Return the steps of a plan written as a Markdown checklist."""
     marks = {" ": "pending", "x": "completed", "X": "completed"}
-    return [plan_entry(step, marks.get(mark, "in_progress")) for mark, step in _BOX.findall(words)]
+    found = _BOX.findall(words)
+    return [{"content": step, "status": marks.get(mark, "in_progress")} for mark, step in found]
 
 
 def link(path: str) -> Object:

@@ -30,7 +30,6 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    milliseconds,
     number,
     obj,
     objects,
@@ -142,7 +141,7 @@ class _CopilotConverter(AgentConverter):
         if text(event, "type") == "subagent.started":
             self._agents[agent] = text(data, "toolCallId")
         caller = text(data, "parentToolCallId") or self._agents.get(agent, "") or agent
-        self._writer.clock(milliseconds(event.get("timestamp")))
+        self._writer.clock(event.get("timestamp"))
         with self._writer.within(caller, speaks=True):
             self._event(event)
 

@@ -32,7 +32,6 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    milliseconds,
     number,
     obj,
     objects,
@@ -79,9 +78,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = databases.row_by_id(database, "sessions", _ABOUT, source.item)
     if not about:
         return
-    writer.clock(milliseconds(about["created_at"]))
+    writer.clock(about["created_at"])
     yield from _CrushConverter(database, writer).session(source.item)
-    writer.clock(milliseconds(about["updated_at"]))
+    writer.clock(about["updated_at"])
     writer.spend(about["cost"])
     title = about["title"]
     if isinstance(title, str) and title not in _UNNAMED:
@@ -117,7 +116,7 @@ class _CrushConverter(AgentConverter):
             session_id,
         ):
             parts = list_in(raw, self._missed)
-            self._writer.clock(milliseconds(created))
+            self._writer.clock(created)
             if is_summary and role == "assistant":
                 said = "".join(text(part, "data", "text") for part in parts)
                 self._writer.compaction(f"compacted-{message_id}", said)
@@ -151,7 +150,7 @@ class _CrushConverter(AgentConverter):
         fields = named_call_fields(name, arguments, self._place(arguments))
         self._begin_call(text(part, "id"), name, arguments, fields)
         if name == "todos":
-            self._plan(objects(arguments, "todos"))
+            self._writer.plan(objects(arguments, "todos"))
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind == "tool_result":

@@ -31,7 +31,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.cursor_store import read_store
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import AgentConverter, Reader
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import readable
 from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
@@ -42,8 +42,6 @@ from acphold.imports.values import (
     first_text,
     from_json,
     look_up,
-    milliseconds,
-    number,
     obj,
     objects,
     strings,
@@ -166,12 +164,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         composer = _whole_conversations(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
     writer.facts.cwd = cwd or path_of(look_up(composer, "workspaceIdentifier", "uri"))
-    writer.clock(milliseconds(composer.get("createdAt")))
+    writer.clock(composer.get("createdAt"))
     converter = _CursorConverter(state, composer, writer)
     for bubble in bubbles:
         converter.bubble(bubble)
         yield
-    writer.clock(milliseconds(composer.get("lastUpdatedAt")))
+    writer.clock(composer.get("lastUpdatedAt"))
     if ended := _ENDED.get(text(composer, "status")):
         writer.end_turn(ended)
     writer.title(text(composer, "name") or text(composer, "chatTitle"))
@@ -222,7 +220,7 @@ class _CursorConverter(AgentConverter):
     def bubble(self, bubble: Object) -> None:
         """Take the next message."""
         at = bubble.get("createdAt") or look_up(bubble, "timingInfo", "clientStartTime")
-        self._writer.clock(milliseconds(at))
+        self._writer.clock(at)
         kind = bubble.get("type")
         if kind in (_HUMAN, "user"):
             if self._writer.caller:
@@ -248,10 +246,8 @@ class _CursorConverter(AgentConverter):
         elif kind in (_AGENT, "ai"):
             message_id = text(bubble, "bubbleId") or text(bubble, "id")
             self._writer.model(text(bubble, "modelType"))
-            self._writer.tokens(
-                inputTokens=number(bubble, "tokenCount", "inputTokens"),
-                outputTokens=number(bubble, "tokenCount", "outputTokens"),
-            )
+            counts = token_counts(bubble.get("tokenCount"), "inputTokens", "outputTokens")
+            self._writer.tokens(**counts)
             call = obj(bubble, "toolFormerData")
             if not self._writer.caller:
                 thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
@@ -273,12 +269,8 @@ class _CursorConverter(AgentConverter):
         name = _base_name(text(call, "name"))
         if name == "todo_write":
             steps = objects(from_json(text(call, "result")), "finalTodos")
-            steps = steps or objects(_arguments(call), "todos")
-            status = "TODO_STATUS_"
-            if steps:
-                self._plan(
-                    it | {"status": text(it, "status").removeprefix(status).lower()} for it in steps
-                )
+            if steps := steps or objects(_arguments(call), "todos"):
+                self._writer.plan(steps)
         for child in self._children if name == "task" else ():
             composer = self._composer(child)
             if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:

@@ -26,7 +26,6 @@ from acphold.imports.content_blocks import (
     diff,
     image,
     link,
-    plan_entry,
     resource,
     resource_link,
     text_block,
@@ -37,7 +36,7 @@ from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
 from acphold.imports.tools import PATHS, call_fields, named_call_fields, tool_of
-from acphold.imports.values import Object, as_bytes, first_text, milliseconds, obj, objects, text
+from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
 
@@ -185,11 +184,11 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
     named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
     writer.facts.cwd = text(about, "cwd") or named
-    writer.clock(milliseconds(meta.get("createdAt")))
+    writer.clock(meta.get("createdAt"))
     timings = messages(root, 14)
     for place, turn in enumerate(several(root, 8)):
         if place < len(timings):
-            writer.clock(milliseconds(count(timings[place], 2)))
+            writer.clock(count(timings[place], 2))
         yield from converter.turn(converter.message(turn.hex()))
     if 8 not in root:
         for told in several(root, 1):
@@ -302,7 +301,7 @@ class _CursorStoreConverter(AgentConverter):
         call_id = self._write_call(asked, words(call, _CALL_ID))
         if kind == _TODOS and (steps := messages(inside(result, 1) or arguments, 1)):
             self._writer.plan(
-                [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
+                {"content": words(it, 2), "status": _STATUS.get(count(it, 3))} for it in steps
             )
         if kind == _TASK and not self._writer.caller:
             with self._writer.within(call_id):

@@ -7,7 +7,7 @@ fail, as nothing runs any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
@@ -30,9 +30,9 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.raw_update import ROLES, string, update_kind
 from acphold.errors import InvalidParamsError
-from acphold.imports.content_blocks import content, text_block
+from acphold.imports.content_blocks import content, plan_entries, text_block
 from acphold.imports.sources import Facts
-from acphold.imports.values import Missed, Object, squeeze, text
+from acphold.imports.values import Missed, Object, milliseconds, squeeze, text
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -93,9 +93,10 @@ class EntryWriter:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def clock(self, at: int | None) -> None:
-        """Set the time to `at` (ms since the epoch); the clock never goes back."""
-        if at is None or at <= 0 or self.caller:
+    def clock(self, told: object) -> None:
+        """Set the time to one as programs write it, see `milliseconds`; the clock never goes
+        back."""
+        if self.caller or (at := milliseconds(told)) is None:
             return
         facts, self._told_at = self.facts, at
         facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
@@ -292,12 +293,11 @@ class EntryWriter:
 
     # -- metadata ------------------------------------------------------------------------------
 
-    def plan(self, entries: Sequence[Object]) -> None:
-        """Write the current plan."""
-        if self.caller:
-            return
-        self._append(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
-        self._last = "tool"
+    def plan(self, steps: Iterable[Object]) -> None:
+        """Write the current plan, of steps as programs write them."""
+        if not self.caller:
+            self._append(UPDATE, {"sessionUpdate": "plan", "entries": plan_entries(steps)})
+            self._last = "tool"
 
     def title(self, title: str) -> None:
         """Set the conversation's title; the last one counts."""

@@ -25,7 +25,6 @@ from acphold.imports.content_blocks import (
     diff,
     image,
     parts_of,
-    plan_entry,
     prompt_blocks,
     resource,
     text_block,
@@ -208,7 +207,7 @@ class _GeminiConverter(AgentConverter):
             elif "type" in line and "id" in line:
                 self._message(line)
             elif "sessionId" in line:
-                self._writer.clock(milliseconds(line.get("startTime")))
+                self._writer.clock(line.get("startTime"))
             elif "$rewindTo" not in line:
                 self._missed.add("records of an unknown form", line)
             yield
@@ -219,7 +218,7 @@ class _GeminiConverter(AgentConverter):
             return
         if kind == "user":
             # A person's prompt; or the results of calls, which are messages of the user, too.
-            self._writer.clock(at := milliseconds(message.get("timestamp")))
+            self._writer.clock(message.get("timestamp"))
             if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
                 return
             self._written[message_id] = (0, 0, 0)
@@ -236,7 +235,7 @@ class _GeminiConverter(AgentConverter):
                     fields["content"] = contents(response_text(response))
                     self._writer.call(call_id, fields | {"rawOutput": response})
             if not results and not self._writer.caller:
-                self.tell_stopped(at)
+                self.tell_stopped(milliseconds(message.get("timestamp")))
                 self._prompt_id = message_id
                 blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
                 self._writer.prompt(prompt_blocks(blocks), turn=message_id)
@@ -245,7 +244,7 @@ class _GeminiConverter(AgentConverter):
             words = _words(message)
             thoughts = objects(message, "thoughts")
             if message_id not in self._written:
-                self._writer.clock(milliseconds(message.get("timestamp")))
+                self._writer.clock(message.get("timestamp"))
                 self._writer.model(text(message, "model"))
             names = ("input", "output", "cached")
             spent = token_counts(message.get("tokens"), *names, thought="thoughts", together=True)
@@ -270,10 +269,10 @@ class _GeminiConverter(AgentConverter):
         if call_id in self._written_calls:
             return
         self._written_calls.add(call_id)
-        self._writer.clock(milliseconds(call.get("timestamp")))
+        self._writer.clock(call.get("timestamp"))
         cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(arguments, "todos"):
-            self._writer.plan(plan_entries(todos))
+            self._writer.plan(todos)
         where = file_places(name, arguments, cwd)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
@@ -389,15 +388,6 @@ def display_diff(display: object, cwd: str) -> list[Object]:
 def response_text(response: object) -> str:
     """Return the result as the model got it."""
     return first_text(response, ("output", "error"))
-
-
-def plan_entries(todos: list[Object]) -> list[Object]:
-    """Return plan entries for a list of todos."""
-    return [
-        plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
-        for todo in todos
-        if text(todo, "status") != "cancelled"
-    ]
 
 
 def person_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:

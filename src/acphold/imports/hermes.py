@@ -27,7 +27,6 @@ from acphold.imports.values import (
     first_text,
     from_json,
     look_up,
-    milliseconds,
     number,
     obj,
     objects,
@@ -146,7 +145,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         settings = from_json(about.get("model_config"))
         cwd = text(about, "cwd") or text(settings, "cwd")
         writer.facts.cwd = writer.facts.cwd or cwd
-        writer.clock(milliseconds(about.get("started_at")))
+        writer.clock(about.get("started_at"))
         converter.model = text(about, "model")
         yield from converter.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
@@ -213,7 +212,7 @@ class _HermesConverter(AgentConverter):
         return is_copy
 
     def _message(self, message: Object) -> None:
-        self._writer.clock(milliseconds(message.get("timestamp")))
+        self._writer.clock(message.get("timestamp"))
         role, parts = text(message, "role"), _parts(message.get("content"), self._writer)
         words = "".join(text(part, "text") for part in parts)
         if words.startswith(_SUMMARY):
@@ -238,7 +237,7 @@ class _HermesConverter(AgentConverter):
                 fields = named_call_fields(name, arguments, self._place(name, arguments))
                 self._begin_call(call_id, name, arguments, fields)
                 if name == "todo" and (steps := objects(arguments, "todos")):
-                    self._plan(steps)
+                    self._writer.plan(steps)
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.finish_answer()
         elif role == "tool":

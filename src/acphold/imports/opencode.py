@@ -21,7 +21,6 @@ from acphold.imports.content_blocks import (
     block_content,
     content,
     picture,
-    plan_entry,
     resource,
     resource_link,
     text_block,
@@ -34,7 +33,7 @@ from acphold.imports.opencode_store import (
     OpencodeStore,
     existing_tables,
 )
-from acphold.imports.readers import AgentConverter, Reader
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import document, readable
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.tools import edit_diffs, tool_of
@@ -42,7 +41,6 @@ from acphold.imports.values import (
     Missed,
     Object,
     first_text,
-    milliseconds,
     number,
     obj,
     objects,
@@ -121,7 +119,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     session = store.session(session_id)
     facts = writer.facts
     facts.cwd, facts.begun_as = text(session, "directory"), text(session, "fork_session_id")
-    writer.clock(milliseconds(obj(session, "time").get("created")))
+    writer.clock(obj(session, "time").get("created"))
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
     converter = _OpencodeConverter(store, writer, session_id, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
@@ -145,7 +143,7 @@ class _OpencodeConverter(AgentConverter):
 
     def message(self, message: Object) -> None:
         message_id, role = text(message, "id"), text(message, "role")
-        self._writer.clock(milliseconds(obj(message, "time").get("created")))
+        self._writer.clock(obj(message, "time").get("created"))
         if role == "user":
             if not self._writer.caller:
                 self._prompt(message_id, self._store.parts(message))
@@ -162,14 +160,9 @@ class _OpencodeConverter(AgentConverter):
         self._writer.model(text(message, "modelID"))
         # A fork has copies of messages, with ids of its own.
         at = number(message, "time", "created")
-        self._writer.tokens(
-            f"{at} {number(tokens, 'output')}" if at else "",
-            inputTokens=number(tokens, "input"),
-            outputTokens=number(tokens, "output"),
-            thoughtTokens=number(tokens, "reasoning"),
-            cachedReadTokens=number(tokens, "cache", "read"),
-            cachedWriteTokens=number(tokens, "cache", "write"),
-        )
+        reply = f"{at} {number(tokens, 'output')}" if at else ""
+        names = ("input", "output", "cache.read", "cache.write", "reasoning")
+        self._writer.tokens(reply, **token_counts(tokens, *names))
         error = text(message, "error", "name")
         if _ABORTED.search(error):
             self._writer.end_turn("cancelled")
@@ -254,11 +247,7 @@ class _OpencodeConverter(AgentConverter):
         }
         self._writer.call(call_id, fields)
         if name == "todowrite" and text(state, "status") == "completed":
-            todos = [
-                plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
-                for todo in objects(arguments, "todos")
-            ]
-            self._writer.plan(todos)
+            self._writer.plan(objects(arguments, "todos"))
         if name in ("task", "subagent"):
             self._tell_subagent(call_id, self._subagent(state))
         # How it ended; of one without an end, its output so far.

@@ -28,7 +28,6 @@ from acphold.imports.values import (
     Object,
     first_text,
     look_up,
-    milliseconds,
     number,
     obj,
     objects,
@@ -96,7 +95,7 @@ class _PiConverter(AgentConverter):
     def take(self, record: Object) -> None:
         """Take the next record."""
         kind, writer = text(record, "type"), self._writer
-        writer.clock(milliseconds(record.get("timestamp")))
+        writer.clock(record.get("timestamp"))
         if kind == "session":
             writer.facts.cwd = writer.facts.cwd or text(record, "cwd")
         elif kind == "message":

@@ -18,7 +18,6 @@ from acphold.imports.gemini import (
     kind_of,
     parts_text,
     person_blocks,
-    plan_entries,
     read_sessions,
     response_text,
     session_sources,
@@ -32,7 +31,6 @@ from acphold.imports.values import (
     Missed,
     Object,
     first_text,
-    milliseconds,
     number,
     obj,
     objects,
@@ -126,7 +124,7 @@ class _QwenConverter(AgentConverter):
 
     def take(self, record: Object) -> None:
         kind, facts = text(record, "type"), self._writer.facts
-        self._writer.clock(milliseconds(record.get("timestamp")))
+        self._writer.clock(record.get("timestamp"))
         if not self._writer.caller:
             facts.cwd = facts.cwd or text(record, "cwd")
         if fork := text(record, "forkedFrom", "sessionId"):
@@ -224,7 +222,7 @@ class _QwenConverter(AgentConverter):
     def _result(self, call_id: str, name: str, response: Object, about: Object) -> None:
         caller, display = self._writer.caller, about.get("resultDisplay")
         if name == "todo_write":
-            self._writer.plan(plan_entries(objects(display, "todos")))
+            self._writer.plan(objects(display, "todos"))
             return
         self._tell_subagent(call_id, self._find_subagent(call_id, {}))
         failed = text(about, "status") not in ("success", "") or "error" in response

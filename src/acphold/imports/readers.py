@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from acphold.imports.content_blocks import picture_of, plan_entry, text_blocks
+from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source
@@ -202,10 +202,6 @@ class AgentConverter:
         self._missed.kind(f"parts of {of}", kind, part)
         return []
 
-    def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
-        """Write a plan; `words` names the text of a step."""
-        self._writer.plan([plan_entry(text(step, words), text(step, "status")) for step in steps])
-
     def _absolute(self, path: str) -> str:
         """Return a path in the conversation's folder as an absolute one; empty for none."""
         return os.path.join(self._writer.facts.cwd, path) if path else ""
@@ -240,7 +236,8 @@ def token_counts(
 ) -> dict[str, int | None]:
     """Return an agent's counts of tokens under the protocol's names, for `EntryWriter.tokens`.
 
-    With `together` the tokens sent include those read from a cache.
+    A name may be a path, with dots. With `together` the tokens sent include those read from a
+    cache.
     """
     names = {
         "inputTokens": sent,
@@ -249,7 +246,7 @@ def token_counts(
         "cachedWriteTokens": cache_written,
         "thoughtTokens": thought,
     }
-    counts = {field: number(usage, name) for field, name in names.items() if name}
+    counts = {field: number(usage, *name.split(".")) for field, name in names.items() if name}
     if together:
         counts["inputTokens"] = (counts["inputTokens"] or 0) - (counts["cachedReadTokens"] or 0)
     return counts

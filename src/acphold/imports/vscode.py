@@ -49,7 +49,6 @@ from acphold.imports.values import (
     first_text,
     from_json,
     look_up,
-    milliseconds,
     number,
     obj,
     objects,
@@ -134,7 +133,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it is too large."""
     whole = _whole(source, writer.missed)
     writer.facts.cwd = folder_of(source.path.parent.parent)
-    writer.clock(milliseconds(whole.get("creationDate")))
+    writer.clock(whole.get("creationDate"))
     requests = objects(whole, "requests")
     tree = _tree(requests)
     tree.choose(source.item, writer.missed)
@@ -288,7 +287,7 @@ class _VscodeConverter(AgentConverter):
 
     def tell(self) -> None:
         request, writer = self._request, self._writer
-        writer.clock(milliseconds(request.get("timestamp")))
+        writer.clock(request.get("timestamp"))
         about = obj(request, "result", "metadata")
         for turn in objects(about, "toolCallRounds"):
             for call in objects(turn, "toolCalls"):
@@ -320,7 +319,7 @@ class _VscodeConverter(AgentConverter):
         writer.model(model)
         made = number(about, "outputTokens") or number(request, "completionTokens")
         writer.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
-        writer.clock(milliseconds(look_up(request, "modelState", "completedAt")))
+        writer.clock(look_up(request, "modelState", "completedAt"))
         state = number(request, "modelState", "value")
         wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
         if state == _CANCELLED or request.get("isCanceled") is True:
@@ -401,10 +400,7 @@ class _VscodeConverter(AgentConverter):
         with self._writer.within(caller if caller != call_id else ""):
             self._writer.call(call_id, fields)
             if about.get("kind") == "todoList":
-                steps = objects(about, "todoList")
-                self._plan(
-                    (it | {"status": text(it, "status").replace("-", "_")} for it in steps), "title"
-                )
+                self._writer.plan(objects(about, "todoList"))
         decided = part.get("isConfirmed")
         refused = decided is False or number(decided, "type") in _DENIED
         exit_code = number(about, "terminalCommandState", "exitCode")

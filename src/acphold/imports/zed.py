@@ -37,7 +37,6 @@ from acphold.imports.values import (
     Object,
     as_bytes,
     first_text,
-    milliseconds,
     obj,
     objects,
     text,
@@ -80,17 +79,17 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
-    writer.clock(milliseconds(about.get("created_at")))
+    writer.clock(about.get("created_at"))
     converter = ZedConverter(writer, thread, database, names, source.item)
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
         if asked[-1:] == [place]:  # of the others no time is known
-            writer.clock(milliseconds(thread.get("updated_at")))
+            writer.clock(thread.get("updated_at"))
         converter.message(message)
         yield
     converter.tell_stopped()
-    writer.clock(milliseconds(thread.get("updated_at")))
+    writer.clock(thread.get("updated_at"))
     writer.spend(None, **token_counts(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
     title = text(thread, "title") or text(thread, "summary")
     if title not in _UNNAMED:
@@ -211,8 +210,7 @@ class ZedConverter(AgentConverter):
         fields = named_call_fields(name, arguments, path)
         self._begin_call(text(part, "id"), name, arguments, fields)
         if name == "update_plan":
-            steps = objects(arguments, "plan") or objects(arguments, "entries")
-            self._plan({"content": text(it, "step")} | it for it in steps)
+            self._writer.plan(objects(arguments, "plan") or objects(arguments, "entries"))
 
     def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
         """Return the first thread of a subagent that is not told yet."""
