@@ -10,10 +10,9 @@ import pytest
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake
-from acphold.imports.cline import READER as CLINE
-from acphold.imports.kilo import READER as KILO
+from acphold.imports.cline import READER as CLINE, ROO
+from acphold.imports.opencode import KILO
 from acphold.imports.readers import Reader
-from acphold.imports.roo import READER as ROO
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from tests.imports.told import Story, sources

@@ -14,8 +14,7 @@ from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
 from acphold.imports.copilot import READER as COPILOT
-from acphold.imports.kilo import READER as KILO
-from acphold.imports.opencode import READER as OPENCODE
+from acphold.imports.opencode import KILO, READER as OPENCODE
 from acphold.imports.pi import READER as PI
 from acphold.imports.qwen import READER as QWEN
 from acphold.journal.journal import Journal, history

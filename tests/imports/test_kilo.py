@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.imports import Home
-from acphold.imports.kilo import READER
+from acphold.imports.opencode import KILO as READER
 from tests.imports.test_cline import say
 from tests.imports.test_opencode import SESSION, Store
 from tests.imports.told import Story, sources

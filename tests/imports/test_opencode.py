@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports.kilo import READER as KILO
-from acphold.imports.opencode import READER
+from acphold.imports.opencode import KILO, READER
 from tests.imports.told import Story, sources
 
 Json = Any

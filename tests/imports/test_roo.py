@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports.roo import READER
+from acphold.imports.cline import ROO as READER
 from tests.imports.test_cline import ask, say, task as cline_task
 from tests.imports.told import sources
 

@@ -9,23 +9,25 @@ A task, of the editor extensions, has the messages of their screen. A message wa
 inside its `text`. The folder of a task is in a list of all tasks, in a file beside it, or in the
 model's prompt. Roo Code and Kilo Code began as copies of Cline and use the same format, each below
 the name of its extension. They add some kinds and tools, and an edit may be a whole patch there.
+The model's side of a task lies beside that of the screen, `api_conversation_history.json`. When a
+program that wrote the latter was stopped in the middle of the file, it has what was lost: what was
+said, and the calls, as XML in a text or as blocks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
-from acphold.imports import cline_history
-from acphold.imports.cline_history import TaskStep, steps, steps_after
 from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -51,17 +53,20 @@ from acphold.imports.readers import (
 )
 from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tools import call_fields, tool_of
+from acphold.imports.tools import call_fields, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
     first_text,
     from_json,
+    inner,
     obj,
     objects,
+    squeeze,
     strings,
     tag_pairs,
     text,
+    without,
 )
 
 NAME: Final = "cline"
@@ -288,7 +293,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     messages = document_list(path, missed)
     history: list[TaskStep] = []
     if missed.counts:
-        history = [*steps(document_list(path.with_name(cline_history.NAME), Missed()))]
+        history = [*steps(document_list(path.with_name(_HISTORY), Missed()))]
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
     changed_at = 0
@@ -299,7 +304,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            descriptor = regular_files.open_fd(path.with_name(cline_history.NAME))
+            descriptor = regular_files.open_fd(path.with_name(_HISTORY))
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")
@@ -489,4 +494,104 @@ def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:
             yield from found or contents(edited)
 
 
+# -- the model's side of a task ---------------------------------------------------------------
+
+_HISTORY: Final = "api_conversation_history.json"
+
+_SAYING: Final = ("ask_followup_question", "attempt_completion", "plan_mode_respond")
+"""Tools that only say something."""
+
+_SAID: Final = ("result", "question", "response")
+"""Arguments that are said."""
+
+_SENT: Final = re.compile(
+    r"<(?P<opens>task|feedback|user_message|answer)>|</(?P<closes>task|feedback|user_message|answer)>"
+)
+_NAMED_TOOLS: Final = "|".join(
+    (*_SAYING, "apply_diff", "browser_action", "execute_command", "insert_content",
+     "list_code_definition_names", "list_files", "new_task", "read_file", "replace_in_file",
+     "search_files", "switch_mode", "use_mcp_tool", "write_to_file")
+)  # fmt: skip
+_CALLED: Final = re.compile(rf"<(?P<opens>{_NAMED_TOOLS})>|</(?P<closes>{_NAMED_TOOLS})>")
+_ARGUMENT: Final = re.compile(r"<(?P<opens>[a-z_]+)>|</(?P<closes>[a-z_]+)>")
+_THOUGHT: Final = re.compile(r"<(?P<opens>thinking)>|</(?P<closes>thinking)>\s*")
+
+
+class TaskStep(NamedTuple):
+    """A step of a task: the words of the `user` or the `agent`, or a call with its fields."""
+
+    role: str
+    words: str
+    call: Object | None = None
+
+
+def steps(messages: Iterable[Object]) -> Iterator[TaskStep]:
+    """Yield the steps in the messages."""
+    for message in messages:
+        said = message.get("content")
+        for block in objects(said) if isinstance(said, list) else [{"type": "text", "text": said}]:
+            words = text(block, "text")
+            if text(message, "role") == "user":
+                for begin, end in tag_pairs(words, _SENT):
+                    yield TaskStep("user", words[begin.end() : end.start()].strip())
+            elif text(block, "type") == "tool_use":
+                yield _call_step(text(block, "name"), obj(block, "input"))
+            else:
+                yield from _answer_steps(words)
+
+
+def _answer_steps(words: str) -> Iterator[TaskStep]:
+    """Yield what was said in a text of the model, and the calls in it."""
+    words = without(words, _THOUGHT)
+    place = 0
+    for begin, end in tag_pairs(words, _CALLED):
+        if said := words[place : begin.start()].strip():
+            yield TaskStep("agent", said)
+        yield _call_step(begin["opens"], dict(inner(words[begin.end() : end.start()], _ARGUMENT)))
+        place = end.end()
+    if said := words[place:].strip():
+        yield TaskStep("agent", said)
+
+
+def _call_step(name: str, arguments: Object) -> TaskStep:
+    if name in _SAYING:
+        return TaskStep("agent", first_text(arguments, _SAID).strip())
+    return TaskStep("call", "", named_call_fields(name, arguments) | {"status": "completed"})
+
+
+def steps_after(found: Sequence[TaskStep], told: Sequence[tuple[str, str]]) -> Sequence[TaskStep]:
+    """Return the steps behind the last text that the screen told, a role and words each.
+
+    All if the screen told none; none if no text of it is among the steps.
+    """
+    if not told:
+        return found
+    known = [(role, squeeze(words)) for role, words in told]
+    while known:
+        last, seen = known[-1], Counter(known)[known[-1]]
+        for place, step in enumerate(found, 1):
+            seen -= (step.role, squeeze(step.words)) == last
+            if not seen:
+                return found[place:]
+        known.pop()
+    return []
+
+
 READER: Final = Reader(NAME, KEY, find, read)
+
+
+# -- Roo Code ----------------------------------------------------------------------------------
+
+EXTENSIONS: Final = ("rooveterinaryinc.roo-cline", "rooveterinaryinc.roo-code-nightly")
+
+
+def _find_roo(home: Home) -> Iterator[Source]:
+    """Yield the tasks of its command line, and of the extension and its nightly version."""
+    yield from task_sources(
+        "roo", home.path, EXTENSIONS[0], home.path / ".vscode-mock/global-storage"
+    )
+    yield from task_sources("roo", home.path, EXTENSIONS[1])
+
+
+ROO: Final = Reader("roo", "roo", _find_roo, read_task)
+"""Its key is a name of ours: it is no ACP agent."""

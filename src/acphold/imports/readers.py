@@ -48,7 +48,10 @@ NAMES: Final = (
     "auggie",
     "acphold",
 )
-"""One module each, imported on demand."""
+"""One module each, imported on demand, but for those in _BESIDE."""
+
+_BESIDE: Final = {"kilo": "opencode", "roo": "cline"}
+"""Readers in the module of another one, whose form their program took over."""
 
 WAVES: Final = (
     frozenset({"acpx"}),
@@ -79,7 +82,8 @@ class Reader(NamedTuple):
 
 def reader(name: str) -> Reader:
     """Return the reader of this name; raises ModuleNotFoundError if it is not in NAMES."""
-    made = import_module(f"acphold.imports.{name}").READER
+    module = import_module(f"acphold.imports.{_BESIDE.get(name, name)}")
+    made = getattr(module, name.upper() if name in _BESIDE else "READER")
     assert isinstance(made, Reader)
     return made
 
