@@ -85,6 +85,14 @@ def fill(path: Path, sessions: int) -> None:
     connection.execute("UPDATE sessions SET indexed_through = settled_through")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+    asyncio.run(_tidy(path))
+
+
+async def _tidy(path: Path) -> None:
+    journal = open_journal(path)
+    while await journal.index.tidy(60.0):
+        pass
+    await journal.aclose()
 
 
 def name_of(number: int) -> str:

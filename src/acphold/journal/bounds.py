@@ -140,6 +140,12 @@ UNPACKED_BYTES: Final = 1 << 30
 ADDING_SECONDS: Final = 0.1
 """Time spent after a turn on sums of sessions that an earlier release has left."""
 
+SUMMED_TOGETHER: Final = 1024
+"""Numbers of sessions whose sums are kept together: a reader adds up as many in 4 ms."""
+
+BLOCKS_SECONDS: Final = 3600.0
+"""How often a process that goes on makes the sums of many sessions that hold no more."""
+
 FEW_CURRENCIES: Final = 50
 """Sums are kept of a session with this many pairs of agents and currencies at most."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (32, "6b41923edc3dc3e9")
+MADE: Final = (33, "8cd2be6f8bc1fa9d")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -210,6 +210,21 @@ _USAGE_SUMS: Final = (
 
 _TENANTS: Final = ("ALTER TABLE volumes ADD COLUMN tenants TEXT NOT NULL DEFAULT ''",)
 
+_USAGE_BLOCKS: Final = (
+    """CREATE TABLE usage_blocks (
+        highest INTEGER PRIMARY KEY,
+        lowest INTEGER NOT NULL,
+        revision INTEGER NOT NULL,
+        by_agent BLOB NOT NULL,
+        by_day BLOB NOT NULL,
+        by_folder BLOB NOT NULL,
+        by_model BLOB NOT NULL
+    )""",
+    "CREATE TRIGGER block_ended AFTER DELETE ON sessions BEGIN DELETE FROM usage_blocks"
+    " WHERE highest = (SELECT min(highest) FROM usage_blocks WHERE highest >= old.number)"
+    " AND lowest <= old.number; END",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -224,4 +239,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _PROGRAMS,
     _USAGE_SUMS,
     _TENANTS,
+    _USAGE_BLOCKS,
 )

@@ -36,6 +36,8 @@ from acphold.journal.stored_journal import APPENDS, Transcripts
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from acphold.journal.sql.usage_sums import PlainSums, Span
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -123,8 +125,13 @@ class SqlIndex(SqlPart, Index):
         from acphold.journal.sql import usage_sums  # late, for a quick start
 
         return await self._at_one_moment(
-            lambda tables: usage_sums.sums(tables, by, agents, cwd, since), slow=True
+            lambda tables: usage_sums.sums(tables, by, agents, cwd, since, self._kept_sums),
+            slow=True,
         )
+
+    def _kept_sums(self, tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+        """The sums that are kept for many sessions, and the spans of numbers of all others."""
+        return [], []
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         if seconds > 0:

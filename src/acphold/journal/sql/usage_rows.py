@@ -91,6 +91,7 @@ def _note_copies(tables: Tables, key: Key, replies: Iterable[int]) -> None:
     ).fetchall()
     for its in sorted([key, *(other for (other,) in found)], key=str) if found else ():
         _mark(tables, its, str(COPIED))
+        tables.execute(tables.TOLD, (its,))  # sums of many sessions no longer have this one
 
 
 # -- sums -----------------------------------------------------------------------------------------

@@ -1,26 +1,27 @@
 """Adding up the reported tokens and cost, on one moment of the journal.
 
-The database adds up the sums that are kept of each session: see `usage_rows`. Sessions that need a
-closer look, because a turn runs in them, or the time in question begins inside of a slot, are gone
-through one by one.
+The database adds up the sums that are kept of each session: see `usage_rows`; a file keeps those of
+many sessions, too: see `usage_blocks`. Sessions that need a closer look, because a turn runs in
+them, or the time in question begins inside of a slot, are gone through one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, overload
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from acp_wire.surroundings import resolve_folder
 from acphold.conversation.history.entries import TURN_END, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
-from acphold.journal.sql.tables import Tables, batches
+from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.sql.usage_rows import COLUMNS, report
 from acphold.journal.stored_history import END
 from acphold.journal.token_reports import (
@@ -71,7 +72,7 @@ _TOTAL: Final = """
 _BY_REQUEST: Final = """
     SELECT agent FROM (
         SELECT DISTINCT agent FROM acphold.usage_sums
-        WHERE by_request > 0 AND slot >= %(first)s{by_agents}
+        WHERE by_request > 0 AND slot >= %(first)s{by_agents}{in_span}
     ) AS those WHERE EXISTS (
         SELECT 1 FROM acphold.usage_sums CROSS JOIN acphold.sessions
         WHERE usage_sums.agent = those.agent AND by_request > 0 AND slot >= %(first)s
@@ -93,15 +94,38 @@ _WANTED: Final = "prompted AND unread IS NULL AND updated_at >= %(since)s"
 known yet."""
 
 
+class PlainSums(Struct, array_like=True):
+    """The sums of plain sessions by the names of the groups, and of all; the agents with reports of
+    requests; and the keys of `odd` sessions beside these: see `SumsQuery`."""
+
+    groups: dict[str, UsageSum]
+    total: UsageSum
+    by_request: set[str]
+    odd: list[Key]
+
+
+Span = tuple[int, int]
+"""The lowest and the highest of some numbers of sessions."""
+
+KeptSums = Callable[[Tables, Grouping], tuple[list[PlainSums], list[Span]]]
+
+
 class SumsQuery:
     """The sums that are asked for, as parts of statements with `values`.
 
     For `plain` sessions, the sums by whole slots have all that they have reported; `odd` ones have
-    to be gone through. Both are among those that are `wanted`.
+    to be gone through. Both are among those that are `wanted`, and in a span if it is `in_spans`.
     """
 
     def __init__(
-        self, tables: Tables, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
+        self,
+        tables: Tables,
+        by: Grouping,
+        agents: tuple[str, ...] = (),
+        cwd: str | None = None,
+        since: int = 0,
+        *,
+        in_spans: bool = False,
     ) -> None:
         self.wanted, self.values = _WANTED, dict[str, Any](since=since, first=-(-since // SLOT_MS))
         if cwd is not None:
@@ -112,9 +136,13 @@ class SumsQuery:
             self.values["slot"] = since // SLOT_MS
             cut = f"SELECT {tables.KEY} FROM acphold.usage_sums WHERE slot = %(slot)s"
             summed += f" AND sessions.{tables.OWN_KEY} NOT IN ({cut})"
-        self.odd = f"{self.wanted} AND NOT ({summed})"
+        in_span = " AND {} BETWEEN %(lowest)s AND %(highest)s" if in_spans else ""
+        asked = self.wanted + in_span.format(f"sessions.{tables.OWN_KEY}")
+        self._odd = (
+            f"SELECT {tables.OWN_KEY} FROM acphold.sessions WHERE {asked} AND NOT ({summed})"
+        )
         own = {"key": tables.KEY, "own_key": tables.OWN_KEY}
-        plain, by_agents, of_agents, used_by = f"{self.wanted} AND {summed}", "", "", ""
+        plain, by_agents, of_agents, used_by = f"{asked} AND {summed}", "", "", ""
         its = (
             "FROM acphold.usage_sums"
             f" WHERE {tables.KEY} = sessions.{tables.OWN_KEY} AND slot >= %(first)s"
@@ -135,15 +163,19 @@ class SumsQuery:
         self._groups = _GROUPS.format(**own, name=name, used=used, at=at)
         self._costs = _COSTS.format(name=name, used=used, at=at)
         self._total = _TOTAL.format(its=its + by_agents, plain=plain, of_agents=used_by)
-        self._by_request = _BY_REQUEST.format(**own, plain=plain, by_agents=by_agents)
+        self._by_request = _BY_REQUEST.format(
+            **own, plain=plain, by_agents=by_agents, in_span=in_span.format(tables.KEY)
+        )
         self._is_in_one = by in ("folder", "session")
         self._tables = tables
 
     def _rows(self, statement: str) -> list[Any]:
         return self._tables.execute(statement, self.values).fetchall()
 
-    def ask(self) -> tuple[dict[str, UsageSum], UsageSum, set[str]]:
-        """The groups by their names, the sum of all, and the agents with reports of requests."""
+    def ask(self, span: Span | None = None) -> PlainSums:
+        """The sums of all, or of a span."""
+        if span is not None:
+            self.values["lowest"], self.values["highest"] = span
         rows, names = self._rows(self._groups), self._names
         groups = {
             (its := names.get(name, name)): UsageSum(
@@ -164,28 +196,45 @@ class SumsQuery:
         else:
             ((total.sessions, telling),) = self._rows(self._total)
             total.not_reported = total.sessions - telling
-        return groups, total, {agent for (agent,) in self._rows(self._by_request)}
+        by_request = {agent for (agent,) in self._rows(self._by_request)}
+        return PlainSums(groups, total, by_request, [key for (key,) in self._rows(self._odd)])
 
 
 def sums(
-    tables: Tables, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
+    tables: Tables,
+    by: Grouping,
+    agents: tuple[str, ...],
+    cwd: str | None,
+    since: int,
+    kept_sums: KeptSums = lambda *_: ([], []),
 ) -> UsageSums:
-    """Like `Index.usage`."""
-    query = SumsQuery(tables, by, agents, cwd, since)
-    groups, total, by_request = query.ask()
+    """Like `Index.usage`; `kept_sums` gives those that are kept for many sessions, and the spans of
+    numbers of all others."""
+    is_of_all = by != "session" and not (agents or cwd or since)
+    parts, spans = kept_sums(tables, by) if is_of_all else ([], [])
+    query = SumsQuery(tables, by, agents, cwd, since, in_spans=bool(parts))
+    first, *others = [*parts, *map(query.ask, spans if parts else [None])]
+    groups, total, by_request, odd = first.groups, first.total, first.by_request, first.odd
+    for part in others:
+        for name, its in part.groups.items():
+            _add_all(groups.setdefault(name, UsageSum(name)), its)
+        _add_all(total, part.total)
+        by_request |= part.by_request
+        odd += part.odd
     counted = CountedReplies()
-    for session in sessions(tables, since, query.odd, query.values, has_models=by == "model"):
+    is_odd, keys = tables.among(tables.OWN_KEY, "odd"), {"odd": tables.array(odd)}
+    for session in sessions(tables, since, is_odd, keys, has_models=by == "model"):
         told = [counted.rest(one) for one in session.reports if not agents or one.agent in agents]
         if not told and agents and session.agent not in agents:
             continue
-        parts: dict[str, list[UsageReport]] = {}
+        named: dict[str, list[UsageReport]] = {}
         for one in told:
-            parts.setdefault(_group(session, by, one), []).append(one)
+            named.setdefault(_group(session, by, one), []).append(one)
         # A session without reports counts in its group all the same.
-        for name, part in (parts or {_group(session, by, None): []}).items():
+        for name, its_own in (named or {_group(session, by, None): []}).items():
             sum_ = groups.setdefault(name, UsageSum(name))
-            tokens = [one.tokens for one in part if one.tokens is not None]
-            costs = [(one.currency, one.cost) for one in part if one.cost is not None]
+            tokens = [one.tokens for one in its_own if one.tokens is not None]
+            costs = [(one.currency, one.cost) for one in its_own if one.cost is not None]
             _add(sum_, tokens, costs)
             _add(total, tokens, costs)
             sum_.sessions += 1
@@ -283,6 +332,12 @@ def _add(sum_: UsageSum, tokens: Iterable[Tokens], costs: Iterable[tuple[str, fl
     sum_.tokens = Tokens(*(min(sum(some), MOST_TOKENS) if some else None for some in known))
     for currency, cost in costs:
         sum_.costs[currency] = min(sum_.costs.get(currency, 0.0) + cost, MOST_COST)
+
+
+def _add_all(sum_: UsageSum, more: UsageSum) -> None:
+    sum_.sessions += more.sessions
+    sum_.not_reported += more.not_reported
+    _add(sum_, [more.tokens], more.costs.items())
 
 
 def _group(session: SessionUsage, by: Grouping, told: UsageReport | None) -> str:

@@ -146,6 +146,19 @@ TABLES: Final = (
         PRIMARY KEY (kind, subject)
     ) WITHOUT ROWID""",
     "CREATE UNIQUE INDEX access_changed ON access_changes (changed)",
+    # Sums of usage of the sessions with these numbers: see journal.sqlite.usage_blocks.
+    """CREATE TABLE usage_blocks (
+        highest INTEGER PRIMARY KEY,
+        lowest INTEGER NOT NULL,
+        revision INTEGER NOT NULL,
+        by_agent BLOB NOT NULL,
+        by_day BLOB NOT NULL,
+        by_folder BLOB NOT NULL,
+        by_model BLOB NOT NULL
+    )""",
+    "CREATE TRIGGER block_ended AFTER DELETE ON sessions BEGIN DELETE FROM usage_blocks"
+    " WHERE highest = (SELECT min(highest) FROM usage_blocks WHERE highest >= old.number)"
+    " AND lowest <= old.number; END",
     *common_tables(_WORDS),
     # A new or ended share is a change for followers of the list.
     f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
@@ -172,7 +185,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 32
+VERSION: Final = 33
 """The version of journals that this release writes."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, cached_property, partial
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from acphold import errors
 from acphold.conversation.history.entries import Run, Segment, now_ms
@@ -23,10 +23,10 @@ from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose
 from acphold.journal.rows import NewSession, RowChange, RowChanges
-from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.seams import Grouping, SearchHit, Sought
 from acphold.journal.sql import entry_rows, session_tables
 from acphold.journal.sql.store import SqlIndex, SqlJournal
-from acphold.journal.sql.tables import CODES, Key
+from acphold.journal.sql.tables import CODES, Key, Tables
 from acphold.journal.sqlite import file_system, leases, session_rows
 from acphold.journal.sqlite.background import Background, Sweeps
 from acphold.journal.sqlite.connection import (
@@ -49,6 +49,9 @@ from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stored_history import new_segments
 from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 from acphold.journal_location import journal_path
+
+if TYPE_CHECKING:
+    from acphold.journal.sql.usage_sums import PlainSums, Span
 
 T = TypeVar("T")
 
@@ -99,9 +102,23 @@ class SqliteIndex(SqlIndex):
     def __init__(self, journal: SqliteJournal) -> None:
         super().__init__(journal)
         self._background = journal._background
+        self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
+
+    def _kept_sums(self, tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+        from acphold.journal.sqlite import usage_blocks  # late, for a quick start
+
+        return usage_blocks.kept_sums(tables, by)
 
     async def tidy(self, seconds: float) -> int:
         left = await super().tidy(seconds)
+        if seconds or time.monotonic() >= self._blocks_at:
+            from acphold.journal.sqlite import usage_blocks  # late, for a quick start
+
+            while await self._slowly(usage_blocks.make_next):
+                if not seconds:
+                    break
+            else:
+                self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
         await self._background.shorten_log()
         return left
 
