@@ -182,14 +182,15 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
 
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3", "about apples")
-        one.type("\x13\x13", "2 selected")
-        one.type("\x14", "Tags, with - before one to remove:")
-        one.type("fruit salad; \r", "Tags, with - before one to remove:", below="is no tag")
+        one.type("\x13\x1b[B\x13", "2 selected")
+        asking = "Tags of 2 sessions, with - before one to remove:"
+        one.type("\x14", asking)
+        one.type("fruit salad; \r", asking, below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
         assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
         one.type("\x1a", "Undone: tagged 2 sessions", "3 of 3")
         assert tags() == [[], [], []]
-        one.type("\x13\x13\x18", "archived 2 sessions, ^Z undoes", "1 of 1")
+        one.type("\x13\x1b[B\x13\x18", "archived 2 sessions, ^Z undoes", "1 of 1")
         one.type("\x1a", "Undone: archived 2 sessions", "3 of 3")
         assert one.ended("\x03") == 0
 
@@ -207,7 +208,7 @@ def test_sessions_are_pinned_in_the_list_and_what_was_done_last_is_undone_first(
     before = listed()
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3")
-        one.type("\x13\x13\x02", "pinned 2 sessions, ^Z undoes")
+        one.type("\x13\x1b[B\x13\x02", "pinned 2 sessions, ^Z undoes")
         assert sum(pinned for pinned, _ in listed()) == 2
         one.type("\x12", "New title:")
         one.type("\x15about figs\r", "renamed 1 session, ^Z undoes", "about figs")
@@ -222,10 +223,34 @@ def test_a_copy_is_selected_whatever_the_words_are_and_undone_is_no_more(home: P
     home.run("session", "tag", session, "draft")
     with home.on_terminal("continue", "#draft", columns=100) as one:
         one.until("1 of 1", "▸ Sc about apples")
-        one.type("\x06", "copied 1 session, ^Z undoes", "2 of 2", "▸ Sc about apples (fork)")
+        one.type("\x06", "Continue in a copy; agent, if not scripted")
+        one.type("\x1b", "1 of 1", "▸ Sc about apples")
+        one.type("\x06", "Continue in a copy; agent, if not scripted")
+        one.type("\r", "copied 1 session, ^Z undoes", "2 of 2", "▸ Sc about apples (fork)")
         one.type("\x1a", "Nothing is left of the copy.", "1 of 1", "▸ Sc about apples")
         assert one.ended("\x03") == 0
     assert len(home.run("list", "--json").stdout.splitlines()) == 1
+
+
+def test_another_agent_of_the_list_continues_in_a_copy(home: Place) -> None:
+    session = hold(home, "apples")
+    with home.on_terminal("continue", "about", columns=100) as one:
+        one.until("1 of 1", "▸ Sc about apples")
+        one.type("\x06", "Continue in a copy; agent, if not scripted (demo):")
+        one.type("nobody\r", "no agent 'nobody'", "Continue in a copy")
+        one.type("demo\r", "copied 1 session, ^Z undoes", "2 of 2", "▸ De about apples")
+        assert one.ended("\x03") == 0
+    rows = map(json.loads, home.run("list", "--json").stdout.splitlines())
+    agents = {row["sessionId"] == session: row["agent"] for row in rows}
+    assert agents == {True: "scripted", False: "demo-agent"}
+
+
+def test_an_archived_session_is_marked_where_its_words_find_it(home: Place) -> None:
+    home.run("session", "archive", hold(home, "apples"))
+    hold(home, "pears")
+    with home.on_terminal("continue", "apples", columns=100) as one:
+        one.until("found in the text", "about apples", "archived")
+        assert one.ended("\x1b\x1b") == 0
 
 
 def test_a_title_that_nobody_had_given_is_there_again_once_a_rename_is_undone(home: Place) -> None:

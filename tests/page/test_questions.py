@@ -550,7 +550,7 @@ async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
     session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Run it"), {"say": "Then not."}))
     await opened(page, session.id)
-    area = page.get_by_placeholder("Or tell it what to do instead")
+    area = page.get_by_placeholder("Reject, and tell it what to do")
     await expect(area).to_be_in_viewport(ratio=1)
     await expect(page.locator(".asking").get_by_role("button", name="Go on")).to_be_in_viewport(
         ratio=1
@@ -600,7 +600,7 @@ async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_a
     await opened(page, session.id)
     card = page.locator(".asking section.question")
     await expect(card).to_contain_text("Run 1")
-    await page.get_by_placeholder("Or tell it what to do instead").fill("Use make")
+    await page.get_by_placeholder("Reject, and tell it what to do").fill("Use make")
     await page.get_by_title("Reject, and send").click()
     await expect(page.locator(".decision")).to_contain_text("Rejected")
     # Nothing but the first was answered: the next one stays, and the words wait behind the turn.
@@ -636,7 +636,7 @@ async def test_words_under_one_of_two_questions_reject_the_first_and_the_other_s
     await opened(page, session.id)
     card = page.locator(".asking section.question")
     await expect(card).to_have_count(2)
-    await page.get_by_placeholder("Or tell it what to do instead").fill("Use make")
+    await page.get_by_placeholder("Reject, and tell it what to do").fill("Use make")
     await page.get_by_title("Reject, and send").click()
     await expect(card).to_have_count(1)
     await expect(page.locator(".decision")).to_have_count(1)

@@ -51,6 +51,13 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
     await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_be_focused()
     await card.get_by_role("button", name="Go on").click()
     await expect(page.locator(".said").last).to_contain_text("go")
+    rows = map(json.loads, served.run("list", "--json").splitlines())
+    agents = {row["sessionId"]: row["agent"] for row in rows}
+    copy = page.url.partition("#/session/")[2]
+    assert (agents[session_id], agents[copy]) == ("elsewhere", "@makers/other")
+    await opened(page, session_id)
+    await expect(choice).to_be_visible()
+    await expect(page.locator(".prompt")).to_have_count(1)
 
 
 async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(

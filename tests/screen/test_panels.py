@@ -120,7 +120,7 @@ def test_words_below_a_question_reject_it_and_commands_do_not() -> None:
     pick.on_seen("nope")
     assert (pick.enter(), pick.instead) == (True, "")
     pick.on_input("")
-    assert pick.hint == "y or n, then Enter; or write to the agent"
+    assert pick.hint == "y or n, then Enter; or write to the agent (rejects it)"
     pick.on_input("nope")
     assert (pick.enter(), pick.instead) == (True, "no")
     assert pick.hint == "Enter rejects, and says this to the agent"

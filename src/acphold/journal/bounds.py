@@ -259,6 +259,9 @@ WIDE_ENTRIES: Final = 1000
 WIDE_CONVERSATIONS: Final = 20
 """Best conversations then, in which terms that more entries have are looked for."""
 
+TITLE_SHARE: Final = 0.5
+"""The share of its weight that a term counts more then in a title, a folder or tags."""
+
 WIDE_ROWS: Final = 500
 """Newest sessions in whose titles, folders and tags terms are looked for then."""
 

@@ -136,7 +136,7 @@ def stem(term: Term) -> Term | None:
     return Term(found[1], is_prefix=True) if found and term.is_prefix else None
 
 
-_STEM: Final = re.compile(r"([a-z]{4,}?)(?:ations?|ions?|ings?|ers?|ed|es|s|e|ly)")
+_STEM: Final = re.compile(r"([a-z]{3,}?)(?:ations?|ions?|ings?|ers?|ed|es|s|e|ly)")
 
 
 def begins_in(text: str, pattern: re.Pattern[str]) -> bool:

@@ -498,6 +498,8 @@ async def another_form_of_an_english_word_is_found_where_the_word_is_nowhere(
         assert (hit.missing, hit.nowhere) == ((), ()), words
         assert hit.marks, words
     assert await widened(journal, "ring sing") == []
+    await said(journal, "s2", chunk("agent_message", "312 duplicates"))
+    assert await widened(journal, "dupes") == [("s2", 1)]
 
 
 @promised
@@ -508,6 +510,15 @@ async def a_rare_word_weighs_more_than_common_ones(journal: Journal) -> None:
     hits = await journal.index.search(Sought("we fixed the checker", widens=True))
     assert [it.session_id for it in hits] == ["rare"]
     assert (hits[0].missing, hits[0].nowhere) == (("we", "fixed"), ())
+
+
+@promised
+async def words_of_a_title_weigh_more_than_those_of_a_message(journal: Journal) -> None:
+    await said(journal, "s1", chunk("agent_message", "the watch loses rides"))
+    await journal.change("s1", RowChange(title="Sync loses rides", prompted=True))
+    await said(journal, "s2", chunk("agent_message", "two headers were missing"))
+    for words in ("missing rides", "rides missing"):
+        assert await widened(journal, words) == [("s1", 1), ("s2", 1)]
 
 
 @promised

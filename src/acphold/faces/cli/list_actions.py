@@ -7,10 +7,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from acphold.faces.cli.terminal_text import on_one_line, quantity
+from acphold.errors import AcpError
+from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.session_copies import MadeCopy, copy_of_list
+from acphold.faces.cli.settings import NamedAgent, agent_name, agents_in_file, agents_on_path
+from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
 from acphold.faces.screen.picker import Picked
 from acphold.faces.screen.terminal import open_output
 from acphold.journal.rows import SessionRow
+from acphold.known_agents import DEMO
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import existing_journal
 
@@ -59,26 +64,26 @@ class ListActions:
         """Carry out an action that asks for words; the list is off the terminal. Return where it
         goes on: a copy is shown whatever words filter the list."""
         from acphold.faces.cli import session_commands as commands
-        from acphold.faces.cli.session_copies import copy_of_list
 
         session_id, ids = choice.session_id, [choice.session_id, *choice.others]
         match choice.action:
             case "rename":
                 row = asyncio.run(_row(session_id))
                 title = _asked("New title: ", on_one_line(row.title or ""))
-                if as_title(title) is not None:
+                if title is not None and as_title(title) is not None:
                     asyncio.run(commands.rename(session_id=session_id, words=[title]))
                     self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
-                asking = "Tags, with - before one to remove: "
-                while words := _asked(asking).replace(",", " ").split():
+                of = f" of {quantity(len(ids), 'session')}" if choice.others else ""
+                asking = f"Tags{of}, with - before one to remove: "
+                while words := (_asked(asking) or "").replace(",", " ").split():
                     if before := asyncio.run(commands.tag_all(ids, words)):
                         self._note("tagged", ids, partial(commands.put_back, before))
                         break
             case "copy":
-                made = copy_of_list(session_id)
-                self._note("copied", [session_id], made.remove_if_unused)
-                return choice._replace(session_id=made.session_id, words="")
+                if (made := _copy(session_id)) is not None:
+                    self._note("copied", [session_id], made.remove_if_unused)
+                    return choice._replace(session_id=made.session_id, words="")
         return choice
 
     def end(self) -> None:
@@ -107,8 +112,24 @@ async def _row(session_id: str) -> SessionRow:
         return await kept.session(session_id)
 
 
-def _asked(question: str, already: str = "") -> str:
-    """Return the line that the person makes of what is there `already`; "" after Esc or Ctrl-C."""
+def _copy(session_id: str) -> MadeCopy | None:
+    """Copy a session for the agent that the person names; None after Esc."""
+    its = on_one_line(agent_name(asyncio.run(_row(session_id)).agent))
+    in_file = [it.name for it in agents_in_file() if isinstance(it, NamedAgent)]
+    others = [it for it in dict.fromkeys([*in_file, *agents_on_path(), DEMO]) if it != its]
+    asking = f"Continue in a copy; agent, if not {its} ({', '.join(others)}): "
+    while (named := _asked(asking)) is not None:
+        agent = named.strip()
+        try:
+            return copy_of_list(session_id, agent if agent not in ("", its) else None)
+        except (AcpError, UsageError) as error:
+            tell(str(error))
+    return None
+
+
+def _asked(question: str, already: str = "") -> str | None:
+    """Return the line that the person makes of what is there `already`; None after Esc or
+    Ctrl-C."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -116,7 +137,7 @@ def _asked(question: str, already: str = "") -> str:
 
     @keys.add("escape", eager=True)
     def _(event: KeyPressEvent) -> None:
-        event.app.exit(result="")
+        event.app.exit(result=None)
 
     @keys.add("c-r")
     @keys.add("c-s")
@@ -127,4 +148,4 @@ def _asked(question: str, already: str = "") -> str:
     try:
         return asking.prompt(question, default=already)
     except (EOFError, KeyboardInterrupt):
-        return ""
+        return None

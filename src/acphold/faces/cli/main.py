@@ -282,7 +282,10 @@ def parser_of(name: str) -> Parser:
     other names."""
     if not name:
         first = "\n".join(_line(name, LISTED[name]) for name in FIRST)
-        more = "`acphold help --all` lists every command, `acphold help` the documentation."
+        more = (
+            "`acphold status` shows what runs, `acphold stop` ends it. "
+            "`acphold help --all` lists every command, `acphold help` the documentation."
+        )
         made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
         journal = (
             "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "

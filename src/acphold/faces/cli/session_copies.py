@@ -136,8 +136,9 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     return MadeCopy(made.session_id, row.last_seq, files, changed_at)
 
 
-def copy_of_list(session_id: str) -> MadeCopy:
-    """Copy a session that was chosen from a list; ask for its files if they were kept."""
+def copy_of_list(session_id: str, agent: str | None) -> MadeCopy:
+    """Copy a session that was chosen from a list, for this agent, by default its own; ask for its
+    files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
 
     async def has_files() -> bool:
@@ -146,7 +147,7 @@ def copy_of_list(session_id: str) -> MadeCopy:
         return session_id in newest and newest[session_id].is_kept
 
     files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
-    return asyncio.run(copy_session(session_id, WantedCopy(start=LAST, files=files)))
+    return asyncio.run(copy_session(session_id, WantedCopy(start=LAST, agent=agent, files=files)))
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:

@@ -137,10 +137,11 @@ class _LineMaker:
             group = PROGRAMS
         else:
             group = HERE if is_here else ELSEWHERE
+        is_archived = isinstance(it, SessionRow | SearchHit) and it.archived
         return PickerLine(
             it.session_id,
             on_one_line(it.title or "(no title)"),
-            "" if live is None else live.state,
+            live.state if live is not None else "archived" if is_archived else "",
             self._called(agent),
             self._folder(it.cwd),
             "" if at is None else short_age(at, self._now),

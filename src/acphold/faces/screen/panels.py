@@ -91,8 +91,9 @@ class KeyChoice(Struct, frozen=True):
 
     def how_beside_prompts(self) -> str:
         """Return the words for a screen on which another line is a prompt."""
-        is_said = self.instead or self.passes
-        return self.how("or write to the agent" if is_said else "or write the next prompt")
+        if self.instead:
+            return self.how("or write to the agent (rejects it)")
+        return self.how("or write to the agent" if self.passes else "or write the next prompt")
 
     def meant(self, text: str) -> Key | None:
         """Return the key that was probably meant by a word, which is no answer; None for several

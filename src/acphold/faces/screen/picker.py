@@ -90,7 +90,7 @@ ACTIONS: Final = {
     "c-e": ("export", "^E export"),
     "c-t": ("tag", "^T tag"),
     "c-b": ("pin", "^B pin"),
-    "c-f": ("copy", "^F copy"),
+    "c-f": ("copy", "^F continue in a copy"),
 }
 """Other actions on a session: by key, with their name and their text in the last line."""
 
@@ -108,17 +108,18 @@ KEYS: Final = (
     ("^O", "reads all of it; q goes back"),
     ("^A", "this folder only, or all"),
     ("^G", "also sessions that only scripts and other programs prompted, or not"),
-    ("^S", "selects it and goes on to the next; ^X, ^T, ^B and Del are for all selected"),
+    ("^S", "selects it, or not; ^X, ^T, ^B and Del are for all selected"),
     ("^R ^T ^B", "rename it, tag it, pin it or take it down"),
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),
-    ("^E ^F", "write it to a file in this folder, copy it (Enter continues the copy)"),
+    ("^E", "writes it to a file in this folder"),
+    ("^F", "makes a copy to continue, with this agent or another"),
     ("Esc", "clears the words, then leaves; also ^C"),
     ("? F1", "these keys; ? while there are no words"),
 )
 """The keys with what they do."""
 
-OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E ^F")
+OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E", "^F")
 """Those that are there for actions only."""
 
 
@@ -588,8 +589,6 @@ class Picker:
                     del self._selected[chosen]
                 else:
                     self._selected[chosen] = None
-                self._place = min(len(self._shown) - 1, self._place + 1)
-                self._read_end()
 
         def act(event: KeyPressEvent, action: str) -> None:
             if self._current is None:

@@ -199,7 +199,7 @@ class _Search(Generic[SomeTables]):
     def conversations(self, terms: Sequence[Term]) -> list[SearchHit]:
         """Return the entries that have all terms; if there are none, some of each conversation that
         has all, else of those that have most, the best first. A term weighs the more, the rarer it
-        is."""
+        is, and more if its row has it, too."""
         sought = self._sought
         asked = terms
         known, common, terms = self._having(terms)
@@ -213,20 +213,26 @@ class _Search(Generic[SomeTables]):
         def score(one: _Conversation) -> float:
             return sum(weights[number] for number in one.terms)
 
+        def rank(one: _Conversation) -> float:
+            return score(one) + bounds.TITLE_SHARE * sum(weights[n] for n in one.described)
+
         # The order of equal ones stays: the newest come first.
-        best = sorted(known.values(), key=score, reverse=True)[: bounds.WIDE_CONVERSATIONS]
+        best = sorted(known.values(), key=rank, reverse=True)[: bounds.WIDE_CONVERSATIONS]
         for one in best:
             for number in common - one.terms:
                 in_it = replace(sought, session_id=one.held.session_id, limit=1, rank=False)
                 for _, _, seq in self._find([terms[number]], in_it):
                     one.entries[seq].add(number)
-        best.sort(key=score, reverse=True)
+        best.sort(key=rank, reverse=True)
+        most_found = max(map(score, best), default=0.0)
+        has_all = any(len(one.terms) == len(terms) for one in best)
         nowhere = tuple(term.text for term, count in zip(asked, counts, strict=True) if not count)
         hits = []
         for one in best:
-            has_all = len(best[0].terms) == len(terms)
-            if len(hits) >= sought.limit or score(one) < score(best[0]) * (1 if has_all else 0.5):
+            if len(hits) >= sought.limit:
                 break
+            if score(one) < most_found * (1 if has_all else 0.5):
+                continue
             missing = tuple(t.text for n, t in enumerate(asked) if n not in one.terms)
             hits += [
                 replace(found, missing=missing, nowhere=nowhere)

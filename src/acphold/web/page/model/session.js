@@ -90,7 +90,7 @@ export class Session {
   #tag;
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
-  /** The agent that a person has chosen to continue it. */
+  /** The agent that a person has chosen to continue it, in this copy. */
   continuedBy = signal("");
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
@@ -199,12 +199,6 @@ export class Session {
   async #act() {
     await this.attach();
     if (!this.#acts) throw new Error(this.problem.value || "The session is not open.");
-  }
-
-  /** A person lets another agent read the conversation and continue it. @param {string} agent */
-  continueWith(agent) {
-    this.continuedBy.value = agent;
-    return this.attach();
   }
 
   /** The connection is lost: its questions are void, and prompts may not have arrived. */

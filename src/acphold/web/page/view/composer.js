@@ -118,7 +118,7 @@ export function Composer({ session, isRunning, instead, paths }) {
     <div class="row">
       <label class="attach" title="Attach a picture or a file"><span class="away">Attach a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
-      <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder=${instead ? "Or tell it what to do instead" : "Write to the agent"} enterkeyhint="enter"
+      <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder=${instead ? "Reject, and tell it what to do" : "Write to the agent"} enterkeyhint="enter"
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => (text || (void session.attach(), (begunFor.current = instead?.id ?? "")), write(event.target.value))} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
       <${Guard}><${Later} name="Choices" session=${session} /><//>

@@ -65,7 +65,7 @@ export function Conversation({ desk, id, seq }) {
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${isRunning && html`<${Later} name="TellMe" session=${session} />`}
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
-      ${other && html`<${Later} name="OtherAgent" session=${session} other=${other} />`}
+      ${other && html`<${Later} name="OtherAgent" desk=${desk} session=${session} other=${other} />`}
       ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`
         : unserved || !isKnown.current ? null
         : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} instead=${instead(session, desk.inbox.value)} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
@@ -76,7 +76,7 @@ export function Conversation({ desk, id, seq }) {
 /** Nobody can go on with what was imported from an agent that is not served, until another one is to: nothing is offered that would need it. @param {import("../model/session.js").Session} session @param {import("../wire/pages.js").Row | undefined} row */
 function unservedAgent(session, row) {
   const served = session.server.agents.value;
-  const isUnserved = row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
+  const isUnserved = !session.continuedBy.value && row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
   return isUnserved && session.permits("prompt") ? { agent: row.agentName, served } : null;
 }
 

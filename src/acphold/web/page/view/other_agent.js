@@ -1,19 +1,34 @@
-// Another agent may continue a conversation whose own is not served here, when the person says so.
+// Another agent may continue a conversation whose own is not served here, in a copy, when the person says so.
 import { agentName } from "../model/text.js";
 import { html } from "./html.js";
-import { place } from "./places.js";
+import { go, place, sessionPlace } from "./places.js";
+import { notify } from "./undo.js";
 
-/** @param {{session: import("../model/session.js").Session, other: {agent: string, served: string[]}}} props */
-export function OtherAgent({ session, other }) {
-  /** What is typed next is for the agent: this section, which has the keyboard, goes. @param {string} name */
+/** @param {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, other: {agent: string, served: string[]}}} props */
+export function OtherAgent({ desk, session, other }) {
+  const its = agentName(other.agent);
+  /** What is typed next is for the agent. @param {string} name */
   const choose = async (name) => {
-    await session.continueWith(name);
-    await new Promise(requestAnimationFrame);
-    const isLost = document.activeElement === document.body && place.value.id === session.id;
-    if (isLost) /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
+    try {
+      const { sessionId } = await desk.server.call("_acphold/fork", { sessionId: session.id });
+      const copy = desk.session(sessionId);
+      copy.continuedBy.value = name;
+      for (const { kept } of session.sending.value) {  // written before it was known that nobody is here to answer
+        void copy.prompt(kept.content, kept.later);
+        void session.discard(kept);
+      }
+      go(sessionPlace(sessionId));
+      notify(desk, `This is a copy for ${agentName(name)}; the conversation with ${its} stays as it is.`);
+      await copy.seen;
+      await new Promise(requestAnimationFrame);
+      const isLost = document.activeElement === document.body && place.value.id === sessionId;
+      if (isLost) /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
+    } catch (error) {
+      notify(desk, `It could not be copied. ${/** @type {Error} */ (error).message}`);
+    }
   };
   return html`<section class="other-agent" aria-label="Another agent">
-    <p>This server does not run ${agentName(other.agent)}. Another agent can read this conversation and continue it, and then it is that agent’s; for ${agentName(other.agent)} itself, install it and start <code>acphold serve</code> again.</p>
-    <p>${other.served.map((name) => html`<button type="button" key=${name} onClick=${() => void choose(name)}>Continue with ${agentName(name)}</button> `)}</p>
+    <p>This server does not run ${its}.${session.permits("manage") && ` Another agent can continue this conversation in a copy; for ${its} itself, install it and start `}${session.permits("manage") && html`<code>acphold serve</code> again.`}</p>
+    ${session.permits("manage") && html`<p>${other.served.map((name) => html`<button type="button" key=${name} onClick=${() => void choose(name)}>Continue with ${agentName(name)}</button> `)}</p>`}
   </section>`;
 }

@@ -6,7 +6,7 @@ import { asked } from "./dialog.js";
 import { continueInCopy, hasFilesNow, isInTree, useKept } from "./copies.js";
 import { html } from "./html.js";
 import { go, here } from "./places.js";
-import { archive, askToRemove } from "./undo.js";
+import { archive, askToRemove, notify } from "./undo.js";
 import { bringBack } from "./work_tree.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
@@ -32,7 +32,10 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   const rename = async () => {
     const name = await asked({ title: "Rename this session", label: "Name", value: title, action: "Rename" });
-    if (name) return desk.server.call("session/set_title", { sessionId: id, title: name });
+    if (!name || name === title) return;
+    const put = (/** @type {string} */ to) => desk.server.call("session/set_title", { sessionId: id, title: to });
+    await put(name);
+    notify(desk, "The session is renamed.", () => void put(title).catch((error) => notify(desk, `The new name stays. ${error.message}`)));
   };
   const pin = async () => desk.server.call("_acphold/mark", { sessionId: id, pinned: !row?.pinned });
   const tag = async () => {
@@ -49,7 +52,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   useKept(desk, session, row);
   const isOurs = session.permits("manage");
   return html`<div class="menu">
-    <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
+    <button type="button" popovertarget="session-menu" aria-label="More" aria-keyshortcuts="m">⋯</button>
     <div id="session-menu" popover="auto" ref=${menu}>
       <button type="button" onClick=${act(find)}>Find</button>
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
