@@ -78,14 +78,14 @@ export function NewForm({ desk }) {
           (each) => html`<button type="button" key=${each} title=${each} aria-pressed=${each === folder} onClick=${() => setCwd(each)}>${shortPath(each)}</button>`,
         )}</div>`}
       </div>
-      ${device()?.scopes.includes("files") && html`<div class="copy">
+      ${device()?.scopes.includes("files") && html`<div class="in-copy">
         <label class="check"><input type="checkbox" checked=${isCopy} onChange=${() => setCopy(!isCopy)} />In a copy of the repository</label>
         ${isCopy && html`<p class="aside">A new work tree beside it, with a branch of its own. <code>acphold session merge</code> brings the work back.</p>
           <label class="check"><input type="checkbox" checked=${hasIgnored} onChange=${() => setIgnored(!hasIgnored)} />With the ignored files that its .worktreeinclude names</label>`}
       </div>`}
-      <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
       ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
-      <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${starting.value ? html`<${Starting} ...${starting.value} />` : words.trim() ? "Start and send" : "Start"}</button>
+      <div class="begin"><label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
+      <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${starting.value ? html`<${Starting} ...${starting.value} />` : words.trim() ? "Start and send" : "Start"}</button></div>
     </form>`;
 }
 

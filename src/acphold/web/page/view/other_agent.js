@@ -1,4 +1,5 @@
 // Another agent may continue a conversation whose own is not served here, in a copy, when the person says so.
+import { useState } from "preact/hooks";
 import { agentName } from "../model/text.js";
 import { html } from "./html.js";
 import { go, place, sessionPlace } from "./places.js";
@@ -7,8 +8,10 @@ import { notify } from "./undo.js";
 /** @param {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, other: {agent: string, served: string[]}}} props */
 export function OtherAgent({ desk, session, other }) {
   const its = agentName(other.agent);
+  const [isBusy, setBusy] = useState(false);
   /** What is typed next is for the agent. @param {string} name */
   const choose = async (name) => {
+    setBusy(true);
     try {
       const { sessionId } = await desk.server.call("_acphold/fork", { sessionId: session.id });
       const copy = desk.session(sessionId);
@@ -25,10 +28,13 @@ export function OtherAgent({ desk, session, other }) {
       if (isLost) /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
     } catch (error) {
       notify(desk, `It could not be copied. ${/** @type {Error} */ (error).message}`);
+      setBusy(false);
     }
   };
+  const not = `This server does not run ${its}.`;
+  if (!session.permits("manage")) return html`<section class="other-agent" aria-label="Another agent"><p>${not}</p></section>`;
   return html`<section class="other-agent" aria-label="Another agent">
-    <p>This server does not run ${its}.${session.permits("manage") && ` Another agent can continue this conversation in a copy; for ${its} itself, install it and start `}${session.permits("manage") && html`<code>acphold serve</code> again.`}</p>
-    ${session.permits("manage") && html`<p>${other.served.map((name) => html`<button type="button" key=${name} onClick=${() => void choose(name)}>Continue with ${agentName(name)}</button> `)}</p>`}
+    <p>${not} Another agent can continue this conversation in a copy; for ${its} itself, install it and start <code>acphold serve</code> again.</p>
+    <p>${other.served.map((name) => html`<button type="button" key=${name} disabled=${isBusy} onClick=${() => void choose(name)}>Continue with ${agentName(name)}</button> `)}</p>
   </section>`;
 }
