@@ -76,6 +76,12 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
     await page.keyboard.press("Enter")
     title = page.locator(".bar h1")
     await expect(title).to_have_text("The long way home")
+    await page.locator(".undo").get_by_role("button", name="Undo").click()
+    await expect(title).not_to_have_text("The long way home")
+    await choose(page, "Rename")
+    await page.get_by_role("dialog").get_by_label("Name").fill("The long way home")
+    await page.keyboard.press("Enter")
+    await expect(title).to_have_text("The long way home")
     async with page.expect_download() as download:
         await choose(page, "Export")
     file = await (await download.value).path()

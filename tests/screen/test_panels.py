@@ -125,7 +125,7 @@ def test_words_below_a_question_reject_it_and_commands_do_not() -> None:
     assert (pick.enter(), pick.instead) == (True, "no")
     assert pick.hint == "Enter rejects, and says this to the agent"
     pick.on_input("/help")
-    assert "rejects" not in pick.hint
+    assert "Enter rejects" not in pick.hint
 
 
 def test_words_below_a_question_without_a_no_wait_behind_it() -> None:
