@@ -176,11 +176,3 @@ def test_ignored_files_that_the_project_names_are_copied_on_request(
     assert "copied as they are now: 2 ignored files (.env, local.toml)" in done.err
     assert (tmp_path / "with" / "local.toml").read_text() == "x = 1\n"
     assert {*os.listdir(tmp_path / "with")} == {".git", "a.txt", ".env", "local.toml"}
-
-
-def test_deleting_the_session_removes_its_files(acphold: CommandLine, project: Project) -> None:
-    for store in project.stores:
-        for tree in os.listdir(os.path.join(store.path, "fresh")):
-            store.was_named(tree)
-    assert acphold.run("session", "delete", "--yes", "aa-1").code == 0
-    assert list(project.stores) == []

@@ -247,17 +247,6 @@ async def with_a_copy_put_over_it(journal: Path, copy: Path) -> tuple[Journal, L
     return opened, lease
 
 
-async def test_such_a_copy_over_a_journal_in_use_is_noticed(
-    journal: Path, acphold: CommandLine, tmp_path: Path
-) -> None:
-    opened, lease = await with_a_copy_put_over_it(journal, tmp_path / "copy.db")
-    with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
-        await going_on(opened, lease)
-    await opened.aclose()
-    assert filecmp.cmp(journal, tmp_path / "copy.db", shallow=False)
-    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
-
-
 async def test_who_learns_of_such_a_copy_leaves_the_log_of_the_next_process_alone(
     journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:

@@ -91,18 +91,6 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
         one.type(UP, "prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
 
 
-def test_a_cancelled_turn_holds_what_waits_and_says_so(
-    place: Place,  # noqa: F811
-) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("agent  begun", "running")
-        one.type("the next one\r", "1 queued prompt")
-        one.type("\x03", "turn  cancelled", "paused: stopped (/queue resume)", "ready")
-        one.type("/queue resume\r", "you  the next one", "ready", but="1 queued prompt")
-
-
 def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
     place: Place,  # noqa: F811
     tmp_path: Path,
@@ -116,23 +104,6 @@ def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
         go.touch()
         one.until("agent  queued", "running", but="1 queued prompt")
         one.type("\x03", "turn  cancelled", "ready")
-
-
-def test_who_attaches_sees_what_waits_and_takes_it_back(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    with place.chat() as one:
-        one.until("ready")
-        one.type(until_told(tmp_path / "never"), "agent  begun", "running")
-        one.type("typed by one\r", "1 queued prompt")
-        [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
-        with place.on_terminal("continue", row["sessionId"]) as other:
-            other.until("1  typed by one", "running")
-            other.type(UP, "▸  typed by one", but="1 queued prompt")
-            one.until("running", but="1 queued prompt")
-            other.type(" and the other\r")
-            one.until("1  typed by one and the other")
 
 
 def test_a_terminal_that_only_prints_says_what_waits(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from acphold.conversation.history.entries import Segment
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
@@ -89,57 +87,6 @@ async def test_a_client_that_attaches_in_a_running_turn_sees_each_update_once(
     seen = numbers(three)
     assert seen == list(range(seen[0], 201))  # from where it resumed, without a gap
     assert seen[0] >= 10
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> list[tuple[str, int]]:
-    """Steps of a test: updates in one read, clients that attach or leave, pauses of the loop."""
-    steps = st.tuples(
-        st.sampled_from(["say", "say", "say", "load", "load", "go", "rest", "turn", "turn"]),
-        st.integers(1, 40),
-    )
-    return draw(st.lists(steps, min_size=3, max_size=30))
-
-
-@settings(max_examples=30)
-@given(plans())
-def test_whenever_clients_attach_there_is_no_gap_and_no_duplicate(
-    plan: list[tuple[str, int]],
-) -> None:
-    with tempfile.TemporaryDirectory() as folder, small_pages():
-        asyncio.run(run_plan(Path(folder) / "journal.db", plan))
-
-
-async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
-    said = 0
-    async with shared(journal) as house:
-        first, session = await house.opened()
-        loading: dict[Onlooker, list[asyncio.Future[object]]] = {}
-        turn = await house.begun(first, session, "count")
-        for step, size in plan:
-            if step == "say":
-                await house.agent.say(session, *[f"{n} " for n in range(said, said + size)])
-                said += size
-            elif step == "load":
-                client = await house.client()
-                loading[client] = [client.begin("session/load", open_params(session, "/"))]
-            elif step == "go" and loading:
-                await loading.popitem()[0].leave()
-            elif step == "turn":
-                await house.ended(session, turn)
-                compact(house.hub.conversation(session).session)
-                turn = await house.begun(first, session, "count on")
-            else:
-                for _ in range(size):
-                    await asyncio.sleep(0)
-        await house.ended(session, turn)
-        await house.agent.say(session, "-1 ")
-        for client, answers in loading.items():
-            await asyncio.gather(*answers)
-            await client.until_text("-1 ")
-            assert numbers(client) == [*range(said), -1]
-        await first.until_text("-1 ")
-        assert numbers(first) == [*range(said), -1]
 
 
 def compact(session: HubSession) -> None:

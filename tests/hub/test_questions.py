@@ -98,19 +98,6 @@ async def ask_during_a_load(house: Shared) -> None:
     assert place > two.place_of_answer(two.last_id)
 
 
-async def test_a_question_waits_when_the_client_that_was_asked_goes(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(10):
-        one, two = await house.client(), await house.client()
-        first = Person(one)
-        session = await one.new()
-        question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
-        await first.asked.wait()
-        await one.leave()
-        await two.load(session)
-        await two.until(lambda: PERMISSION in methods(two))
-        question.cancel()
-
-
 async def test_a_question_the_agent_takes_back_is_taken_back_from_all(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         one, two = await house.client(), await house.client()

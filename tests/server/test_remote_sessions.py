@@ -142,31 +142,6 @@ async def test_an_agent_of_the_second_process_is_never_asked(journal: Path, tmp_
     assert methods == ["initialize"]
 
 
-async def test_a_question_goes_to_both_and_the_first_answer_counts(journal: Path) -> None:
-    async with two(journal) as (one, other):
-        session = await one.talk({"say": "hello"})
-        await other.load(session)
-        asked = asyncio.Event()
-
-        async def never(_: object) -> None:
-            asked.set()
-            await asyncio.Event().wait()
-
-        async def second(_: object) -> object:
-            await asked.wait()
-            return {"outcome": {"outcome": "selected", "optionId": "no"}}
-
-        one.answers["session/request_permission"] = never
-        other.answers["session/request_permission"] = second
-        await one.prompt(session, {"ask": ["session/request_permission", ASK]})
-        assert '"no"' in one.text()
-        await one.until(
-            lambda: [
-                message for message in one.messages if message.get("method") == "$/cancel_request"
-            ]
-        )
-
-
 async def test_a_client_there_that_leaves_with_a_question_open_refuses_nothing(
     journal: Path,
 ) -> None:

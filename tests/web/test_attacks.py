@@ -117,8 +117,8 @@ async def test_a_websocket_of_another_page_is_refused_whatever_its_origin_looks_
         f"http://x@{own.removeprefix('http://')}",
         "",
     ):
-        cookie = cookie_of(fortress, token)
-        assert await status(fortress, {"Cookie": cookie, "Origin": origin}) == 403
+        has = {"Cookie": cookie_of(fortress, token), **bearer(token)}
+        assert await status(fortress, {**has, "Origin": origin}) == 403
 
 
 def cookie_of(served: Served, value: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -92,22 +91,6 @@ async def test_what_is_typed_in_a_tunnel_arrives_once_behind_it(
         async with asyncio.timeout(60):
             assert "two" in (await turn).text
     assert far.run("show", session.id).count("quick: two") == 2  # the prompt, and its echo
-
-
-async def test_a_prompt_whose_answer_was_lost_is_not_sent_twice(
-    far: Served, failing: Network
-) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        await session.prompt("quick: to begin with")
-        for number in range(10):
-            turn = session.prompt(f"quick: number{number}")
-            await asyncio.sleep(random.random() / 50)  # anywhere in the turn
-            failing.cut()
-            async with asyncio.timeout(60):
-                assert f"number{number}" in (await turn).text
-    shown = far.run("show", session.id)
-    assert [shown.count(f"number{number}") for number in range(10)] == [2] * 10
 
 
 async def test_whoever_waits_on_a_line_that_is_dead_is_told_and_goes_on_later(

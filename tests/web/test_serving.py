@@ -23,65 +23,9 @@ from acphold.web.connections import (
     limits_for,
 )
 from acphold.web.protocols import Arrival, HttpProtocol
-from tests.web.conftest import ACPHOLD, AGENT, Served
+from tests.web.conftest import ACPHOLD, Served
 
 pytestmark = pytest.mark.slow
-
-
-async def test_a_session_begun_from_far_away_is_listed_and_loaded_with_its_history(
-    served: Served, agent: acphold.RemoteAgent
-) -> None:
-    session = await agent.new_session(cwd=served.folder)
-    turn = await session.prompt("quick: hello")
-    assert "hello" in turn.text
-    assert session.id in served.run("list", "--all", "--json")
-    async with acphold.connect(served.url, token=served.token()) as other:
-        assert [info.session_id async for info in other.sessions()] == [session.id]
-        loaded = await other.load_session(session.id, cwd=served.folder)
-        assert "hello" in str(loaded.state.timeline)
-
-
-async def test_two_far_away_see_each_others_turns_as_they_come(
-    served: Served, agent: acphold.RemoteAgent
-) -> None:
-    session = await agent.new_session(cwd=served.folder)
-    await session.prompt("quick: one")
-    async with acphold.connect(served.url, token=served.token()) as other:
-        joined = await other.load_session(session.id, cwd=served.folder)
-        updates = joined.updates()
-        await session.prompt("quick: two")
-        async with asyncio.timeout(30):
-            while "two" not in str(await anext(updates)):
-                pass
-
-
-async def test_a_session_that_an_editor_has_here_is_joined_from_far_away(
-    served: Served, agent: acphold.RemoteAgent
-) -> None:
-    async with acphold.connect(*ACPHOLD, "wrap", "--", *AGENT, env=served.env) as editor:
-        here = await editor.new_session(cwd=served.folder)
-        await here.prompt("quick: from here")
-        there = await agent.load_session(here.id, cwd=served.folder)
-        assert "from here" in str(there.state.timeline)
-        turn = await there.prompt("quick: from there")
-        assert "from there" in turn.text
-        assert "from there" in str(here.state.timeline)
-
-
-async def test_a_turn_goes_on_when_the_connection_breaks(served: Served) -> None:
-    token = served.token()
-    async with acphold.connect(served.url, token=token) as agent:
-        session = await agent.new_session(cwd=served.folder)
-        turn = session.prompt("slow")
-        async with asyncio.timeout(30):
-            async for _ in turn:
-                break  # it has begun
-    async with acphold.connect(served.url, token=token) as agent:
-        again = await agent.load_session(session.id, cwd=served.folder)
-        counted = again.updates()
-        async with asyncio.timeout(30):  # it still counts
-            await anext(counted)
-        again.cancel()
 
 
 async def test_an_agent_is_not_told_of_files_and_terminals_of_another_machine(

@@ -123,38 +123,32 @@ def fails(command: Sequence[str], cwd: str | None = None, env: dict[str, str] | 
     return str(caught.value)
 
 
-def test_an_unknown_program_is_named_with_what_to_do() -> None:
-    message = fails(["no-such-agent", "--acp"])
-    assert "'no-such-agent'" in message
-    assert "PATH" in message
-
-
-def test_a_path_to_nothing_is_named() -> None:
-    assert "'./no/such/agent': the file does not exist" in fails(["./no/such/agent"])
-
-
-def test_a_file_that_is_not_executable_is_named_with_what_to_do(tmp_path: Path) -> None:
-    (path := tmp_path / "agent.py").touch()
-    assert "chmod +x" in fails([str(path)])
-
-
-def test_a_folder_is_no_program(tmp_path: Path) -> None:
-    assert "it is a folder" in fails([str(tmp_path)])
-
-
-def test_an_interpreter_that_is_missing_is_told_from_a_program_that_is_missing(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-agent", "no such program on PATH"),
+        ("./no/such/agent", "the file does not exist"),
+        ("./text", "is not executable; run `chmod +x`"),
+        ("./empty", "is its first line missing the #!"),
+        ("./said", "is its first line missing the #!"),
+        ("./script", "the interpreter in the first line of"),
+        ("./", "it is a folder"),
+    ],
+)
+def test_a_program_that_cannot_run_is_named_with_the_reason(
+    command: str, reason: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "agent"
-    path.write_text("#!/no/such/interpreter\n")
-    path.chmod(0o755)
-    assert "interpreter" in fails([str(path)])
-
-
-def test_a_script_without_its_first_line_is_told(tmp_path: Path) -> None:
-    (path := tmp_path / "agent").write_text("print('hello')\n")
-    path.chmod(0o755)
-    assert "#!" in fails([str(path)])
+    (tmp_path / "text").touch(0o644)
+    for name, content in (
+        ("empty", b"\x01\x02"),
+        ("said", b"print('hello')\n"),
+        ("script", b"#!/no/such/interpreter\n"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
+    message = fails([command, "--acp"], cwd=str(tmp_path))
+    assert message.startswith(f"cannot start {command!r}: ")
+    assert reason in message
 
 
 def test_a_folder_to_start_in_that_is_missing_is_named() -> None:

@@ -60,14 +60,6 @@ def test_frames_do_not_depend_on_where_reads_fall(
     assert whole == expected
 
 
-def test_an_unfinished_line_is_kept_until_its_newline_comes() -> None:
-    buffer = LineBuffer(100)
-    assert buffer.feed(b'{"a":') == []
-    assert buffer.feed(b"1}") == []
-    assert buffer.feed(b'\n{"b":2}\n{"c"') == [b'{"a":1}', b'{"b":2}']
-    assert buffer.feed(b":3}\n") == [b'{"c":3}']
-
-
 def test_a_carriage_return_and_blank_lines_disturb_nothing() -> None:
     assert LineBuffer(100).feed(b"\n\r\n  \n{}\r\n") == [b"{}\r"]
     buffer = LineBuffer(100)
@@ -94,12 +86,6 @@ def test_a_long_line_that_is_just_as_long_as_it_may_be_is_whole() -> None:
     buffer = LineBuffer(limit=len(line))
     assert buffer.feed(line) == []
     assert buffer.feed(b"\n") == [line]
-
-
-def test_the_line_behind_one_over_the_limit_is_whole() -> None:
-    frames = LineBuffer(4).feed(b"too long\nabc\n")
-    problem = "a message of 8 bytes is over the limit of 4"
-    assert frames == [Oversize(problem, b"too long", b"too long"), b"abc"]
 
 
 # -- nesting --------------------------------------------------------------------------------------

@@ -189,13 +189,6 @@ def test_more_than_one_byte_order_mark_is_no_json(marks: int) -> None:
     assert refused(line) == (None, -32700)
 
 
-def test_lines_may_end_as_on_windows() -> None:
-    protocol = Protocol()
-    stream = b'{"jsonrpc":"2.0","method":"a"}\r\n\r\n{"jsonrpc":"2.0","id":1,"method":"b"}\r\n'
-    expected = [NotificationReceived("a", b""), RequestReceived(b"1", "b", b"")]
-    assert protocol.feed(stream) == expected
-
-
 @pytest.mark.parametrize(
     ("line", "id_"),
     [

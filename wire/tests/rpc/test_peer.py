@@ -228,23 +228,36 @@ async def test_an_answer_over_the_limit_fails_its_call_and_nothing_else() -> Non
 # -- order --------------------------------------------------------------------------------------
 
 
-async def test_an_update_before_a_response_is_handled_before_it_resolves_though_it_waits() -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_comes_behind_an_update_that_takes_its_time_waits_in_any_read(
+    at_once: bool,
+) -> None:
     async with peer_and_wire() as (peer, ear, wire):
-        go_on = asyncio.Event()
-
-        async def wait(batch: list[NotificationReceived]) -> None:
-            await go_on.wait()
-
-        ear.hear = wait
+        go_on = held(ear)
         call = asyncio.create_task(peer.call_raw("m", b"{}"))
-        asked = await wire.line()
-        wire.send({"method": "update"}, {"id": asked["id"], "result": {}}, {"method": "behind"})
+        answer = {"id": (await wire.line())["id"], "result": {}}
+        wire.send({"method": "update"}, *[answer] * at_once)
         await until(lambda: ear.batches)
+        wire.send(*[answer] * (not at_once), {"id": 1, "method": "r"}, {"method": "behind"})
         await rounds(20)
         assert not call.done()
+        assert ear.heard == []
         go_on.set()
         await call
-        assert ear.heard[0] == "update"
+        assert (await wire.line())["id"] == 1
+        await until(lambda: "behind" in ear.heard)
+        assert ear.heard == ["update", "r", "behind"]
+
+
+def held(ear: Ear) -> asyncio.Event:
+    """Notifications take until this is set."""
+    go_on = asyncio.Event()
+
+    async def wait(batch: list[NotificationReceived]) -> None:
+        await go_on.wait()
+
+    ear.hear = wait
+    return go_on
 
 
 async def test_what_follows_an_answer_is_handled_behind_what_the_answer_sets_off() -> None:
@@ -310,38 +323,9 @@ async def test_between_many_requests_of_one_read_the_others_have_their_turn(
         assert {0, *seen} == {0, AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE}
 
 
-async def test_what_comes_in_later_reads_waits_for_an_update_that_takes_its_time() -> None:
-    async with peer_and_wire() as (peer, ear, wire):
-        go_on = asyncio.Event()
-
-        async def wait(batch: list[NotificationReceived]) -> None:
-            await go_on.wait()
-
-        ear.hear = wait
-        call = asyncio.create_task(peer.call_raw("m", b"{}"))
-        asked = await wire.line()
-        wire.send({"method": "update"})
-        await until(lambda: ear.batches)
-        wire.send({"id": asked["id"], "result": {}})
-        wire.send({"id": 1, "method": "r"}, {"method": "behind"})
-        await rounds(20)
-        assert not call.done()
-        assert ear.heard == []
-        go_on.set()
-        await call
-        assert (await wire.line())["id"] == 1
-        await until(lambda: "behind" in ear.heard)
-        assert ear.heard == ["update", "r", "behind"]
-
-
 async def test_the_end_of_the_other_side_waits_for_what_it_said_before() -> None:
     async with peer_and_wire() as (peer, ear, wire):
-        go_on = asyncio.Event()
-
-        async def wait(batch: list[NotificationReceived]) -> None:
-            await go_on.wait()
-
-        ear.hear = wait
+        go_on = held(ear)
         call = asyncio.create_task(peer.call_raw("m", b"{}"))
         await wire.line()
         wire.send({"method": "update"})

@@ -130,24 +130,16 @@ async def test_stderr_is_logged_whole_behind_what_the_file_held(
     assert log.read_text() == "earlier\n" + "x" * 300_000 + "\n"
 
 
-async def test_a_log_that_cannot_be_written_does_not_stop_the_agent(
-    agent: Agent, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = tmp_path / "no" / "such" / "folder"
-    async with running(agent("sys.exit('still read')"), log_path=log) as process:
-        await process.wait()
-        assert process.stderr_tail() == "still read"
-    assert "not logged" in caplog.text
-
-
-async def test_a_log_is_ours_alone_and_a_pipe_that_nobody_reads_is_none(
+async def test_a_log_is_ours_alone_and_one_that_cannot_be_written_does_not_stop_the_agent(
     agent: Agent, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    async with running(agent("sys.exit('still read')"), log_path=tmp_path / "pipe") as process:
-        await process.wait()
-        assert process.stderr_tail() == "still read"
-    assert "not logged" in caplog.text
+    for place in ("pipe", "no/such/folder"):
+        caplog.clear()
+        async with running(agent("sys.exit('still read')"), log_path=tmp_path / place) as process:
+            await process.wait()
+            assert process.stderr_tail() == "still read"
+        assert "not logged" in caplog.text
     async with running(agent("sys.exit('said')"), log_path=tmp_path / "log") as process:
         await process.wait()
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
@@ -215,31 +207,32 @@ async def test_last_words_reach_a_receiver_that_waits_for_them(agent: Agent) -> 
         await receiving
 
 
-async def test_an_agent_that_ignores_eof_gets_sigterm(agent: Agent) -> None:
-    code = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up'); time.sleep(60)"
-    async with running(agent(code)) as process:
-        await hears(process, b"up")
-        await process.aclose(grace=0.3)
-        assert await process.wait() == "exit status 7"
-
-
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(60)"
 
 
-async def test_an_agent_that_ignores_eof_and_sigterm_is_killed(agent: Agent) -> None:
-    async with running(agent(STUBBORN)) as process:
+@pytest.mark.parametrize(
+    ("code", "stopped", "end"),
+    [
+        (
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up'); time.sleep(60)",
+            False,
+            "exit status 7",
+        ),
+        (STUBBORN, False, "signal SIGKILL"),
+        ("print('up'); time.sleep(60)", True, "signal SIGKILL"),
+    ],
+    ids=["ignores eof", "ignores SIGTERM too", "stopped"],
+)
+async def test_an_agent_that_does_not_end_at_eof_gets_sigterm_and_is_killed_then(
+    agent: Agent, code: str, stopped: bool, end: str
+) -> None:
+    async with running(agent(code)) as process:
         await hears(process, b"up")
+        if stopped:
+            os.kill(process.pid, signal.SIGSTOP)
         await process.aclose(grace=0.3)
-        assert await process.wait() == "signal SIGKILL"
+        assert await process.wait() == end
         assert not is_known(process.pid)
-
-
-async def test_a_stopped_agent_is_ended_too(agent: Agent) -> None:
-    async with running(agent("print('up'); time.sleep(60)")) as process:
-        await hears(process, b"up")
-        os.kill(process.pid, signal.SIGSTOP)
-        await process.aclose(grace=0.3)
-        assert await process.wait() == "signal SIGKILL"
 
 
 @pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])

@@ -162,30 +162,11 @@ async def test_commands_start_in_the_roots_and_nowhere_else(
         await terminals.create("pwd", cwd="missing")
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [
-        ("no-such-program", "no such program on PATH"),
-        ("./none", "the file does not exist"),
-        ("./text", "is not executable"),
-        ("./empty", "is its first line missing the #!"),
-        ("./script", "the interpreter in the first line of"),
-        ("./", "it is a folder"),
-    ],
-)
-async def test_a_command_that_cannot_run_is_refused_with_the_reason(
-    terminals: Terminals, project: Path, command: str, reason: str
-) -> None:
-    (project / "text").touch(0o644)
-    (project / "empty").write_bytes(b"\x01\x02")
-    (project / "empty").chmod(0o755)
-    (project / "script").write_text("#!/no/such/interpreter\n")
-    (project / "script").chmod(0o755)
-    before = len(os.listdir("/dev/fd"))
-    with pytest.raises(TerminalStartError, match=reason) as caught:
-        await terminals.create(command, ["x"])
-    assert str(caught.value).startswith(f"cannot start {command!r}: ")
-    assert len(os.listdir("/dev/fd")) == before
+async def test_a_command_that_cannot_run_is_refused_with_the_reason(terminals: Terminals) -> None:
+    with pytest.raises(
+        TerminalStartError, match=r"^cannot start '\./none': the file does not exist"
+    ):
+        await terminals.create("./none", ["x"])
 
 
 async def test_arguments_that_no_program_can_be_given_are_refused_without_repeating_values(
@@ -528,12 +509,3 @@ def test_half_a_character_waits_for_the_rest_of_it() -> None:
     assert tail.text == ""
     tail.feed("\u20ac".encode()[2:])
     assert tail.text == "\u20ac"
-
-
-def test_a_flood_of_output_is_not_kept() -> None:
-    tail = OutputTail(100)
-    for _ in range(100):
-        tail.feed(b"x" * 65536)
-    tail.feed(b"end")
-    assert tail.text == "x" * 97 + "end"
-    assert tail.is_truncated
