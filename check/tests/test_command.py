@@ -260,6 +260,17 @@ def test_a_check_of_an_agent_that_hangs_ends_in_the_time_that_it_is_given(
     assert verdicts["load.order"] == "not observable"
 
 
+def test_a_time_limit_counts_from_the_start_of_the_process(tmp_path: Path) -> None:
+    (program := tmp_path / "hangs.py").write_text(HANGS.format(path=str(tmp_path / "asked")))
+    late = "import sys, time; time.sleep(3); from acp_check.command import main; sys.exit(main())"
+    words = ["--json", "--within", "6", "--", sys.executable, str(program)]
+    done = subprocess.run(
+        [sys.executable, "-c", late, *words], capture_output=True, timeout=SECONDS, check=False
+    )
+    # Half of it was over, and the report may take as long.
+    assert json.loads(done.stdout)["seconds"] < 3
+
+
 STAYS = """\
 import asyncio, signal, time
 from acp_check.errands import Memory

@@ -186,12 +186,12 @@ COMMENT_LINE_CHARACTERS: Final = 1000
 SARIF_CHARACTERS: Final = 1000
 """Characters of a result's message: forges show its beginning."""
 
-PLAYED_PART = 0.85
-"""The part of a time limit after which no case goes on: the rest is for the report."""
+REPORT_PART = 0.15
+"""The part of a time limit that is for the report: no case goes on then."""
 
 REPORT_SECONDS = 2.0
-"""At least so many seconds of a limit are for the report, and for the start of the command; but no
-more than half of it."""
+"""At least so many seconds of a limit are for the report, but no more than half of what the start
+of the command has left."""
 
 OBSERVATION_PART = 0.05
 OBSERVATION_SECONDS = 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import json
 import os
 import re
@@ -18,31 +17,22 @@ from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
-from rich.console import Console
-from rich.status import Status
 
 from acp_check import bounds
 from acp_check.checks import Check, CheckReport, checks_to_play, choose, inspect
-from acp_check.comparison import markdown_comparison, page_comparison, read_report
 from acp_check.console import stdout_console
-from acp_check.errands import Memory
-from acp_check.model_endpoint import answer, endpoint
 from acp_check.record import Record
-from acp_check.report import CheckOutcome, print_report, print_rules, text_report
+from acp_check.report import CheckOutcome, print_report, print_rules
 from acp_check.report_files import ReportFiles, json_report, json_rule, write_file
 from acp_check.rules import CHECKS
-from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.subject import ProgramSubject, ServerSubject, Subject
-from acp_check.usage import CheckExit, CheckUsageError
+from acp_check.usage import OFFERS, CheckExit, CheckUsageError
 from acp_check.verdicts import Level
 from acp_check.version import __version__
-from acp_check.watcher import OFFERS, Watcher, report_on
 from acp_wire.errors import AcpError, AgentStartError
-from acp_wire.state_folder import state_folder
 from acp_wire.transports.known_servers import origin_of, transport_of
 from acp_wire.transports.route import TOKEN_VARIABLE
-from acp_wire.transports.stdio import stdio_transport
 from acp_wire.visible_text import visible
 
 NAME: Final = "acp-check"
@@ -67,11 +57,12 @@ a check in the baseline passes.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
+    began = process_start() if arguments is None else time.monotonic()
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     end = words.index("--") if "--" in words else len(words)
     try:
         given = vars(_Parser().parse_args(words[:end]))
-        return check(program=tuple(words[end + 1 :]), name=NAME, **given)
+        return check(program=tuple(words[end + 1 :]), name=NAME, began=began, **given)
     except CheckUsageError as error:
         return _fail(error, CheckExit.USAGE)
     except AgentStartError as error:
@@ -83,6 +74,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CheckExit.OK
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def process_start() -> float:
+    """Return when this process was started, by the monotonic clock; where nothing tells it, when it
+    would have been if it had only computed since."""
+    now = time.monotonic()
+    age = time.process_time()
+    with suppress(OSError, ValueError, IndexError):  # proc_pid_stat(5), field 22
+        ticks = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()[19]
+        since_boot = float(Path("/proc/uptime").read_text("ascii").split()[0])
+        age = max(age, since_boot - int(ticks) / os.sysconf("SC_CLK_TCK"))
+    return now - age
 
 
 def _fail(error: Exception, code: int) -> int:
@@ -259,6 +262,7 @@ class _CheckOptions(Struct, frozen=True):
     model_endpoint: int | None
     sign_in: str | None
     within: float | None
+    began: float
 
     @property
     def level(self) -> Level:
@@ -281,14 +285,16 @@ class _CheckOptions(Struct, frozen=True):
         return self.name.split(), [*words, *(["--", *program] if program else [])]
 
 
-def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
+def check(*, program: tuple[str, ...], name: str, began: float, **given: object) -> int:
     """Check an agent, a client or a server against the protocol; return the exit code.
 
-    `program` starts the agent; `name` is the command as it is typed; the rest are the options.
-    Raises CheckUsageError.
+    `program` starts the agent; `name` is the command as it is typed, and `began` when it was, by
+    the monotonic clock; the rest are the options. Raises CheckUsageError.
     """
-    options = convert({**given, "name": name}, _CheckOptions)
-    catalogue = CLIENT_CHECKS if options.client else CHECKS
+    options = convert({**given, "name": name, "began": began}, _CheckOptions)
+    catalogue = CHECKS
+    if options.client:  # late, as others below: a thin start leaves its time to the check
+        from acp_check.rules.clients import CHECKS as catalogue
     patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
     for pattern in patterns:
         if not choose(catalogue, [pattern]):
@@ -305,6 +311,8 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             print_rules(rules, stdout_console())
         return CheckExit.OK
     if options.compare:
+        from acp_check.comparison import markdown_comparison, page_comparison, read_report
+
         reports = [read_report(path) for path in options.compare]
         if not options.report:
             print(markdown_comparison(reports), end="")
@@ -323,6 +331,8 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             raise CheckUsageError(
                 "--client cannot be combined with an agent, --server or --model-endpoint"
             )
+        from acp_check.client_check import ClientCheck
+
         made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
         return made.run()
 
@@ -366,7 +376,7 @@ def _check_agent(
         subject = ProgramSubject(program, env) if options.server is None else _far_subject(options)
 
         async def play() -> int:
-            with _stops(options.within) as (stop, ended_by):
+            with _stops(options.within, options.began) as (stop, ended_by):
                 await inspect(
                     subject,
                     checks,
@@ -401,9 +411,9 @@ SIGNAL_EXIT = 128
 
 
 @contextmanager
-def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
+def _stops(seconds: float | None, began: float) -> Iterator[tuple[asyncio.Event, list[int]]]:
     """Yield an event that is set by a signal that ends programs, or in time for the report to be
-    done after so many seconds; and the signal, once there is one."""
+    done so many seconds after the command began; and the signal, once there is one."""
     loop, stop, ended_by = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
     def end(number: int) -> None:
@@ -416,9 +426,11 @@ def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
         loop.add_signal_handler(number, end, number)
     timer = None
     if seconds is not None:
-        left = max(seconds - bounds.REPORT_SECONDS, seconds / 2)
-        played = min(bounds.PLAYED_PART * seconds, left)
-        timer = loop.call_later(played, stop.set)
+        start = time.monotonic() - began
+        left = seconds - start
+        # The report computes as long as the start did: on a busy machine both take longer.
+        kept = max(bounds.REPORT_PART * seconds, min(bounds.REPORT_SECONDS, left / 2), start)
+        timer = loop.call_later(max(left - kept, 0), stop.set)
     try:
         yield stop, ended_by
     finally:
@@ -474,6 +486,8 @@ def _model(port: int | None) -> Iterator[dict[str, str]]:
     if port is None:
         yield {}
         return
+    from acp_check.model_endpoint import answer, endpoint
+
     try:
         with endpoint(answer, port) as found:
             yield {
@@ -492,6 +506,9 @@ def _progress(count: int) -> Iterator[Callable[[Check], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
+    from rich.console import Console
+    from rich.status import Status
+
     done = 0
 
     def show(check: Check) -> None:
@@ -501,81 +518,3 @@ def _progress(count: int) -> Iterator[Callable[[Check], None]]:
 
     with Status("starting the agent", console=Console(stderr=True)) as status:
         yield show
-
-
-# -- a client --------------------------------------------------------------------------------
-
-LAST_OFFERS = "check-offers"
-"""The file in the folder for state that has the capabilities of the last start with `next`."""
-
-
-def next_offers() -> str:
-    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
-    names = (*OFFERS, "all")
-    path = os.path.join(state_folder(), LAST_OFFERS)
-    os.makedirs(state_folder(), 0o700, exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
-        file.seek(0)
-        last = file.read()
-        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
-        file.truncate(0)
-        file.write(name)
-    return name
-
-
-class ClientCheck:
-    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
-    names the capabilities that are advertised, `next` those of the next start."""
-
-    def __init__(
-        self,
-        checks: Sequence[Check],
-        expected: frozenset[str],
-        fail_on: Level,
-        files: ReportFiles,
-        as_json: bool,
-        offers: str,
-    ) -> None:
-        self._checks = checks
-        self._expected = expected
-        self._fail_on = fail_on
-        self._files = files
-        self._as_json = as_json
-        self._offers = next_offers() if offers == "next" else offers
-        if offers == "next":
-            print(f"acphold check: advertising {self._offers!r} this time", file=sys.stderr)
-        self._record = Record("the client", {})
-        self._began = time.monotonic()
-
-    def run(self) -> int:
-        """Serve until the client leaves or we are told to end; returns the exit code."""
-        self._write()  # an unwritable file is reported before an editor is started
-        asyncio.run(self._serve())
-        outcome = self._write()
-        if not self._files:
-            text = json_report(outcome) if self._as_json else text_report(outcome)
-            # Stdout is the protocol's.
-            print(text, end="", file=sys.stderr, flush=True)
-        return CheckExit.OK if outcome.is_good else CheckExit.ERROR
-
-    async def _serve(self) -> None:
-        watcher = Watcher(
-            stdio_transport(),
-            Memory(),
-            self._record,
-            self._write,  # a check that is killed has reported all turns before its end
-            self._offers,
-        )
-        serving = asyncio.ensure_future(watcher.serve())
-        # Editors end agents by SIGTERM as well, some without closing stdin first.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
-        with suppress(asyncio.CancelledError):
-            await serving
-
-    def _write(self) -> CheckOutcome:
-        seconds = time.monotonic() - self._began
-        report = report_on(self._checks, self._record, seconds)
-        outcome = CheckOutcome(report, self._expected, self._fail_on)
-        self._files.write(outcome)
-        return outcome

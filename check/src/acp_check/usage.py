@@ -1,4 +1,4 @@
-"""The result of the command as its exit code, and unusable arguments."""
+"""The result of the command as its exit code, unusable arguments, and words of an option."""
 
 from __future__ import annotations
 
@@ -20,3 +20,22 @@ class CheckExit(IntEnum):
 
 class CheckUsageError(Exception):
     """Unusable arguments; the message says which and what to do."""
+
+
+NOTHING: dict[str, object] = {}
+
+OFFERS: dict[str, dict[str, object]] = {
+    "some": {"loadSession": True, "sessionCapabilities": {"list": {}}},
+    "others": {
+        "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
+        "mcpCapabilities": {"http": True, "sse": True},
+        "sessionCapabilities": dict.fromkeys(
+            ("resume", "close", "delete", "additionalDirectories"), NOTHING
+        ),
+        "auth": {"logout": NOTHING},
+    },
+    "none": {},
+    "version": {},
+}
+"""Capabilities of the watcher, by the word of `--offers`; `all` has the exemplar's. `version` is an
+agent of another version of the protocol."""

@@ -32,6 +32,7 @@ from acp_check.errands import (
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.record import Json, Record
+from acp_check.usage import OFFERS
 from acp_check.verdicts import Finding, Signal, Verdict
 from acp_wire.errors import INVALID_PARAMS
 from acp_wire.rpc.transport import Transport
@@ -302,24 +303,6 @@ EARLIER = ("What was said before?", "And before that?")
 """Prompts of sessions that are there already, so that there is something to list and to load."""
 
 EARLIER_ID = "earlier-"
-
-NOTHING: Json = {}
-
-OFFERS: dict[str, Json] = {
-    "some": {"loadSession": True, "sessionCapabilities": {"list": {}}},
-    "others": {
-        "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-        "mcpCapabilities": {"http": True, "sse": True},
-        "sessionCapabilities": dict.fromkeys(
-            ("resume", "close", "delete", "additionalDirectories"), NOTHING
-        ),
-        "auth": {"logout": NOTHING},
-    },
-    "none": {},
-    "version": {},
-}
-"""Capabilities of the watcher, by name; `all` has the exemplar's. `version` is an agent of another
-version of the protocol."""
 
 OTHER_VERSION = 32_767
 """A version that no client speaks."""

@@ -53,6 +53,7 @@ def check(
         return checker.check(
             program=tuple(command_words),
             name="acphold check",
+            began=checker.process_start(),
             server=server,
             token=token,
             ca=ca,
