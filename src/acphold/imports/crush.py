@@ -88,6 +88,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 _ABOUT: Final = ("title", "created_at", "updated_at", "cost")
+_MESSAGE: Final = ("id", "role", "parts", "model", "created_at", "is_summary_message")
 
 
 class _CrushConverter(AgentConverter):
@@ -103,34 +104,26 @@ class _CrushConverter(AgentConverter):
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session."""
         self._session_id = session_id
-        (summary, *_) = (
-            *databases.columns_of(self._database, "messages", ["is_summary_message"]),
-            "0",
+        where = "session_id = ? ORDER BY rowid"
+        found = databases.objects_of(
+            self._database, "messages", _MESSAGE, where, self._missed, session_id
         )
-        for message_id, role, raw, model, created, is_summary in databases.rows_of(
-            self._database,
-            "messages",
-            f"id, role, parts, model, created_at, {summary}",
-            "session_id = ? ORDER BY rowid",
-            self._missed,
-            session_id,
-        ):
-            parts = list_in(raw, self._missed)
-            self._writer.clock(created)
-            if is_summary and role == "assistant":
-                said = "".join(text(part, "data", "text") for part in parts)
+        for message in found:
+            message_id, role = str(message["id"]), text(message, "role")
+            parts = list_in(message["parts"], self._missed)
+            told = [obj(part, "data") | {"type": text(part, "type")} for part in parts]
+            self._writer.clock(message["created_at"])
+            if message.get("is_summary_message") and role == "assistant":
+                said = "".join(text(part, "text") for part in told)
                 self._writer.compaction(f"compacted-{message_id}", said)
             elif role == "user":
                 self.tell_stopped()
-                told = (obj(part, "data") | {"type": text(part, "type")} for part in parts)
-                self._writer.prompt(self._blocks(told), turn=str(message_id))
+                self._writer.prompt(self._blocks(told), turn=message_id)
             elif role in ("assistant", "tool"):
-                if model:
-                    self._writer.model(str(model))
-                told = (obj(part, "data") | {"type": text(part, "type")} for part in parts)
-                self._answer(told, str(message_id))
+                self._writer.model(text(message, "model"))
+                self._answer(told, message_id)
             elif role != "system":
-                self._missed.kind("messages", str(role), parts)
+                self._missed.kind("messages", role, parts)
             yield
         self.tell_stopped()
 

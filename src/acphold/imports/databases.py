@@ -134,15 +134,17 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
 
 
 def row_by_id(path: Path, table: str, wanted: Iterable[str], row_id: str) -> dict[str, Any]:
-    """Return a row by the names of those of its columns that this version has; empty if there is
-    none with this id."""
-    columns = columns_of(path, table, wanted)
-    names = ", ".join(columns) or "id"
-    try:
-        found = rows(path, f"SELECT {names} FROM {table} WHERE id = ?", row_id)
-    except _DamagedError:
-        found = list(rows_of(path, table, names, "id = ?", Missed(), row_id))
-    return dict(zip(columns, found[0], strict=False)) if found else {}
+    """Return a row as `objects_of`; empty if there is none with this id."""
+    return next(objects_of(path, table, wanted, "id = ?", Missed(), row_id), {})
+
+
+def objects_of(
+    path: Path, table: str, wanted: Iterable[str], where: str, missed: Missed, *arguments: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows as `rows_of`, by the names of those of these columns that this version has."""
+    names = columns_of(path, table, wanted)
+    for row in rows_of(path, table, ", ".join(names), where, missed, *arguments) if names else ():
+        yield dict(zip(names, row, strict=True))
 
 
 def rows_of(

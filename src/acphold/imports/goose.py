@@ -65,9 +65,14 @@ class _MessageRow(NamedTuple):
 
     message_id: str
     role: str
-    at: int | None
+    at: object
     content: list[Object]
-    is_seen: bool
+    is_seen: bool = True
+
+
+_MESSAGE: Final = (
+    "id", "message_id", "role", "content_json", "metadata_json", "created_timestamp",
+)  # fmt: skip
 
 
 def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_MessageRow]:
@@ -79,27 +84,16 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
             message_id = text(line, "id")
             if "role" in line and message_id not in told:  # a file may contain itself
                 told |= {message_id} - {""}
-                at = milliseconds(line.get("created"))
-                parts = objects(line, "content")
-                yield _MessageRow(message_id, text(line, "role"), at, parts, is_seen=True)
+                role, parts = text(line, "role"), objects(line, "content")
+                yield _MessageRow(message_id, role, line.get("created"), parts)
         return
-    for row_id, message_id, role, words, about, created in databases.rows_of(
-        path,
-        "messages",
-        "id, message_id, role, content_json, metadata_json, created_timestamp",
-        "session_id = ? ORDER BY id",
-        missed,
-        session_id,
-    ):
-        parts = list_in(words, missed)
-        seen = readable(str(about or "{}").encode(errors="replace"), missed) or {}
-        yield _MessageRow(
-            str(message_id or row_id),
-            str(role),
-            milliseconds(created),
-            parts,
-            is_seen=seen.get("userVisible") is not False,
-        )
+    where = "session_id = ? ORDER BY id"
+    for row in databases.objects_of(path, "messages", _MESSAGE, where, missed, session_id):
+        parts = list_in(row["content_json"], missed)
+        about = str(row.get("metadata_json") or "{}").encode(errors="replace")
+        is_seen = (readable(about, missed) or {}).get("userVisible") is not False
+        message_id = str(row.get("message_id") or row["id"])
+        yield _MessageRow(message_id, str(row["role"]), row["created_timestamp"], parts, is_seen)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:

@@ -160,11 +160,11 @@ _ABOUT: Final = (
     "input_tokens", "model", "model_config", "output_tokens", "reasoning_tokens", "started_at",
     "title",
 )  # fmt: skip
-_COLUMNS: Final = ("id", "role", "content", "tool_call_id", "tool_calls", "timestamp")
-_NEWER: Final = (
+_COLUMNS: Final = (
+    "id", "role", "content", "tool_call_id", "tool_calls", "timestamp",
     "finish_reason", "reasoning", "reasoning_content", "observed", "active", "compacted",
 )  # fmt: skip
-"""Columns of a message that only newer versions have."""
+"""Columns of a message; only newer versions have the last six."""
 
 
 class _HermesConverter(AgentConverter):
@@ -180,16 +180,10 @@ class _HermesConverter(AgentConverter):
 
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session, without copies after a summary."""
-        names = (*_COLUMNS, *databases.columns_of(self._database, "messages", _NEWER))
-        for row in databases.rows_of(
-            self._database,
-            "messages",
-            ", ".join(names),
-            "session_id = ? ORDER BY id",
-            self._missed,
-            session_id,
+        where = "session_id = ? ORDER BY id"
+        for message in databases.objects_of(
+            self._database, "messages", _COLUMNS, where, self._missed, session_id
         ):
-            message: Object = dict(zip(names, row, strict=True))
             if self._tree.tells(str(message["id"])) and not self._is_told(message):
                 self._message(message)
             yield

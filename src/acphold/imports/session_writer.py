@@ -148,7 +148,6 @@ class Known(Struct):
     before: list[tuple[int, int]] = []
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
-    has_gone_back: bool = False
     markers: list[tuple[int, int]] = []
 
 
@@ -159,7 +158,6 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     identities: dict[int, str] = {}
     markers: list[tuple[int, int]] = []
     void_through = 0  # the last marker of another form
-    has_gone_back = False
     async for segment in history(journal, session_id):
         for entry in segment.entries():
             if not entry.raw:
@@ -175,9 +173,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             elif entry.kind == FORGOTTEN:
                 out = json_value(entry.raw, Forgotten)
                 forgotten.update(out.turns if out else ())
-            elif entry.kind == BACK:
-                has_gone_back = True
-            else:
+            elif entry.kind != BACK:
                 first = segment.first_seq if segment.is_merged else entry.seq
                 turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
     last = marker.last if marker else None
@@ -187,7 +183,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
-    return Known(found, turns.before, marker, frozenset(forgotten), has_gone_back, markers)
+    return Known(found, turns.before, marker, frozenset(forgotten), markers)
 
 
 class Forgotten(Struct):

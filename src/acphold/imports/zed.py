@@ -9,7 +9,7 @@ stored, nor ends of turns. Agents that Zed runs over ACP store their own message
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +46,10 @@ NAME: Final = "zed"
 KEY: Final = "zed"
 
 _UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
-_COLUMNS: Final = ("parent_id", "folder_paths", "folder_paths_order", "created_at")
-"""Columns of newer versions beside a thread."""
+_COLUMNS: Final = (
+    "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
+)  # fmt: skip
+"""A thread, and columns of newer versions beside it."""
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -70,8 +72,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; raises OSError if it cannot be read."""
     database = source.path
-    names = databases.columns_of(database, "threads", _COLUMNS)
-    thread, about = _thread(database, names, source.item, writer.missed)
+    thread, about = _thread(database, source.item, writer.missed)
     # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
     order = str(about.get("folder_paths_order") or "").split(",")
@@ -80,7 +81,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(about.get("created_at"))
-    converter = ZedConverter(writer, thread, database, names, source.item)
+    converter = ZedConverter(writer, thread, database, source.item if "parent_id" in about else "")
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
@@ -96,16 +97,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         writer.title(title)
 
 
-def _thread(
-    database: Path, names: Sequence[str], thread_id: str, missed: Missed
-) -> tuple[Object, Object]:
+def _thread(database: Path, thread_id: str, missed: Missed) -> tuple[Object, Object]:
     """Return a thread and its columns; empty if it is missing."""
-    columns = ", ".join(("data_type", "data", *names))
-    for form, data, *beside in databases.rows_of(
-        database, "threads", columns, "id = ?", missed, thread_id
-    ):
-        raw = as_bytes(data)
-        if form == "zstd":
+    found = databases.objects_of(database, "threads", _COLUMNS, "id = ?", missed, thread_id)
+    for about in found:
+        raw = as_bytes(about["data"])
+        if about["data_type"] == "zstd":
             from acphold.journal.compression import WINDOW, zstd
 
             packed = raw
@@ -117,7 +114,7 @@ def _thread(
             if len(raw) > UNPACKED_BYTES:
                 missed.add("threads that are too large when unpacked", packed)
                 raw = b"{}"
-        return readable(raw, missed) or {}, dict(zip(names, beside, strict=True))
+        return readable(raw, missed) or {}, about
     return {}, {}
 
 
@@ -159,12 +156,11 @@ class ZedConverter(AgentConverter):
         writer: EntryWriter,
         thread: Object | None = None,
         database: Path = Path(),
-        names: Sequence[str] = (),
         thread_id: str = "",
     ) -> None:
+        """`thread_id` is its own if subagents can be found by that."""
         super().__init__(writer)
         self._database = database
-        self._names = names
         self._model = text(thread, "model", "model")
         self._thread_id = thread_id
         self._compactions = 0
@@ -214,7 +210,7 @@ class ZedConverter(AgentConverter):
 
     def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
         """Return the first thread of a subagent that is not told yet."""
-        if "parent_id" not in self._names or not self._thread_id:
+        if not self._thread_id:
             return None
         del self._calls[call_id]  # of the next call it is the next one
         which = "parent_id = ? ORDER BY rowid"
@@ -224,8 +220,8 @@ class ZedConverter(AgentConverter):
         return next((str(child) for (child,) in found if child not in self.told), None)
 
     def _tell(self, child: str) -> None:
-        thread, _ = _thread(self._database, self._names, child, self._missed)
-        converter = ZedConverter(self._writer, thread, self._database, self._names)
+        thread, _ = _thread(self._database, child, self._missed)
+        converter = ZedConverter(self._writer, thread, self._database)
         for message in _messages(thread):
             converter.message(message)
 
