@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.imports import reader, windows_folders
-from acphold.imports.sources import Facts
-from acphold.imports.windows_folders import folder_here
+from acphold.imports import reader, sources
+from acphold.imports.sources import Facts, folder_here
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.every_reader import Said, found, write
@@ -27,7 +26,7 @@ def drives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     configuration.write_text(
         f'[boot]\nsystemd = true\n[automount]\nenabled = true\nRoot = "{root}/"\n[user]\nroot=/x\n'
     )
-    monkeypatch.setattr(windows_folders, "CONFIGURATION", str(configuration))
+    monkeypatch.setattr(sources, "CONFIGURATION", str(configuration))
     monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu")
     folder_here.cache_clear()
     return root

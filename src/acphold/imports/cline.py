@@ -94,8 +94,8 @@ def find(home: Home) -> Iterator[Source]:
             continue
         subagents = files_below(path.parent, "agent_*.messages.json")
         yield from source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents])
-    yield from task_sources(NAME, home.path, CLINE, own=folder.parent)
-    yield from task_sources(NAME, home.path, NIGHTLY)
+    yield from task_sources(NAME, home, CLINE, own=folder.parent)
+    yield from task_sources(NAME, home, NIGHTLY)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -219,13 +219,6 @@ CLINE: Final = "saoudrizwan.claude-dev"
 NIGHTLY: Final = "saoudrizwan.cline-nightly"
 """The names of the extension, and of its nightly version."""
 
-EDITORS: Final = (
-    ".config/*/User/globalStorage",
-    "Library/Application Support/*/User/globalStorage",
-    ".*-server/data/User/globalStorage",
-)
-"""Folders below a home folder with the extensions' data."""
-
 _MARKS: Final = EditMarks(
     re.compile("[-<]{3,} SEARCH>?"),
     re.compile("={3,}"),
@@ -271,11 +264,11 @@ _REPORTS: Final = {
 
 
 def task_sources(
-    reader: str, home: Path, extension: str, own: Path | None = None
+    reader: str, home: Home, extension: str, own: Path | None = None
 ) -> Iterator[Source]:
     """Yield the tasks in the agent's own folder, then those of editors."""
     roots = [own] if own else []
-    roots += [root for at in EDITORS for root in sorted(home.glob(f"{at}/{extension}"))]
+    roots += [user / "globalStorage" / extension for user in home.editors()]
     for root in roots:
         for path in files_below(root / "tasks", f"*/{SCREEN}"):
             listed = root / "state/taskHistory.json"
@@ -587,10 +580,9 @@ EXTENSIONS: Final = ("rooveterinaryinc.roo-cline", "rooveterinaryinc.roo-code-ni
 
 def _find_roo(home: Home) -> Iterator[Source]:
     """Yield the tasks of its command line, and of the extension and its nightly version."""
-    yield from task_sources(
-        "roo", home.path, EXTENSIONS[0], home.path / ".vscode-mock/global-storage"
-    )
-    yield from task_sources("roo", home.path, EXTENSIONS[1])
+    own = home.path / ".vscode-mock/global-storage"
+    yield from task_sources("roo", home, EXTENSIONS[0], own)
+    yield from task_sources("roo", home, EXTENSIONS[1])
 
 
 ROO: Final = Reader("roo", "roo", _find_roo, read_task)

@@ -41,7 +41,6 @@ from acphold.imports.values import (
 NAME: Final = "crush"
 KEY: Final = "crush"
 
-_UNNAMED: Final = frozenset({"New Session", "Untitled Session"})
 _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_tokens": "max_tokens"}
 
 
@@ -82,9 +81,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     yield from _CrushConverter(database, writer).session(source.item)
     writer.clock(about["updated_at"])
     writer.spend(about["cost"])
-    title = about["title"]
-    if isinstance(title, str) and title not in _UNNAMED:
-        writer.title(title)
+    writer.title(text(about, "title"))
 
 
 _ABOUT: Final = ("title", "created_at", "updated_at", "cost")

@@ -53,9 +53,6 @@ NAME: Final = "cursor"
 KEY: Final = "cursor-agent"
 """Cursor gives no name in `initialize`; so it is identified by its command."""
 
-EDITORS: Final = (".config/Cursor*/User", "Library/Application Support/Cursor*/User")
-"""Of each channel, such as `Cursor Nightly`."""
-
 _STATE: Final = "state.vscdb"
 _COMPOSERS: Final = "composer.composerData"
 _HEADERS: Final = "composer.composerHeaders"
@@ -88,7 +85,7 @@ def find(home: Home) -> Iterator[Source]:
         for path in files_below(folder / below, pattern):
             beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
             yield from source_of(NAME, path.parent.name, [path, *beside])
-    for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
+    for user in home.editors("Cursor*"):  # each channel, such as `Cursor Nightly`
         seen: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
             columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"

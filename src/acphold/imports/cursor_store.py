@@ -161,7 +161,6 @@ _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
 
 _STATUS: Final = {2: "in_progress", 3: "completed"}
 _QUERY: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
-_UNNAMED: Final = "New Agent"
 
 _BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
 """Context that Cursor adds by itself, or that names no file: rules, commands, chats …"""
@@ -197,9 +196,7 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.clock(source.changed_at // 1_000_000)
     if used := count(inside(root, 5), 1):
         writer.usage(used, count(inside(root, 5), 2))
-    title = text(meta, "name") or text(about, "title")
-    if title != _UNNAMED:
-        writer.title(title)
+    writer.title(text(meta, "name") or text(about, "title"))
 
 
 class _CursorStoreConverter(AgentConverter):

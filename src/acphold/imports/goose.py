@@ -45,7 +45,6 @@ _ANSWERS_ASKED: Final = (
 _DEVELOPERS: Final = frozenset({"edit", "read", "shell", "text_editor", "write"})
 """The tools that it shows with what they are about."""
 
-_MADE_UP: Final = re.compile(r"(New (Chat|Session)|ACP Session)", re.IGNORECASE)
 _LINKED: Final = re.compile(r"\n*# (/[^\n]+)\n```\n(.*)\n```\n*", re.DOTALL)
 _EMBEDDED: Final = re.compile(r"--- Resource: (\S+) ---\n(.*?)\n?\n---\n*", re.DOTALL)
 
@@ -119,8 +118,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             sums = databases.row_by_id(path, "sessions", (*_COUNTED, _COST), session_id)
             counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
             writer.spend(sums.get(_COST), **counts)
-    if title and not _MADE_UP.match(title):
-        writer.title(title)
+    writer.title(title)
 
 
 _COUNTED: Final = {

@@ -67,9 +67,6 @@ _PASSED_MESSAGES: Final = frozenset(
 
 _ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
 
-_MADE_UP: Final = re.compile(r"(New session - |Child session - |ACP Session )")
-"""The start of a placeholder title."""
-
 _READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
 _EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
 _PASSED: Final = frozenset(
@@ -363,9 +360,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     for message in store.messages(session_id):
         converter.message(message)
         yield
-    title = text(session, "title")
-    if not _MADE_UP.match(title):
-        writer.title(title)
+    writer.title(text(session, "title"))
 
 
 class _OpencodeConverter(AgentConverter):
@@ -545,7 +540,7 @@ EXTENSION: Final = "kilocode.kilo-code"
 def _find_kilo(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then the tasks of the old command line and editors."""
     yield from session_sources("kilo", home, "kilo", "KILO_DB")
-    yield from task_sources("kilo", home.path, EXTENSION, own=home.path / ".kilocode/cli/global")
+    yield from task_sources("kilo", home, EXTENSION, own=home.path / ".kilocode/cli/global")
 
 
 def _read_kilo(source: Source, writer: EntryWriter) -> Iterator[None]:

@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
 from fnmatch import translate
+from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
 from acp_wire.workspace import regular_files
 from acphold.conversation.history.entries import Origin
-from acphold.imports.windows_folders import folder_here, is_of_windows
 
 MARK: Final = " (imported)"
 """Added to the title of a session whose id belonged to another conversation here."""
@@ -182,6 +182,12 @@ class Home(Struct, frozen=True):
     def is_given(self) -> bool:
         """True if the folder was named with `--from`, rather than being the user's home."""
         return not self.environment
+
+    def editors(self, name: str = "*") -> Iterator[Path]:
+        """Yield the data folders of VS Code and its forks, of the programs with this name."""
+        for above in (".config", "Library/Application Support"):
+            yield from sorted(self.path.glob(f"{above}/{name}/User"))
+        yield from sorted(self.path.glob(f".{name.lower()}-server*/data/User"))
 
     def data(self, name: str) -> Path:
         """Return the data folder of a program that follows the XDG rules, on macOS too."""
@@ -485,3 +491,48 @@ def _is_checked_in(folder: Path, name: str) -> bool:
         except OSError:  # too large or unreadable: assume it is
             return True
     return False
+
+
+# -- folders of Windows --------------------------------------------------------------------------
+
+# WSL mounts the drives of Windows below the `root` of `/etc/wsl.conf`, `/mnt/` by default; Windows
+# sees the files of a distribution as `\\wsl.localhost\NAME` or, before, `\\wsl$\NAME`. Source:
+# https://learn.microsoft.com/windows/wsl, "Advanced settings" and "File systems".
+
+CONFIGURATION: Final = "/etc/wsl.conf"
+MOUNTED: Final = "/mnt/"
+
+_DRIVE: Final = re.compile(r"([A-Za-z]):[\\/](.*)", re.DOTALL)
+_SHARE: Final = re.compile(r"[\\/]{2}wsl(?:\$|\.localhost)[\\/]([^\\/]+)(.*)", re.I | re.DOTALL)
+_ROOT: Final = re.compile(r"(?ims)^\[automount\](?:(?!^\[).)*?^\s*root\s*=\s*[\"']?(/[^\n\"'#]*)")
+
+
+def is_of_windows(folder: str) -> bool:
+    """Return True for an absolute path of Windows."""
+    return PureWindowsPath(folder).is_absolute()
+
+
+@lru_cache(maxsize=1024)
+def folder_here(folder: str) -> str:
+    """Return the path here of a folder of Windows if it exists, else the folder as it is."""
+    if found := _DRIVE.fullmatch(folder):
+        path = os.path.join(_root(), found[1].lower(), found[2].replace("\\", "/"))
+    elif (found := _SHARE.fullmatch(folder)) and _is_this(found[1]):
+        path = found[2].replace("\\", "/") or "/"
+    else:
+        return folder
+    return os.path.normpath(path) if os.path.isdir(path) else folder
+
+
+def _is_this(distribution: str) -> bool:
+    return distribution.lower() == os.environ.get("WSL_DISTRO_NAME", "").lower()
+
+
+def _root() -> str:
+    """Return the folder in which the drives are."""
+    try:
+        with open(CONFIGURATION, encoding="utf-8", errors="replace") as file:
+            found = _ROOT.search(file.read(64 << 10))
+    except OSError:
+        found = None
+    return found[1].strip() if found else MOUNTED

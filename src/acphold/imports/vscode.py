@@ -41,7 +41,7 @@ from acphold.imports.records import (
     records,
 )
 from acphold.imports.salvage import NOT_OBJECTS, RowForm
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, files_below, is_of_windows, source_of
 from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
@@ -55,20 +55,12 @@ from acphold.imports.values import (
     strings,
     text,
 )
-from acphold.imports.windows_folders import is_of_windows
 
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
 """The key of Copilot's command line: the same agent, so it continues what is handed over."""
 
 ROWS: Final = RowForm(frozenset({"k", "kind"}))
-
-EDITORS: Final = (
-    ".config/*/User",
-    "Library/Application Support/*/User",
-    ".vscode-server*/data/User",
-)
-"""Data folders of VS Code and its forks, below a home folder."""
 
 _PLACES: Final = (
     "workspaceStorage/*/chatSessions",
@@ -111,7 +103,7 @@ _BEHIND_ID: Final = "__vscode"
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the conversations of each editor; if both forms exist, the log with the document."""
-    for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
+    for user in home.editors():
         for place in _PLACES:
             above, _, folder = place.partition("/")
             paths = list(files_below(user / above, f"{folder}/*.json*"))

@@ -45,7 +45,6 @@ from acphold.imports.values import (
 NAME: Final = "zed"
 KEY: Final = "zed"
 
-_UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
 _COLUMNS: Final = (
     "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
 )  # fmt: skip
@@ -92,9 +91,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter.tell_stopped()
     writer.clock(thread.get("updated_at"))
     writer.spend(None, **token_counts(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
-    title = text(thread, "title") or text(thread, "summary")
-    if title not in _UNNAMED:
-        writer.title(title)
+    writer.title(text(thread, "title") or text(thread, "summary"))
 
 
 def _thread(database: Path, thread_id: str, missed: Missed) -> tuple[Object, Object]:
