@@ -342,6 +342,21 @@ def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path)
     assert meta["acphold/parentToolCallId"] == "t1"
 
 
+def test_a_subagent_of_a_subagent_stands_inside_its_call(tmp_path: Path) -> None:
+    transcript = Transcript("Delegate.")
+    transcript.assistant(use("t1", "Agent", description="count", prompt="Count."))
+    transcript.result("t1", "3", toolUseResult={"agentId": "abc"})
+    folder = transcript.write(tmp_path).with_suffix("") / "subagents"
+    above = Transcript(count=500)
+    above.assistant(use("t2", "Agent", description="more", prompt="More."), isSidechain=True)
+    above.result("t2", "4", isSidechain=True, toolUseResult={"agentId": "def"})
+    write_lines(folder / "agent-abc.jsonl", *above.records)
+    write_lines(folder / "agent-def.jsonl", *subagent())
+    calls = Story.of(READER, tmp_path).calls()
+    callers = [json.loads(it.fields["_meta"]).get("acphold/parentToolCallId") for it in calls]
+    assert callers == [None, "t1", "t2"]
+
+
 def test_a_subagents_file_beside_the_transcript_is_found_by_its_id(tmp_path: Path) -> None:
     transcript = Transcript("Delegate.")
     transcript.assistant(use("t1", "Task", description="count", prompt="Count."))

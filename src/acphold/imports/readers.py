@@ -98,6 +98,7 @@ class AgentConverter:
 
     def __init__(self, writer: EntryWriter) -> None:
         self._writer = writer
+        self._is_subagents = bool(writer.caller)
         self._missed = writer.missed
         self._calls: dict[str, tuple[str, Object]] = {}
         """The tool and the arguments of each call that has no result yet."""
@@ -141,9 +142,9 @@ class AgentConverter:
     def _tell_subagent(self, call_id: str, child: Hashable) -> None:
         """Tell a subagent's conversation inside the call that started it, once.
 
-        Subagents of subagents are not followed.
+        Those of subagents are followed only where one converter takes all of them.
         """
-        if child and not self._writer.caller and child not in self.told:
+        if child and not self._is_subagents and child not in self.told:
             self.told[child] = None
             with self._writer.within(call_id, speaks=self.subagents_speak):
                 self._tell(child)
