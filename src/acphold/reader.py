@@ -15,7 +15,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -25,9 +25,9 @@ from acp_wire.tasks import require_loop, timeout
 from acp_wire.transports.known_servers import is_url, names_no_agent, token_for
 from acphold.conversation.history.entries import in_utc
 from acphold.conversation.history.timeline import ToolCall
-from acphold.errors import AgentTimeoutError
+from acphold.errors import AgentTimeoutError, DeclarationError
 from acphold.journal.rows import ListFilter
-from acphold.journal.seams import Sought
+from acphold.journal.seams import Grouping, Sought
 from acphold.journal.stores import journal_name
 from acphold.live.reading import bounds
 from acphold.live.reading.local_reader import LocalReader, existing_journal
@@ -244,13 +244,17 @@ class KeptSessions:
 
     async def usage(
         self,
-        by: Literal["agent", "day", "folder", "model", "session"] = "day",
+        by: Grouping = "day",
         *,
         since: datetime | None = None,
     ) -> Usage:
         """Return all usage, and its sums."""
         from acphold.client.advertised import in_ms
 
+        if by not in get_args(Grouping):
+            raise DeclarationError(
+                f"usage is by one of {', '.join(get_args(Grouping))}, not {by!r}"
+            )
         sums = await self._reader.usage(by, since=in_ms(since) or 0)
         return _usage(sums.total, tuple(map(_usage, sums.groups)))
 

@@ -84,3 +84,13 @@ async def test_an_option_that_there_is_not_is_refused() -> None:
     with pytest.raises(TypeError, match="has no option 'on_permision'"):
         async with acphold.connect(*scripted_agent(), **misspelt):
             pass
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [({"journal": "x.db"}, "without durable=True"), ({"token": "x"}, "for an address alone")],
+)
+async def test_an_option_that_would_do_nothing_is_refused(option: Any, why: str) -> None:
+    with pytest.raises(acphold.DeclarationError, match=why):
+        async with acphold.connect(*scripted_agent(), **option):
+            pass

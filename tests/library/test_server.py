@@ -598,6 +598,19 @@ async def test_nobody_is_let_in_of_whom_the_author_forgot_to_say_whose_sessions_
     assert 'a tenant, "" if all share' in caplog.text
 
 
+async def test_nobody_is_let_in_as_something_that_is_no_principal(
+    journal: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def names(scope: Mapping[str, Any]) -> Any:
+        return "bob"
+
+    async with mounted(desk().server(journal=journal), admit=names) as place:
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/agents/acp")
+        assert refused.value.response.status_code == 500
+    assert "'bob' is neither a Principal nor None" in caplog.text
+
+
 async def test_whoever_has_the_tenant_without_a_name_shares_their_sessions(journal: Path) -> None:
     async def shared(scope: Mapping[str, Any]) -> acphold.Principal:
         return acphold.Principal(name="somebody", tenant="")

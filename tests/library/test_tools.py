@@ -76,6 +76,14 @@ async def test_progress_is_shown_until_something_else_is() -> None:
     assert [b"found" in item for item in second.content] == [True]
 
 
+async def test_one_location_is_no_list_of_letters() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        turn.tool("Change", locations="a.py")
+
+    with pytest.raises(acphold.DeclarationError, match="the locations of a tool are a list"):
+        await one_turn(work)
+
+
 async def test_diffs_and_locations_start_at_the_cwd(work: Path) -> None:
     async def change(turn: acphold.Turn) -> None:
         async with turn.tool("Change", kind="edit", locations=["a.py", ("b.py", 7)]) as call:

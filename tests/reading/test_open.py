@@ -56,6 +56,10 @@ async def test_sessions_are_listed_and_read_without_any_process(journal: Path) -
             await history.read("nothing")
         with pytest.raises(DeclarationError):
             await history.usage(since=datetime(2026, 1, 1))
+        with pytest.raises(
+            DeclarationError, match="agent, day, folder, model, session, not 'week'"
+        ):
+            await history.usage("week")  # type: ignore[arg-type]
     assert sockets() == running
 
 

@@ -117,6 +117,9 @@ async def test_what_an_agent_refuses_is_what_its_client_is_told() -> None:
     async with connect(agent_that(broke)) as client:
         with pytest.raises(acphold.RemoteError, match="the budget is used up"):
             await (await client.new_session()).prompt("go")
+        for reopen in (client.load_session, client.resume_session):
+            with pytest.raises(acphold.RemoteError, match="unknown session: 'none'"):
+                await reopen("none")
 
 
 async def test_what_a_hook_raises_that_nobody_waits_for_is_raised_at_the_end() -> None:
@@ -169,7 +172,7 @@ async def test_a_wait_has_the_deadline_of_the_test() -> None:
         session = await client.new_session()
         with pytest.raises(acphold.AgentTimeoutError, match=r"within 2 s"):
             await session.prompt("go")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="has not said 'never' in time, but 'waiting'"):
             await session.until_said("never")
 
 

@@ -101,6 +101,8 @@ async def connect(
     """
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs either the command of an agent or a session")
+    if journal is not None and not durable and session is None:
+        raise DeclarationError("connect keeps nothing in a journal without durable=True")
     try:
         words = tuple(os.fspath(word) for word in command)
     except TypeError as error:
@@ -125,6 +127,8 @@ async def connect(
             ca=None if ca is None else os.fspath(ca),
         )
     else:
+        if token is not None:
+            raise DeclarationError("connect needs a token for an address alone, not for a command")
         program = ProgramStart(
             command=words,
             cwd=None if cwd is None else absolute(cwd),

@@ -44,7 +44,7 @@ class Step:
     def __init__(
         self, kind: StepKind, name: str, turn: Turn, tool: RunningTool | None = None
     ) -> None:
-        self.kind = kind
+        self.kind: StepKind = kind
         self.name: str = name
         self.turn: Turn = turn
         self.tool: RunningTool | None = tool

@@ -43,7 +43,7 @@ from acphold.conversation.history.entries import UPDATE, Entry
 from acphold.conversation.history.fold import SessionState, fold
 from acphold.conversation.history.raw_update import PROMPT_BEGUN
 from acphold.conversation.history.timeline import ToolCall, shorten
-from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
+from acphold.errors import MissingFileError, RemoteError
 from acphold.journal.lineage import identity
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.stores import journal_name, open_journal
@@ -411,8 +411,7 @@ class WatchedAgent(RemoteAgent):
         **options: Unpack[OpenOptions],
     ) -> WatchedSession:
         """Continue a conversation, by default in its folder; see `RemoteAgent.load_session`."""
-        known = await self._info_of(session)
-        self._recording.forget(known.session_id)
+        known = await self._known(session)
         return self._as_watched(await super().load_session(known, cwd, **options))
 
     async def resume_session(
@@ -422,17 +421,18 @@ class WatchedAgent(RemoteAgent):
         **options: Unpack[OpenOptions],
     ) -> WatchedSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
-        known = await self._info_of(session)
-        self._recording.forget(known.session_id)
+        known = await self._known(session)
         return self._as_watched(await super().resume_session(known, cwd, **options))
 
-    async def _info_of(self, session: str | SessionInfo) -> SessionInfo:
-        if not isinstance(session, str):
-            return session
-        async for info in self.sessions():
-            if info.session_id == session:
-                return info
-        raise UnknownSessionError(session)
+    async def _known(self, session: str | SessionInfo) -> str | SessionInfo:
+        """Find its folders, and forget what was received of it."""
+        session_id = session if isinstance(session, str) else session.session_id
+        self._recording.forget(session_id)
+        if isinstance(session, str):
+            async for info in self.sessions():
+                if info.session_id == session_id:
+                    return info
+        return session  # one that it does not have the agent refuses, as any agent would
 
     def _session(self, feed: SessionFeed) -> WatchedSession:
         return WatchedSession(feed, self._uplink, self._recording)
@@ -467,7 +467,11 @@ class WatchedSession(RemoteSession):
 
     async def until_said(self, text: str) -> None:
         """Wait until the agent has said this."""
-        await self.until(lambda received: text in received.text)
+        try:
+            await self.until(lambda received: text in received.text)
+        except TimeoutError:
+            said = shorten(self.received.text)
+            raise TimeoutError(f"the agent has not said {text!r} in time, but {said!r}") from None
 
 
 class WatchedTurn(RemoteTurn):

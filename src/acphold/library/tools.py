@@ -108,13 +108,15 @@ class RunningTool:
     ) -> None:
         if kind not in KINDS:
             raise DeclarationError(f"the kind of a tool is one of {', '.join(KINDS)}, not {kind!r}")
+        if isinstance(locations, str):
+            raise DeclarationError(f"the locations of a tool are a list, not {locations!r}")
         self.id = tool_call_id
         self.title: str = title
         self.status: ToolCallStatus = "pending"
         self.announced: bool = False
         self._outbox = outbox
         self._cwd = cwd
-        self.kind = kind
+        self.kind: ToolKind = kind
         self.name = name
         self._step = around("tool", name or title, self)
         self._input = _json(input)

@@ -411,9 +411,14 @@ class Mounted:
     async def _let_in(self, gate: Gate, exchange: HttpExchange) -> Admitted:
         if self._admit is None:
             return await gate.admit(exchange)
-        principal = await self._admit(exchange.scope)
+        principal: object = self._admit(exchange.scope)
+        if isinstance(principal, Awaitable):
+            principal = await principal
         if principal is None:
             raise RefusedError(401, "the server could not identify you", attempt="nobody known")
+        if not isinstance(principal, Principal):
+            log.error("nobody was let in: %r is neither a Principal nor None", principal)
+            raise RefusedError(500, "this server cannot say who you are")
         if not principal.is_known and not self._served.asks_to_sign_in:
             log.error(
                 "%r was not let in: their Principal does not say which sessions they may use; give "
