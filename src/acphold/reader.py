@@ -15,7 +15,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -244,7 +244,7 @@ class KeptSessions:
 
     async def usage(
         self,
-        by: Grouping = "day",
+        by: Literal["agent", "day", "folder", "model", "session"] = "day",
         *,
         since: datetime | None = None,
     ) -> Usage:

@@ -80,7 +80,7 @@ async def test_one_location_is_no_list_of_letters() -> None:
     async def work(turn: acphold.Turn) -> None:
         turn.tool("Change", locations="a.py")
 
-    with pytest.raises(acphold.DeclarationError, match="the locations of a tool are a list"):
+    with pytest.raises(acphold.RemoteError, match="the locations of a tool are a list"):
         await one_turn(work)
 
 

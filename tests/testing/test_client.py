@@ -118,7 +118,7 @@ async def test_what_an_agent_refuses_is_what_its_client_is_told() -> None:
         with pytest.raises(acphold.RemoteError, match="the budget is used up"):
             await (await client.new_session()).prompt("go")
         for reopen in (client.load_session, client.resume_session):
-            with pytest.raises(acphold.RemoteError, match="unknown session: 'none'"):
+            with pytest.raises(acphold.RemoteError, match="no session 'none'"):
                 await reopen("none")
 
 
