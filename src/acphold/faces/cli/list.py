@@ -241,11 +241,12 @@ async def _print_table(
                 folders[cwd] = path.rpartition("/")[2] or "/" if on_terminal else path
             table.add(cells(it, short, agent, now, folders[cwd]))
             places.append((it.row.session_id, it.row.tail_of))
-            said[it.row.session_id] = it.said or ""
-            tags.append(it.row.hashtags)
-            titles.append(it.row.title)
-            if on_terminal and not found:
-                days.append(day(it.row.updated_at, now))
+            if on_terminal:
+                said[it.row.session_id] = it.said or ""
+                tags.append(it.row.hashtags)
+                titles.append(it.row.title)
+                if not found:
+                    days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
     if limit is not None:
         del table.lines[limit:], places[limit:]
@@ -256,7 +257,7 @@ async def _print_table(
         f"{tags[n]} {words_below(said[places[n][0]], titles[n])}".strip()
         for n, _ in (order if on_terminal else ())
     ]
-    table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
+    table.lines = [BELOW * is_below + table.lines[n] for n, is_below in order]
     shown_days: list[str] = []
     for n, is_below in order if days else ():
         shown_days.append(shown_days[-1] if is_below else days[n])
@@ -357,10 +358,11 @@ BELOW: Final = "└ "
 def under_origins(places: Sequence[tuple[str, str]]) -> list[tuple[int, bool]]:
     """Return the order in which to show sessions, given their ids and what they are tails of: each
     tail, marked with True, under that session, if that is shown."""
-    ids = {session_id for session_id, _ in places}
     tails: dict[str, list[int]] = {}
     for number, (_, origin) in enumerate(places):
-        tails.setdefault(origin, []).append(number)
+        if origin:
+            tails.setdefault(origin, []).append(number)
+    ids = {session_id for session_id, _ in places} if tails else ()
     order: list[tuple[int, bool]] = []
     for number, (session_id, origin) in enumerate(places):
         if origin not in ids:
@@ -394,23 +396,14 @@ class Table:
         if not sys.stdout.isatty():
             shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
             widths = [max(self._widths[n], len(headings[n])) for n in shown]
-            aligned = [">" if self._is_right and place else "<" for place in range(len(shown))]
-            form = GAP.join(
-                f"{{{n}:{align}{width}}}"
-                for n, align, width in zip(shown, aligned, widths, strict=True)
-            )
-
-            def formed(line: str) -> str:
-                row = line.split("\0")
-                if line.isascii():
-                    return form.format(*row).rstrip()
-                padded = _pad([row[n] for n in shown], widths, is_right=self._is_right)
-                return GAP.join(padded).rstrip()
-
-            sys.stdout.write(f"{formed(chr(0).join(headings))}\n")
-            for first in range(0, len(self.lines), bounds.LINES_AT_ONCE):
-                some = self.lines[first : first + bounds.LINES_AT_ONCE]
-                sys.stdout.write("\n".join([*map(formed, some), ""]))
+            is_right, some = self._is_right, ["\0".join(headings)]
+            for first in range(0, len(self.lines) + 1, bounds.LINES_AT_ONCE):
+                some += self.lines[first : first + bounds.LINES_AT_ONCE]
+                for line in some:
+                    row = line.split("\0")
+                    padded = _pad([row[n] for n in shown], widths, is_right=is_right)
+                    sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+                some.clear()
             return
         from rich.text import Text
 
@@ -522,11 +515,10 @@ def fit_columns(
 
 def _pad(row: Sequence[str], widths: Sequence[int], *, is_right: bool) -> list[str]:
     """Return the cells of a row, each as wide as its column."""
-    padded: list[str] = []
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        spaces = " " * (width - cell_width(cell))
-        padded.append(spaces + cell if is_right and place else cell + spaces)
-    return padded
+    if not "".join(row).isascii():  # its letters are not all as wide
+        widths = [width - cell_width(it) + len(it) for it, width in zip(row, widths, strict=True)]
+    padded = [*map(str.ljust, row, widths)]
+    return [padded[0], *map(str.rjust, row[1:], widths[1:])] if is_right else padded
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -278,17 +278,20 @@ def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
 
 def short_ids(tables: Tables, session_ids: Sequence[str], least: int) -> list[str]:
     """Like `Journal.short_ids`."""
-    short: dict[str, str] = {}
+    longer: dict[str, str] = {}
     for some in batches(session_ids):
         rows = tables.execute(
             f"WITH wanted(it) AS (VALUES {', '.join(['(%s)'] * len(some))})"
             " SELECT it, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < it),"
-            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it) FROM wanted",
+            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it) FROM wanted"
+            # Most are the only ones that begin with their first letters: one walk instead of two.
+            f" WHERE EXISTS (SELECT 1 FROM acphold.sessions WHERE session_id <> it AND session_id"
+            f" BETWEEN substr(it, 1, {least}) AND substr(it, 1, {least}) || '􏿿')",
             some,
         )
         for session_id, *neighbours in rows.fetchall():
-            short[session_id] = list_places.shortest(session_id, neighbours, least)
-    return [short[session_id] for session_id in session_ids]
+            longer[session_id] = list_places.shortest(session_id, neighbours, least)
+    return [longer.get(session_id, session_id[:least]) for session_id in session_ids]
 
 
 def change(tables: Tables, session: Lease | str, change: RowChange) -> None:
