@@ -110,6 +110,15 @@ def test_a_command_that_ends_with_another_code_has_failed(tmp_path: Path) -> Non
     assert call["rawOutput"]["exit_code"] == 1
 
 
+def test_a_code_that_a_command_prints_is_not_its_own(tmp_path: Path) -> None:
+    rollout = Rollout("Do it.")
+    for name, begun in (("c1", ""), ("c2", "Exit code: 0\n")):
+        rollout.item("local_shell_call", call_id=name, action={"command": ["make"]})
+        printed = "built\n" * 300 + "Exit code: 7\n"
+        rollout.item("function_call_output", call_id=name, output=f"{begun}{printed}")
+    assert [it.status for it in story(rollout, tmp_path).calls()] == ["completed", "completed"]
+
+
 def test_a_patch_is_told_with_what_became_of_the_files(tmp_path: Path) -> None:
     rollout = Rollout("Edit it.")
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\n*** End Patch"

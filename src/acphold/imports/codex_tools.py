@@ -126,6 +126,9 @@ _OUTPUTS: Final = ("exit_code", "stdout", "stderr", "result", "error")
 _EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
 _OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
 
+HEAD_CHARACTERS: Final = 1_000
+"""The beginning of an output has what Codex says about it; the command may print the same words."""
+
 
 def script_of(command: list[str]) -> str:
     """Return the script in `bash -lc SCRIPT`; any other command as one would type it."""
@@ -297,6 +300,6 @@ def output_of(output: object) -> tuple[str, int | None]:
     if isinstance(inner, dict) and "output" in inner:
         return text(inner, "output"), number(inner, "metadata", "exit_code")
     words = output if isinstance(output, str) else ""
-    head = _OUTPUT.search(words)
-    code = _EXIT.search(words, 0, head.start() if head else len(words))
+    head = _OUTPUT.search(words, 0, HEAD_CHARACTERS)
+    code = _EXIT.search(words, 0, head.start() if head else HEAD_CHARACTERS)
     return words[head.end() :] if head else words, int(code[1]) if code else None
