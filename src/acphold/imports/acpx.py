@@ -30,16 +30,7 @@ from acphold.imports.readers import Reader, unreadable_document
 from acphold.imports.records import document, record_lines, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, note, source_of
-from acphold.imports.values import (
-    UNREADABLE,
-    Missed,
-    Object,
-    decode,
-    number,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import UNREADABLE, Missed, Object, decode, number, obj, objects, text
 from acphold.imports.zed import ZedConverter
 
 NAME: Final = "acpx"

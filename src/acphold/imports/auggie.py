@@ -13,13 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from acphold.imports.content_blocks import (
-    block_content,
-    content,
-    image,
-    resource_link,
-    text_block,
-)
+from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import (
     ANTHROPIC_TOKENS,

@@ -158,8 +158,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
         shown = _result_blocks(produced, in_fence)
     elif name == "Bash" and not old:
         shown = _result_blocks(
-            produced,
-            lambda words: f"```console\n{words.rstrip()}\n```" if words.strip() else "",
+            produced, lambda words: f"```console\n{words.rstrip()}\n```" if words.strip() else ""
         )
     elif name in ("Edit", "MultiEdit", "Write"):
         shown, places = [], []

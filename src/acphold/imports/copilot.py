@@ -25,16 +25,7 @@ from acphold.imports.records import mentions, placed_records, records, small_tex
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.tools import call_fields, edit_diffs, tool_of
-from acphold.imports.values import (
-    Missed,
-    Object,
-    first_text,
-    from_json,
-    number,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
 NAME: Final = "copilot"
 KEY: Final = "Copilot"

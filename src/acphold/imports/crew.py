@@ -198,9 +198,7 @@ class _Worker:
             self._owes = False
         # msgspec does not support Counter.
         return msgspec.msgpack.decode(
-            body,
-            type=NewsPiece | PieceFailure | None,
-            dec_hook=lambda _, value: Counter(value),
+            body, type=NewsPiece | PieceFailure | None, dec_hook=lambda _, value: Counter(value)
         )
 
 

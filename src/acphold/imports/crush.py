@@ -27,16 +27,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
 from acphold.imports.tools import PATHS, named_call_fields
-from acphold.imports.values import (
-    Missed,
-    Object,
-    first_text,
-    from_json,
-    number,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
 NAME: Final = "crush"
 KEY: Final = "crush"

@@ -22,13 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import (
-    contents,
-    diff,
-    link,
-    resource,
-    text_blocks,
-)
+from acphold.imports.content_blocks import contents, diff, link, resource, text_blocks
 from acphold.imports.cursor_store import read_store
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts

@@ -63,11 +63,7 @@ async def explain(
     for source, reading in found:
         is_current = known.marker is not None and known.marker.outcome(source) == "same"
         told = ExplainedSource(
-            source.place,
-            reading.name,
-            source.size,
-            source.changed_at // 1_000_000,
-            is_current,
+            source.place, reading.name, source.size, source.changed_at // 1_000_000, is_current
         )
         sources.append(told)
         try:

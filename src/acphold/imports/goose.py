@@ -35,11 +35,7 @@ KEY: Final = "goose acp"
 
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
 
-_ANSWERS_ASKED: Final = (
-    "toolConfirmationRequest",
-    "toolConfirmationResponse",
-    "actionRequired",
-)
+_ANSWERS_ASKED: Final = ("toolConfirmationRequest", "toolConfirmationResponse", "actionRequired")
 """Parts about questions of the program and their answers."""
 
 _DEVELOPERS: Final = frozenset({"edit", "read", "shell", "text_editor", "write"})

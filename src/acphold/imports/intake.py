@@ -338,11 +338,7 @@ class Intake:
                 if error.epoch:
                     break
                 # Nobody had it since our own first write upgraded the journal.
-            except (
-                errors.LeaseLostError,
-                errors.SessionExistsError,
-                errors.UnknownSessionError,
-            ):
+            except (errors.LeaseLostError, errors.SessionExistsError, errors.UnknownSessionError):
                 break
         if self._indexes and taken.outcome in ("new", "apart", "grown"):
             await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)

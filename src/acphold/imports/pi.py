@@ -24,15 +24,7 @@ from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tools import PATHS, call_fields, edit_diffs, tool_of
-from acphold.imports.values import (
-    Object,
-    first_text,
-    look_up,
-    number,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import Object, first_text, look_up, number, obj, objects, text
 
 NAME: Final = "pi"
 KEY: Final = "pi-acp"

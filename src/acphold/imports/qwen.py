@@ -27,15 +27,7 @@ from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS, document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import (
-    Missed,
-    Object,
-    first_text,
-    number,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import Missed, Object, first_text, number, obj, objects, text
 
 NAME: Final = "qwen"
 KEY: Final = "qwen-code"

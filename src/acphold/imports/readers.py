@@ -53,11 +53,7 @@ NAMES: Final = (
 _BESIDE: Final = {"kilo": "opencode", "roo": "cline"}
 """Readers in the module of another one, whose form their program took over."""
 
-WAVES: Final = (
-    frozenset({"acpx"}),
-    frozenset(NAMES) - {"acpx", "acphold"},
-    frozenset({"acphold"}),
-)
+WAVES: Final = (frozenset({"acpx"}), frozenset(NAMES) - {"acpx", "acphold"}, frozenset({"acphold"}))
 """The order of reading: no two readers of one wave know the same conversation.
 
 acpx recorded live what Claude only wrote down.

@@ -345,9 +345,7 @@ class RecordTree:
         return found
 
 
-def branches_of(
-    grow: Callable[[Source], RecordTree],
-) -> Callable[[Source], Iterator[Source]]:
+def branches_of(grow: Callable[[Source], RecordTree]) -> Callable[[Source], Iterator[Source]]:
     """Return the `branches` of a reader that grows a tree of a source."""
     return lambda source: grow(source).branches(source)
 

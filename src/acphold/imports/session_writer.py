@@ -275,12 +275,7 @@ class SessionWriter:
         if not is_news and self._row is not None:
             change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
         await self._journal.take_in(
-            self.lease,
-            timed,
-            change,
-            self._link,
-            instead=self._has_marked,
-            release=piece.is_last,
+            self.lease, timed, change, self._link, instead=self._has_marked, release=piece.is_last
         )
         self._link, self._has_marked, self._gone = None, True, []
         return is_news

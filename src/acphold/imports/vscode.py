@@ -33,13 +33,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
-from acphold.imports.records import (
-    DOCUMENT_BYTES,
-    SMALL_BYTES,
-    TOO_LONG,
-    document,
-    records,
-)
+from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, TOO_LONG, document, records
 from acphold.imports.salvage import NOT_OBJECTS, RowForm
 from acphold.imports.sources import Home, Source, files_below, is_of_windows, source_of
 from acphold.imports.tools import edit_diffs, tool_of

@@ -23,24 +23,11 @@ from acphold.imports.content_blocks import (
     resource_link,
 )
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import (
-    ANTHROPIC_TOKENS,
-    AgentConverter,
-    Reader,
-    token_counts,
-)
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
 from acphold.imports.tools import named_call_fields
-from acphold.imports.values import (
-    Missed,
-    Object,
-    as_bytes,
-    first_text,
-    obj,
-    objects,
-    text,
-)
+from acphold.imports.values import Missed, Object, as_bytes, first_text, obj, objects, text
 
 NAME: Final = "zed"
 KEY: Final = "zed"
