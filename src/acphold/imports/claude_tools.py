@@ -49,7 +49,7 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
     """Return the fields of a call of the tool `name` with this input."""
     title, kind = name or "Unknown Tool", "other"
     shown: list[Object] = []
-    place: Object = {}
+    place: Object = {}  # beside its path
     path, prompt = text(arguments, "file_path"), text(arguments, "prompt")
     match name:
         case "Agent" | "Task":
@@ -66,11 +66,10 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
                 part = f" ({first or 1} - {(first or 1) + count - 1})"
             title = f"Read {'File' if old or not path else _title_path(path, cwd, old=old)}{part}"
             kind, line = "read", first if first is not None else 0 if old else 1
-            place = {"path": path, "line": line} if path else {}
+            place = {"line": line}
         case "Write" | "Edit" | "MultiEdit":
             verb, kind = "Write" if name == "Write" else "Edit", "edit"
             title = f"{verb} {_title_path(path, cwd, old=old)}" if path else verb
-            place = {"path": path} if path else {}
             edits = [arguments] if name == "Write" else objects(arguments, "edits") or [arguments]
             for edit in edits if path else []:
                 before, after = text(edit, "old_string"), text(edit, "new_string")
@@ -83,12 +82,10 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
             title, kind = "Edit Notebook", "edit"
             title += f" {_title_path(path, cwd, old=old)}" if path else ""
             shown = contents(text(arguments, "new_source"))
-            place = {"path": path} if path else {}
         case "Glob":
             path, pattern = text(arguments, "path"), text(arguments, "pattern")
             kind = "search"
             title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
-            place = {"path": path} if path else {}
         case "Grep":
             title, kind = _grep_command(arguments), "search"
         case "WebFetch":
@@ -103,7 +100,7 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
             title, kind = "Ready to code?", "switch_mode"
             shown = contents(text(arguments, "plan"))
     fields: Object = {"title": title, "kind": kind, "rawInput": arguments, "content": shown}
-    return fields | ({"locations": [place]} if place else {})
+    return fields | ({"locations": [{"path": path} | place]} if path else {})
 
 
 def _grep_command(arguments: Object) -> str:

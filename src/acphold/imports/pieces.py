@@ -144,7 +144,6 @@ def pieces(
     out = SecretsOut(transcript) if selection.redact else None
     transcript.most = out.count if out else None
     compared: Comparison | None = None
-    met: dict[int, str] = {}
     wanted: list[tuple[int, int]] = []
     places: list[int] = []
     ended = b""
@@ -158,16 +157,14 @@ def pieces(
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
-        compared = compare(known, theirs)
-        met = {
+        compared = transcript.compared = compare(known, theirs)
+        transcript.met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()
             if not (known.turns[ours].identity and theirs[n].identity.startswith(BY_WORDS))
         }
         if compared.verdict != "related":
-            piece = transcript.piece([], is_last=True)
-            piece.compared = compared
-            yield piece
+            yield replace(transcript.piece([], is_last=True), met={})
             return
         wanted = [(places[n] if n >= 0 else n, 0) for n in compared.news]
         if compared.rest >= 0:
@@ -179,7 +176,6 @@ def pieces(
         news = iter(())  # its facts are known from the comparison
     entries: list[PastEntry] = []
     size = 0
-    is_first = True
     for place, entry in news:
         if ended:
             was_ended, ended = entry.kind == TURN_END and entry.raw == ended, b""
@@ -191,14 +187,13 @@ def pieces(
             entries.append(shown)
         size += len(entry.raw)
         if size >= PIECE_BYTES:
-            piece = transcript.piece(entries)
-            yield _complete(piece, out, compared if is_first else None, met)
-            entries, size, is_first = [], 0, False
+            yield _without_secrets(transcript.piece(entries), out)
+            entries, size = [], 0
     piece = transcript.piece(entries, is_last=True)
     if compared is not None and not _ends_with(transcript, compared, known, wanted, theirs):
         piece.last = None
         piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
-    yield _complete(piece, out, compared if is_first else None, met)
+    yield _without_secrets(piece, out)
 
 
 def _ends_with(
@@ -220,15 +215,10 @@ def _ends_with(
     )
 
 
-def _complete(
-    piece: NewsPiece, out: SecretsOut | None, compared: Comparison | None, met: dict[int, str]
-) -> NewsPiece:
-    piece.compared, piece.met = compared, met if compared else {}
-    return _without_secrets(piece, out) if out else piece
-
-
-def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
+def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:
     """Return a piece with redacted entries, and the counts of secrets so far."""
+    if out is None:
+        return piece
     closing = [*filter(None, (out.entry(out.count, entry) for entry in piece.closing))]
     facts = piece.facts
     title = facts.title and out.text(facts.title)
@@ -266,6 +256,8 @@ class _SourceEntries:
         self.turn = ReadTurn()
         self.number = -1
         self.went_back = False
+        self.compared: Comparison | None = None
+        self.met: dict[int, str] = {}
         self._digest = 0
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
@@ -328,6 +320,7 @@ class _SourceEntries:
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones so far."""
+        compared, self.compared = self.compared, None  # for the first one
         return NewsPiece(
             entries,
             replace(self.turn, digest=self.digest),
@@ -336,6 +329,8 @@ class _SourceEntries:
             self._closing if is_last else [],
             is_last,
             is_last and self._is_through,
+            compared,
+            self.met if compared else {},
         )
 
 

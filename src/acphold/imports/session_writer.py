@@ -115,6 +115,10 @@ def _files_mark(source: Source) -> tuple[int, int]:
     return sum(size for size, _, _ in stamps), max(at for _, at, _ in stamps)
 
 
+def _newest(places: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    return dict([*places.items()][-MOST_PLACES:])
+
+
 def losses_in(facts: Facts) -> int:
     """Return how many damaged parts were met."""
     return sum(facts.missed[why] for why in _LOSSES)
@@ -284,8 +288,7 @@ class SessionWriter:
         """Note that the source differs: until one of both changes, nobody has to read it again."""
         source, row, before = self._source, self._row, self._before
         marker = before or Marker(source.reader, source.place, FORM)
-        differing = marker.differing | {source.place: (source.size, source.changed_at)}
-        differing = dict([*differing.items()][-MOST_PLACES:])
+        differing = _newest(marker.differing | {source.place: (source.size, source.changed_at)})
         # What was said here stands behind its last turn.
         marker = replace(marker, turns=[], last=None, offset=0, check="", differing=differing)
         past = [PastEntry(IMPORTED, now_ms(), msgspec.json.encode(marker))]
@@ -301,48 +304,42 @@ class SessionWriter:
         yield from piece.closing
 
     def _marker(self, piece: NewsPiece, title: str | None) -> Marker:
-        source, before = self._source, self._before
-        seen = dict(before.seen) if before is not None else {}
-        seen.pop(source.place, None)
-        if piece.is_all:
-            seen[source.place] = source.size, source.changed_at
-        last = None
-        if piece.last is not None and piece.last.identity:
-            last = piece.last.identity, piece.last.count, piece.last.digest
-        elif before is not None and not (piece.entries or self._gone or self._has_marked):
-            last = before.last
-        offset, check, torn = 0, "", list[tuple[int, int]]()
-        if piece.is_last and last is not None and source.size >= WORTH_CHECKING:
-            if piece.last is not None:
-                before_it = {*(before.torn if source.begin and before else ()), *piece.facts.torn}
-                torn = sorted(it for it in before_it if it[0] < piece.last.offset)
-                if len(torn) <= MOST_TORN:
-                    offset = piece.last.offset
-                    check = check_before(source, offset, torn)
-            elif before is not None:
-                offset, check, torn = before.offset, before.check, before.torn
-        losses, skipped, damaged = 0, 0, dict[str, tuple[int, int]]()
-        if before is not None:
-            losses, skipped, damaged = before.losses, before.skipped, dict(before.damaged)
-        if before is None or piece.entries:
-            losses = max(losses, losses_in(piece.facts))
-            skipped = max(skipped, piece.facts.missed.total())
-        damaged = damaged | {source.place: _files_mark(source)} if losses else {}
-        return Marker(
+        source, facts = self._source, piece.facts
+        before = self._before or Marker(source.reader, source.place)
+        marker = Marker(
             source.reader,
-            source.place if before is None or piece.entries else before.place,
+            before.place,
             FORM,
-            dict([*seen.items()][-MOST_PLACES:]),
+            {place: mark for place, mark in before.seen.items() if place != source.place},
             [*self.met.items(), *self._turns],
-            last,
-            offset,
-            check,
-            torn if offset else [],
-            title,
-            losses=losses,
-            skipped=skipped,
-            damaged=dict([*damaged.items()][-MOST_PLACES:]),
+            title=title,
+            losses=before.losses,
+            skipped=before.skipped,
         )
+        if piece.is_all:
+            marker.seen[source.place] = source.size, source.changed_at
+        if piece.last is not None and piece.last.identity:
+            marker.last = piece.last.identity, piece.last.count, piece.last.digest
+        elif not (piece.entries or self._gone or self._has_marked):
+            marker.last = before.last
+        if piece.is_last and marker.last is not None and source.size >= WORTH_CHECKING:
+            if piece.last is None:
+                marker.offset, marker.check = before.offset, before.check
+                marker.torn = before.torn if before.offset else []
+            else:
+                before_it = {*(before.torn if source.begin else ()), *facts.torn}
+                torn = sorted(it for it in before_it if it[0] < piece.last.offset)
+                if (offset := piece.last.offset) and len(torn) <= MOST_TORN:
+                    marker.offset, marker.torn = offset, torn
+                    marker.check = check_before(source, offset, torn)
+        if self._before is None or piece.entries:
+            marker.place = source.place
+            marker.losses = max(before.losses, losses_in(facts))
+            marker.skipped = max(before.skipped, facts.missed.total())
+        if marker.losses:
+            marker.damaged = _newest(before.damaged | {source.place: _files_mark(source)})
+        marker.seen = _newest(marker.seen)
+        return marker
 
     def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:
         """Return how a piece changes the row of the session."""
