@@ -199,12 +199,6 @@ def test_the_seconds_are_shown_while_an_agent_starts(place: Place) -> None:
         assert re.search(rb"Starting sh[^\n]* 1 s\rStarting sh[^\n]* 2 s", one.raw)
 
 
-def test_ctrl_c_cancels_the_running_turn(one: Terminal) -> None:
-    one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-    one.until("agent  begun", "running")
-    one.type("\x03", "cancelled", "ready")
-
-
 def test_ctrl_c_is_heard_while_the_agent_floods_the_screen(place: Place, tmp_path: Path) -> None:
     go, over = tmp_path / "go", tmp_path / "over"
     flood = ({"until": str(go)}, {"flood of": ["some words\n" * 10, None]}, {"touch": str(over)})
@@ -272,16 +266,6 @@ def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: 
     assert (moved.code, "leave out --cwd" in moved.err) == (2, True)
 
 
-def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: Terminal) -> None:
-    one.type(steps(ask(title="Run it")))
-    one.until("[y] allow once: Go on", ", then Enter")
-    with shared_place.on_terminal("continue") as other:
-        other.until("Enter continues")
-        other.type("\r", "[y] allow once: Go on", ", then Enter", but="Traceback")
-        other.type("y\r")
-        one.until("allowed once (in acphold): Run it")
-
-
 def test_words_typed_at_a_question_reject_it_and_are_the_next_prompt(one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
     one.until("[y] allow once: Go on", ", then Enter; or write to the agent")
@@ -322,20 +306,6 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.until("Enter: allow once: Go on", "▸  y")
     one.type("\x15")  # Ctrl-U
     one.until(", then Enter")
-    one.type("\x03", "not answered: Run it (stopped)", "ready")
-
-
-def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
-    one: Terminal, tmp_path: Path
-) -> None:
-    asking = tmp_path / "asking"
-    one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
-    one.until("agent  begun", "running")
-    one.type("later", "▸  later")
-    asking.touch()
-    one.until("empty the line first (Ctrl-U); Enter sends it")
-    one.type("\r", "1 queued prompt", ", then Enter")
-    one.type("y", "Enter: allow once: Go on")
     one.type("\x03", "not answered: Run it (stopped)", "ready")
 
 

@@ -53,13 +53,10 @@ def listed(acphold: CommandLine, *options: str) -> list[str]:
 
 @here_and_there
 @pytest.mark.usefixtures("three")
-def test_the_newest_session_comes_first(acphold: CommandLine) -> None:
+def test_the_newest_comes_first_and_what_was_never_prompted_only_with_all(
+    acphold: CommandLine,
+) -> None:
     assert listed(acphold) == ["aaaaaaaa-2", "aaaaaaaa-1"]
-
-
-@here_and_there
-@pytest.mark.usefixtures("three")
-def test_sessions_that_were_never_prompted_are_listed_only_with_all(acphold: CommandLine) -> None:
     assert listed(acphold, "--all") == ["aaaaaaaa-2", "cccccccc-3", "aaaaaaaa-1"]
 
 
@@ -355,15 +352,6 @@ def test_a_list_that_was_cut_says_so(acphold: CommandLine) -> None:
     assert done.err == "1 of 2 shown; --all, or acphold to pick\n"
     told = acphold.on_terminal("list", "--all").plain.splitlines()
     assert len([line for line in told if not line.startswith(" ")]) == 4
-
-
-def test_without_a_journal_a_hint_is_given_and_none_is_made(
-    acphold: CommandLine, journal: Path
-) -> None:
-    done = acphold.run("list")
-    assert (done.code, done.out) == (0, "")
-    assert done.err == "Nothing here yet: acphold import, or acphold setup.\n"
-    assert not journal.exists()
 
 
 @here_and_there

@@ -47,14 +47,6 @@ def test_quit_leaves_and_is_no_prompt(
     assert prompts(tmp_path / "log") == []
 
 
-def test_quit_in_a_running_turn_leaves_and_the_turn_goes_on(place: Place) -> None:  # noqa: F811
-    with place.chat() as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}), "agent  begun", "running")
-        one.type("/quit\r", "The turn continues in the background. To continue: acphold continue")
-        assert one.ended() == 0
-
-
 def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
     with place.chat() as one:
         one.until("ready")
@@ -101,21 +93,6 @@ def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_
         one.type("/model x\r", "agent  heard", "ready")
         one.type("\x15/model\r", "no models to choose from")
     assert prompts(tmp_path / "log")[1:] == ["/model x"]
-
-
-def test_a_prompt_that_waits_is_shown_and_taken_back(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    with place.chat(log=str(tmp_path / "log")) as one:
-        one.until("ready")
-        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("agent  begun", "running")
-        one.type("the next one\r")
-        one.until("next  1 queued prompt\n         1  the next one\n      ▸", "running")
-        one.type("\x1b[A", "▸  the next one", "running", but="waits")
-        one.type("\x03", "cancelled", "ready", "▸  the next one")
-    assert len(prompts(tmp_path / "log")) == 1
 
 
 def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
@@ -207,15 +184,6 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
             other.until("begun, and done", "ready")
     finally:
         place.run("agent", "stop", "--all", "--yes")
-
-
-def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F811
-    with with_mine(place).on_terminal("chat", "mine") as one:
-        one.until("ready")
-        one.type(steps({"say": "kept"}), "agent  kept", "ready")
-        assert place.run("agent", "stop", "--all", "--yes").returncode == 0
-        one.until("To continue: acphold continue")
-        assert one.ended() == 5
 
 
 def test_from_an_attached_session_new_and_resume_go_to_another_one(

@@ -263,6 +263,16 @@ def test_a_file_that_is_no_journal_is_one_line_on_stderr(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [("list",), ("search", "x"), ("usage",)])
+def test_where_there_is_no_journal_none_is_made(
+    acphold: CommandLine, journal: Path, words: tuple[str, ...]
+) -> None:
+    done = acphold.run(*words)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "Nothing here yet: acphold import, or acphold setup.\n"
+    assert not journal.exists()
+
+
 def test_the_option_names_the_journal_before_the_variable_does(
     acphold: CommandLine, tmp_path: Path
 ) -> None:

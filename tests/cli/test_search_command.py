@@ -211,13 +211,6 @@ def test_without_a_word_there_is_nothing_to_search_for(acphold: CommandLine) -> 
     assert acphold.run("search").code == 2
 
 
-def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
-    done = acphold.run("search", "x")
-    assert (done.code, done.out) == (0, "")
-    assert "Nothing here yet" in done.err
-    assert not acphold.journal.exists()
-
-
 # -- sessions that lag ----------------------------------------------------------------------
 
 

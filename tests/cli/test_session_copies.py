@@ -78,33 +78,6 @@ def test_a_place_takes_the_conversation_up_to_its_turn(
     assert "And now?" not in shown
 
 
-@pytest.mark.usefixtures("two_turns")
-@pytest.mark.parametrize(
-    ("words", "code", "why"),
-    [
-        (("aa@99",), 2, "1 to 13"),
-        (("zz",), 3, "zz"),
-    ],
-)
-def test_a_place_that_is_none_is_refused(
-    acphold: CommandLine, words: tuple[str, ...], code: int, why: str
-) -> None:
-    done = acphold.run("continue", *words, "--from", "last")
-    assert (done.code, done.out) == (code, "")
-    assert why in done.err
-    assert len(listed(acphold)) == 1
-
-
-@pytest.mark.usefixtures("two_turns")
-def test_a_number_that_no_entry_has_is_refused_with_from_as_behind_the_id(
-    acphold: CommandLine,
-) -> None:
-    done = acphold.run("continue", "aa", "--from", "99")
-    assert (done.code, done.out) == (2, "")
-    assert "--from 99: the entries of this session are numbered from 1 to 13" in done.err
-    assert len(listed(acphold)) == 1
-
-
 @pytest.mark.parametrize("files", [(), ("--files",)])
 def test_nothing_up_to_an_entry_before_the_first_prompt_is_refused_with_the_first_one(
     acphold: CommandLine, journal: Path, files: tuple[str, ...]
@@ -214,6 +187,12 @@ def test_an_agent_of_the_settings_file_is_asked_by_its_name(
         (("aa", "--include"), 2, "--include works only with --files"),
         (("aa", "bb", "--from", "last"), 2, "give the ID of one"),
         (("zz", "--from", "last"), 3, "zz"),
+        (("aa@99", "--from", "last"), 2, "1 to 13"),
+        (
+            ("aa", "--from", "99"),
+            2,
+            "--from 99: the entries of this session are numbered from 1 to",
+        ),
         (("aa", "--", sys.executable, "-c", "raise SystemExit(4)"), 5, "ended before"),
         (("aa", "--", "no-such-agent"), 5, "no such program"),
         (("aa", "--", "cat"), 5, "the agent answered with an error: method not found: initialize"),

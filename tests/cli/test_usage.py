@@ -155,10 +155,3 @@ def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> No
     assert database.execute(lagging).fetchone() == (3,)
     database.close()
     assert lines(acphold)[0]["totalTokens"] == 1700
-
-
-def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
-    done = acphold.run("usage")
-    assert (done.code, done.out) == (0, "")
-    assert "Nothing here yet: acphold import, or acphold setup." in done.err
-    assert not acphold.journal.exists()

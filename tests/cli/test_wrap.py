@@ -84,25 +84,6 @@ def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
         assert sentence.count("see `acphold wrap --help`") <= 1, sentence
 
 
-@pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "mine", "--acp"]])
-def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: list[str]) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "after `--`" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--help", "--", "no-such-agent"]])
-def test_the_help_names_every_option_and_starts_no_agent(arguments: list[str]) -> None:
-    done = run("wrap", *arguments)
-    assert done.returncode == 0
-    for name in ("journal", "name", "recall", "all-agents", "log-level"):
-        assert f"--{name}" in done.stdout
-    assert "--log-file" in done.stdout
-    assert done.stderr == ""
-
-
 @pytest.mark.parametrize("size", ["2048", "2k", "2K"])
 async def test_sizes_have_units(journal: Path, size: str, defaults: Defaults) -> None:
     defaults(max_message=size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_wire.schema import SessionConfigBoolean
 from acphold.client import PermissionQuestion
-from acphold.conversation.history.timeline import Message, ToolCall
-from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
+from acphold.conversation.history.timeline import ToolCall
+from acphold.errors import AgentStartError, InvalidParamsError, RemoteError
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 from tests.editor import scripted_agent
-from tests.plugin import Agent, Until
+from tests.plugin import Until
 from tests.watched_processes import lives
 
 
@@ -51,19 +49,6 @@ def initialize_with(**members: Any) -> Any:
     return answer
 
 
-async def test_optional_methods_are_judged_by_what_was_advertised_and_not_by_trying() -> None:
-    far = FarAgent()
-
-    @far.on("session/list")  # answers, and has nothing
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        return None
-
-    async with talking(far) as agent:
-        with pytest.raises(acphold.CapabilityError):
-            [info async for info in agent.sessions()]
-    assert "session/list" not in far.methods()
-
-
 async def test_null_for_a_list_that_was_advertised_is_an_error_and_no_hang() -> None:
     far = FarAgent(ALL)
 
@@ -94,43 +79,6 @@ async def test_a_tool_call_may_begin_with_an_update_or_with_its_permission_reque
     assert (asked[0].tool_call.title, asked[0].tool_call.kind) == ("Run", "execute")
     [call] = [item for item in session.state.timeline if isinstance(item, ToolCall)]
     assert (call.title, call.status) == ("Run it", "completed")
-
-
-async def test_boolean_options_are_taken_from_agents_that_did_not_ask_for_them() -> None:
-    far = FarAgent()
-    flag = {"id": "f", "name": "Fast", "type": "boolean", "currentValue": True}
-
-    @far.on("session/new")
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        return {"sessionId": "s1", "configOptions": [flag], "models": {"currentModelId": "m"}}
-
-    async with talking(far) as agent:
-        [option] = (await agent.new_session("/tmp")).options
-        assert isinstance(option, SessionConfigBoolean)
-
-
-async def test_titles_and_commands_may_come_between_turns() -> None:
-    far = FarAgent()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
-        await session.prompt("hello")
-        far.update("s1", "session_info_update", title="Greetings")
-        far.update("s1", "available_commands_update", availableCommands=[])
-        await agent.new_session("/tmp")
-        assert session.title == "Greetings"
-
-
-async def test_what_is_not_a_message_on_stdout_is_passed_over(agent: Agent, tmp_path: Path) -> None:
-    noisy = f"""
-import subprocess
-print("Welcome to the agent!")
-print("{{not json}}", flush=True)
-sys.exit(subprocess.call({scripted_agent()!r}))
-"""
-    async with acphold.connect(*agent(noisy), cwd=tmp_path) as remote:
-        session = await remote.new_session()
-        steps = json.dumps([{"line": "DEBUG: thinking"}, {"line": "[1, 2]"}, {"say": "fine"}])
-        assert (await session.prompt(steps)).text == "fine"
 
 
 async def test_an_error_without_an_id_or_with_null_belongs_to_nobody() -> None:
@@ -179,20 +127,6 @@ async def test_an_error_is_what_the_agent_says_whatever_code_it_has(code: int) -
     assert caught.value.code in (code, -32603)
 
 
-async def test_an_error_in_place_of_an_answer_is_reported_and_the_session_goes_on() -> None:
-    far = FarAgent()
-
-    @far.on("session/prompt")
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        raise Refusal(400, "credit balance is too low")
-
-    async with in_session(far) as session:
-        with pytest.raises(RemoteError, match="credit balance"):
-            await session.prompt("hello")
-        assert session.state.turn == "idle"
-        assert not session.in_turn
-
-
 @pytest.mark.parametrize("answer", [{}, {"stopReason": "stop_sequence"}, None, {"stopReason": 7}])
 async def test_a_stop_reason_that_is_not_known_or_missing_ends_a_turn_just_as_well(
     answer: Any,
@@ -236,14 +170,6 @@ async def test_ids_of_sessions_may_be_anything() -> None:
             assert (await session.prompt("hello")).text == "heard hello"
 
 
-async def test_a_prompt_that_is_sent_back_is_shown_once() -> None:
-    async with acphold.connect(*scripted_agent(echo=True)) as agent:
-        session = await agent.new_session()
-        await session.prompt('[{"say": "hi"}]')
-        texts = [item.text for item in session.state.timeline if isinstance(item, Message)]
-        assert texts == ['[{"say": "hi"}]', "hi"]
-
-
 async def test_half_of_a_surrogate_pair_is_a_text_like_any_other() -> None:
     far = FarAgent()
 
@@ -273,23 +199,3 @@ async def test_an_agent_with_a_daemon_that_outlives_it_leaves_nothing_behind(
         await session.prompt(json.dumps([{"spawn": daemon}]))
         until(lambda: bool(pid_file.read_text().split()))
     until(lambda: not lives(int(pid_file.read_text())))
-
-
-async def test_an_agent_whose_child_keeps_stdout_open_is_lost_when_it_ends() -> None:
-    async with acphold.connect(*scripted_agent()) as agent:
-        session = await agent.new_session()
-        steps = json.dumps([{"spawn loud": "sleep 1000"}, {"exit": 4}])
-        async with asyncio.timeout(30):
-            with pytest.raises(AgentExitedError, match="exit status 4"):
-                await session.prompt(steps)
-
-
-async def test_a_flood_on_stderr_is_bounded_and_holds_nobody_up(agent: Agent) -> None:
-    flood = f"""
-import subprocess
-subprocess.Popen(["sh", "-c", "yes noise >&2"])
-os.execv(sys.executable, {scripted_agent()!r})
-"""
-    async with acphold.connect(*agent(flood)) as remote:
-        session = await remote.new_session()
-        assert (await session.prompt('[{"say": "calm"}]')).text == "calm"

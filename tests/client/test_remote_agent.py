@@ -234,28 +234,19 @@ async def test_all_pages_are_listed_and_a_cursor_is_given_back_as_it_came() -> N
     assert far.params("session/list")["cwd"] == "/tmp"
 
 
-async def test_a_cursor_that_leads_to_itself_ends_the_list() -> None:
+@pytest.mark.parametrize(("leads", "asked"), [({}, 3), ({"a": "b"}, 4)])
+async def test_cursors_that_lead_to_themselves_or_round_and_round_end_the_list(
+    leads: dict[str, str], asked: int
+) -> None:
     far = FarAgent(ALL)
 
     @far.on("session/list")
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        return {"sessions": [], "nextCursor": "again"}
+        return {"sessions": [], "nextCursor": leads.get(params.get("cursor", ""), "a")}
 
     async with talking(far) as agent:
         assert [info async for info in agent.sessions()] == []
-    assert far.methods().count("session/list") == 3
-
-
-async def test_cursors_that_lead_round_and_round_end_the_list() -> None:
-    far = FarAgent(ALL)
-
-    @far.on("session/list")
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        return {"sessions": [], "nextCursor": "b" if params.get("cursor") == "a" else "a"}
-
-    async with talking(far) as agent:
-        assert [info async for info in agent.sessions()] == []
-    assert far.methods().count("session/list") == 4
+    assert far.methods().count("session/list") == asked
 
 
 async def test_a_session_that_moves_up_while_the_pages_are_read_is_listed_once() -> None:

@@ -45,20 +45,6 @@ async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
         await serves(client)
 
 
-async def test_a_program_that_is_not_on_the_path_is_named(journal: Path) -> None:
-    async with editor(lone_command(["no-such-agent", "--acp"]), journal=journal) as client:
-        error = await refused(client)
-        assert "'no-such-agent'" in error.message
-        assert "PATH" in error.message
-        assert await client.leave() == 0
-
-
-async def test_a_folder_is_refused_as_a_program(journal: Path, tmp_path: Path) -> None:
-    async with editor(lone_command([str(tmp_path)]), journal=journal) as client:
-        assert "folder" in (await refused(client)).message
-        assert await client.leave() == 0
-
-
 async def test_a_program_that_exits_at_once_is_reported_with_its_last_words(journal: Path) -> None:
     agent = scripted_agent(initialize="exit")
     async with editor(lone_command(agent), journal=journal) as client:
@@ -180,12 +166,6 @@ async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
         assert await client.prompt(session, "and now?") == {"stopReason": "end_turn"}
 
 
-async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journal: Path) -> None:
-    agent = scripted_agent(initialize="flood")
-    async with introduced(lone_command(agent), journal=journal) as client:
-        await serves(client)
-
-
 async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(journal: Path) -> None:
     # The editor reads neither the agent's words nor our own log.
     agent = scripted_agent(initialize="flood")
@@ -237,18 +217,6 @@ async def test_an_agent_that_refuses_initialize_is_heard(journal: Path) -> None:
             error = await refused(client)
             assert (error.code, error.message, error.data) == (-32099, "not today", {"x": 1})
         assert await client.leave() == 0
-
-
-async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_failed_start(
-    journal: Path, defaults: Defaults
-) -> None:
-    defaults(start_timeout=0.5)
-    agent = scripted_agent(initialize="never", deaf=True)
-    command = lone_command(agent)
-    async with editor(command, journal=journal) as client:
-        first = await until(lambda: below(client.process.pid))
-        await refused(client)
-        await gone(first)
 
 
 async def test_why_the_agent_could_not_be_started_is_in_the_log_too(

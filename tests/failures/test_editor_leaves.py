@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from acphold.journal.stores import open_journal
@@ -207,25 +205,6 @@ async def test_when_the_editor_leaves_while_a_question_is_open_nothing_is_left(
         await end_of_input(client)
         assert await asyncio.wait_for(client.process.wait(), 10) == 0
         await gone(everybody, 5)
-
-
-async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grace(
-    journal: Path, defaults: Defaults
-) -> None:
-    defaults(cancel_grace=0.3)
-    command = lone_command(scripted_agent())
-    async with introduced(command, journal=journal) as client:
-        session = await client.new()
-        turn = client.begin_prompt(session, {"say": "deaf"}, {"until": "cancel ignored"})
-        await client.until_text("deaf")
-        begun = time.monotonic()
-        client.tell("session/cancel", {"sessionId": session})
-        assert await asyncio.wait_for(turn, 10) == {"stopReason": "cancelled"}
-        assert time.monotonic() - begun >= 0.3
-        first = agent_pid(client)
-        # The next prompt is sent to a restarted agent: the old one never ended that turn.
-        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
-        await until(lambda: not psutil.pid_exists(first))
 
 
 async def test_a_request_that_is_piped_in_is_answered_though_its_end_came_before_the_answer(

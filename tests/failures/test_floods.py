@@ -13,7 +13,7 @@ import pytest
 from acphold.journal.seams import Sought
 from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command
+from tests.editor import DEADLINE, prompt_params, scripted_agent, wrap_command
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
 from tests.watched_processes import below, gone, methods, until
 
@@ -144,22 +144,6 @@ async def test_a_message_over_the_limit_is_refused_with_its_id_and_costs_bounded
             assert f"limit of {4 * MEBIBYTE}" in error["message"]
         await still_serves(client, session)
         assert client.peak < BOUND
-
-
-async def test_a_notice_stands_in_for_an_update_of_the_agent_over_the_limit(
-    journal: Path, defaults: Defaults
-) -> None:
-    defaults(max_message="1M")
-    command = wrap_command(scripted_agent())
-    async with introduced(command, journal=journal, client={"session": {"notices": {}}}) as client:
-        session = await client.new()
-        long = {"flood": [1, 2 * MEBIBYTE]}
-        await client.prompt(session, {"say": "before "}, long, {"say": "after"})
-        kinds = ["agent_message_chunk", "notice", "agent_message_chunk"]
-        said = [each for each in client.updates() if each["sessionUpdate"] in kinds]
-        assert [update["sessionUpdate"] for update in said] == kinds
-        told = said[1]
-        assert f"limit of {MEBIBYTE}" in told["description"]
 
 
 async def test_a_message_within_the_limit_goes_through_whole(journal: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from acphold.journal.sqlite.migrations import VERSION
 from acphold.live.hub.pauses import BACK, LOCKED
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
-from tests.permissions import heed_permissions
 from tests.watched_processes import folder_contents, methods, until
 
 COMMAND = lone_command(scripted_agent())
@@ -95,10 +94,6 @@ def cut_short(journal: Path) -> None:
     os.truncate(journal, 50)
 
 
-def half_gone(journal: Path) -> None:
-    os.truncate(journal, journal.stat().st_size // 2)
-
-
 def overwritten(journal: Path) -> None:
     with journal.open("r+b") as file:
         file.seek(100)
@@ -136,77 +131,12 @@ async def test_a_file_that_is_not_our_journal_is_named_in_the_answer_and_left_as
         assert folder_contents(journal.parent) == before
 
 
-async def introduced_and_loaded(client: Editor, session: str) -> None:
-    await client.initialize()
-    await client.load(session)
-
-
-async def test_a_torn_journal_is_reported_when_the_tear_is_met_and_is_not_made_worse(
-    journal: Path,
-) -> None:
-    session = await conversation(journal, *["x" * 5000] * 30)
-    half_gone(journal)
-    before = folder_contents(journal.parent)
-    async with editor(FRONT, journal=journal) as client:
-        with pytest.raises(Refused) as caught:
-            await introduced_and_loaded(client, session)
-        assert "is damaged" in caught.value.message
-        assert str(journal) in caught.value.message
-    assert folder_contents(journal.parent) == before
-
-
-async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal: Path) -> None:
-    async with introduced(COMMAND, journal=journal) as client:
-        session = await client.talk({"say": "first"})
-        whole = len(folder_contents(journal.parent)["journal.db-wal"])
-        await client.prompt(session, {"say": "second"})
-        await client.kill()
-    os.truncate(f"{journal}-wal", whole + 100)
-    assert (await shown(journal, session)).startswith("first")
-
-
-@pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/acphold/journal.db"])
-async def test_a_folder_that_cannot_be_made_is_reported(place: str) -> None:
-    async with editor(FRONT, journal=place) as client:
-        error = await refusal(client)
-        assert place in error.message
-        assert "--journal" in error.message
-        assert await client.leave() == 1
-
-
 @pytest.mark.parametrize("url", ["mysql://x", "https://host/db", "sqlite://", "sqlite:///"])
 async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path: Path) -> None:
     command = wrap_command(scripted_agent(), "--journal", url)
     async with editor(command, journal="unused", cwd=tmp_path) as client:
         assert (await refusal(client)).code == JOURNAL_FAILED
         assert await client.leave() == 1
-
-
-async def test_a_read_only_folder_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    (place := tmp_path / "place").mkdir(mode=0o500)
-    async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
-        error = await refusal(client)
-        assert str(place / "j.db") in error.message
-        assert "writable" in error.message
-        assert await client.leave() == 0
-    assert os.listdir(place) == []
-
-
-async def test_history_in_a_folder_that_became_read_only_is_untouched(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    session = await conversation(place / "j.db", "kept")
-    before = folder_contents(place)
-    (place / "j.db").chmod(0o400)
-    place.chmod(0o500)
-    try:
-        async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
-            assert "writable" in (await refusal(client)).message
-            assert await client.leave() == 0
-        assert folder_contents(place) == before
-    finally:
-        place.chmod(0o700)
-        (place / "j.db").chmod(0o600)
-    assert await shown(place / "j.db", session) == "kept"
 
 
 # -- locked -------------------------------------------------------------------------------------
@@ -299,14 +229,6 @@ async def test_a_wrap_that_runs_while_a_newer_release_migrates_says_to_start_it_
 
 
 # -- full ---------------------------------------------------------------------------------------
-
-
-async def test_a_disk_that_is_full_from_the_start_is_reported(journal: Path) -> None:
-    async with editor(COMMAND, journal=journal, before=file_limit(4096)) as client:
-        error = await refusal(client)
-        assert str(journal) in error.message
-        assert "disk" in error.message
-        assert await client.leave() == 0
 
 
 async def test_a_disk_that_fills_up_in_mid_turn_fails_the_turn_and_keeps_all_that_was_shown(

@@ -161,31 +161,6 @@ async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked
         assert client.text() == "It is that."
 
 
-@pytest.mark.of_a_file
-async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_first(
-    journal: Path,
-) -> None:
-    elsewhere = shared(journal)
-    async with shared(journal) as first, elsewhere as second:
-        for house in (first, second):
-            holding(house)
-        one, two = await first.client(), await second.client()
-        for client in (one, two):
-            await client.sessions()
-        first.agent.may_answer.clear()
-        loading = one.begin("session/load", open_params("theirs", "/"))
-        await first.agent.replayed.wait()
-        waiting = two.begin("session/load", open_params("theirs", "/"))
-        first.agent.may_answer.set()
-        await loading
-        await first.turn(one, "theirs", "And now?")
-        with pytest.raises(Refused, match="is open in process"):  # which shares nothing
-            await waiting
-        await first.give_way()
-        await two.load("theirs")
-        assert two.text("user_message_chunk").endswith("And now?")
-
-
 async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_the_same(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,16 +225,6 @@ async def test_an_agent_that_reads_the_journal_does_not_wait_for_who_asks_it(
         assert "no session 'theirs'" in error.message
         in_front.agent.may_answer.set()
         await loading
-
-
-async def test_resuming_what_only_the_agent_knows_sends_no_history(house: Shared) -> None:
-    holding(house)
-    client = await house.client()
-    await client.sessions()
-    await client.resume("theirs")
-    assert client.updates() == []
-    await client.load("theirs")
-    assert client.text() == "It is that."
 
 
 async def test_the_agents_list_is_asked_before_a_folder_is_believed(house: Shared) -> None:

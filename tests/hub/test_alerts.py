@@ -273,13 +273,6 @@ async def test_the_end_of_a_long_turn_is_told(journal: Path, answer: Answer, out
         assert alert == Alert("turn_end", on.session, "puppet", "/", "Mend it", 60, outcome=outcome)
 
 
-async def test_the_end_of_a_short_turn_is_not_told(journal: Path) -> None:
-    async with stage(journal) as on:
-        on.clock.pass_by(59)
-        await on.end()
-        assert on.told == []
-
-
 async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(journal: Path) -> None:
     async with stage(journal) as on:
         on.clock.pass_by(100)
@@ -289,7 +282,9 @@ async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(journal: Path) -
         assert on.told == []
 
 
-async def test_the_time_of_a_turn_begins_when_the_agent_gets_it(journal: Path) -> None:
+async def test_the_end_of_a_short_turn_is_not_told_and_it_begins_when_the_agent_gets_it(
+    journal: Path,
+) -> None:
     async with stage(journal) as on:
         waiting = on.client.begin_prompt(on.session, "And then this")
         on.clock.pass_by(100)

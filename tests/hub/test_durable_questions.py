@@ -64,11 +64,20 @@ async def journalled(house: Shared, session: str, kind: str) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_question_and_answer_are_in_the_journal_with_who_answered(house: Shared) -> None:
+async def test_a_question_is_in_the_journal_before_anybody_is_asked_and_its_answer_with_its_client(
+    house: Shared,
+) -> None:
+    seen: list[int] = []
+
+    async def asked(_: dict[str, Any]) -> Any:
+        seen.append(len(await house.entries(session, "question")))
+        return selected("allow_once")
+
     client = await house.client(name="zed")
-    client.answers[PERMISSION] = lambda _: selected("allow_once")
+    client.answers[PERMISSION] = asked
     session = await house.at_work(client)
     assert await asking(house, session) == selected("allow_once")
+    assert seen == [1]
     [question] = await house.entries(session, "question")
     [answer] = await house.entries(session, "answer")
     assert question == {
@@ -117,20 +126,6 @@ async def test_questions_are_no_part_of_a_replay(house: Shared) -> None:
     await two.load(session)
     # The prompt, the call as it was asked about, and the words.
     assert methods(two) == ["session/update"] * 3
-
-
-async def test_the_question_is_journalled_before_anybody_is_asked(house: Shared) -> None:
-    client = await house.client()
-    seen: list[int] = []
-
-    async def asked(_: dict[str, Any]) -> Any:
-        seen.append(len(await house.entries(session, "question")))
-        return selected("allow_once")
-
-    client.answers[PERMISSION] = asked
-    session = await house.at_work(client)
-    await asking(house, session)
-    assert seen == [1]
 
 
 async def test_a_question_waits_while_nobody_is_attached_and_is_put_to_who_comes(

@@ -69,15 +69,6 @@ async def test_each_update_carries_its_position_for_who_asks_and_for_nobody_else
     assert all("_meta" not in params for params in told(two)[1:3])
 
 
-async def test_lines_that_came_in_one_read_have_a_position_each(house: Shared) -> None:
-    client, session = await house.opened(**POSITIONS)
-    await house.agent.say(session, "a", "b", "c")
-    await client.until_text("c")
-    first = positions(client)[0]
-    assert first is not None
-    assert positions(client) == [first, first + 1, first + 2]
-
-
 async def test_a_joined_line_of_a_replay_has_the_position_of_its_last_entry(house: Shared) -> None:
     one, two = await house.client(**POSITIONS), await house.client(**POSITIONS)
     session = await one.new()

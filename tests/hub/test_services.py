@@ -40,28 +40,19 @@ def asked(house: Shared, method: str, session: str, **params: Any) -> asyncio.Ta
     return asyncio.create_task(house.agent.ask_client(method, sessionId=session, **params))
 
 
-async def test_a_file_is_asked_of_the_client_that_prompted(house: Shared) -> None:
-    one, two = await house.client(**READS), await house.client(**READS)
+@pytest.mark.parametrize("can", [True, False])
+async def test_a_file_is_asked_of_the_client_that_prompted_or_of_another_if_it_cannot(
+    can: bool, house: Shared
+) -> None:
+    one, two = await house.client(**READS), await house.client(**(READS if can else {}))
+    one.answers[READ] = lambda _: {"content": "one"}
     two.answers[READ] = lambda _: {"content": "two"}
     session = await one.new()
     await two.load(session)
     await house.begun(two, session, "read")
     answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
-    assert answer == {"content": "two"}
-    assert READ not in methods(one)
-
-
-async def test_a_file_is_asked_of_another_client_if_the_one_that_prompted_cannot(
-    house: Shared,
-) -> None:
-    one, two = await house.client(**READS), await house.client()
-    one.answers[READ] = lambda _: {"content": "one"}
-    session = await one.new()
-    await two.load(session)
-    await house.begun(two, session, "read")
-    answer = await house.agent.ask_client(READ, sessionId=session, path="/a")
-    assert answer == {"content": "one"}
-    assert READ not in methods(two)
+    assert answer == {"content": "two" if can else "one"}
+    assert READ not in methods(one if can else two)
 
 
 async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(

@@ -107,6 +107,9 @@ async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: 
         assert PERMISSION not in methods(client) + methods(second)
         for its in (client, second):
             await told(its, "allowed by your rule 1")
+        later = await house.client()
+        await later.load(session, tmp_path / "project")
+        assert "revoke with: acphold rules rm 1" in json.dumps(later.updates())
         [question] = await house.entries(session, "question")
         [answer] = await house.entries(session, "answer")
         assert answer["question"] == question["id"]
@@ -118,16 +121,6 @@ async def test_a_rule_answers_once_and_nobody_is_asked(journal: Path, tmp_path: 
         assert rule.uses == 1
         assert (await house.journal.session(session)).ruled == 1
         assert (await house.journal.summary(session)).open_questions == ()
-
-
-async def test_the_line_is_there_for_those_that_open_the_session_later(
-    journal: Path, tmp_path: Path
-) -> None:
-    async with at_work(journal, tmp_path, "run pytest …") as (house, _, _, session):
-        await asking(house, session, "pytest -q")
-        later = await house.client()
-        await later.load(session, tmp_path / "project")
-        assert "revoke with: acphold rules rm 1" in json.dumps(later.updates())
 
 
 @pytest.mark.parametrize("kind", ["update", "params"])

@@ -235,22 +235,6 @@ def gate(project: Project, monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(project, monkeypatch)
 
 
-async def test_a_prompt_does_not_wait_for_its_snapshot(
-    project: Project, gate: Gate, house: Shared
-) -> None:
-    client, session = await house.opened(project.top)
-    gate.close()
-    times = []
-    for _ in range(3):
-        began = time.monotonic()
-        turn = await house.begun(client, session, "go")
-        times.append(time.monotonic() - began)
-        await house.ended(session, turn)
-    assert await house.journal.snapshots.of(session) == []
-    assert min(times) < 0.2
-    gate.open()
-
-
 async def words(house: Shared, session: str) -> None:
     await house.agent.say(session, "I think")
 

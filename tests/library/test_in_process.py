@@ -291,21 +291,6 @@ async def test_what_on_load_raises_refuses_the_session_and_is_told_by_its_incide
         await session.prompt("mode code")
 
 
-async def test_on_load_may_refuse_to_open_a_session() -> None:
-    agent = choosing()
-
-    @agent.on_load
-    async def loaded(session: acphold.Session) -> None:
-        raise acphold.AcpError("this conversation is closed for good")
-
-    async with connect(agent) as client:
-        session = await client.new_session()
-        await session.prompt("mode code")
-        await session.close()
-        with pytest.raises(acphold.RemoteError, match="closed for good"):
-            await client.load_session(session.id)
-
-
 async def test_a_hook_that_fails_refuses_the_session_and_says_only_an_id() -> None:
     agent = agent_that(lambda turn: turn.say("never"))
 
@@ -429,24 +414,6 @@ async def test_a_session_goes_on_after_the_process_was_killed_in_a_turn() -> Non
         assert [call.status for call in session.received.tool_calls] == ["failed"]
         assert session.state.turn == "interrupted"
         assert (await session.prompt("go on")).text == "interrupted 1"
-
-
-async def test_sessions_are_resumed_closed_deleted_and_loaded_twice() -> None:
-    async with connect(agent_that(lambda turn: turn.say("said"))) as client:
-        session = await client.new_session()
-        await session.prompt("one")
-        resumed = await client.resume_session(session.id)
-        assert resumed.received.raws == ()
-        assert (await resumed.prompt("two")).text == "said"
-        await resumed.close()
-        again = await client.load_session(session.id)
-        assert again.received.text == "saidsaid"
-        again = await client.load_session(session.id)
-        assert again.received.text == "saidsaid"
-        await client.delete_session(again.id)
-        assert [info async for info in client.sessions()] == []
-        with pytest.raises(acphold.AcpError):
-            await client.load_session(session.id)
 
 
 async def test_an_agent_that_serves_one_client_stops_when_it_is_told_to(tmp_path: Path) -> None:

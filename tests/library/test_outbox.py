@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -9,6 +9,8 @@ from acphold.errors import JournalUnavailableError
 from acphold.library import bounds
 from acphold.library.outbox import MESSAGE, Outbox, Post, Utterance
 from acphold.live.agents.interface import AgentRequest, Event, Updates
+
+Mark = Callable[[], None]
 
 
 class Journal:
@@ -66,13 +68,6 @@ async def test_what_is_said_in_one_step_is_committed_together(
     assert journal.commits == []
     await outbox.flush()
     assert journal.commits == [("update", [b"1", b"2"])]
-
-
-async def test_nobody_has_to_flush() -> None:
-    journal, outbox = opened()
-    await outbox.put(b"1")
-    await soon()
-    assert journal.updates == [b"1"]
 
 
 async def test_what_is_said_in_a_block_leaves_at_its_end() -> None:
@@ -246,25 +241,33 @@ async def test_who_goes_on_in_a_step_that_has_taken_long_lets_others_run(
     assert len(said) == 6
 
 
+async def steps_of(
+    crowd: Sequence[Outbox], say: Callable[[Outbox, Mark], Awaitable[None]]
+) -> list[int]:
+    """The step of the event loop in which each mark was made, while others never wait."""
+    made_in: list[int] = []
+    step = 0
+    said = asyncio.gather(*(say(outbox, lambda: made_in.append(step)) for outbox in crowd))
+    async with asyncio.timeout(10):
+        while not said.done():
+            step += 1
+            await asyncio.sleep(0)
+    return made_in
+
+
 async def test_many_turns_that_end_in_one_step_end_by_and_by_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)  # each step has taken long
     journal = Journal()
     crowd = several(journal, 3 * bounds.ENDS_AT_ONCE)
-    ended_in: list[int] = []
-    step = 0
 
-    async def end(outbox: Outbox) -> None:
+    async def end(outbox: Outbox, mark: Mark) -> None:
         await outbox.put(outbox.session_id.encode())
         await outbox.finish()
-        ended_in.append(step)
+        mark()
 
-    ends = asyncio.gather(*map(end, crowd))
-    async with asyncio.timeout(10):
-        while not ends.done():  # others never wait
-            step += 1
-            await asyncio.sleep(0)
+    ended_in = await steps_of(crowd, end)
     assert max(map(ended_in.count, ended_in)) <= bounds.ENDS_AT_ONCE
     assert journal.updates == [outbox.session_id.encode() for outbox in crowd]
 
@@ -279,20 +282,15 @@ async def test_turns_that_end_behind_one_commit_end_by_and_by_too(
     for outbox in crowd:
         await outbox.put(b"x")
     await soon()
-    ended_in: list[int] = []
-    step = 0
 
-    async def end(outbox: Outbox) -> None:
+    async def end(outbox: Outbox, mark: Mark) -> None:
         await outbox.finish()
-        ended_in.append(step)
+        mark()
 
-    ends = asyncio.gather(*map(end, crowd))
+    ends = asyncio.create_task(steps_of(crowd, end))
     await soon()
     journal.may_go_on.set()
-    async with asyncio.timeout(10):
-        while not ends.done():
-            step += 1
-            await asyncio.sleep(0)
+    ended_in = await ends
     assert len(ended_in) == len(crowd)
     assert max(map(ended_in.count, ended_in)) <= bounds.ENDS_AT_ONCE
 
@@ -347,20 +345,14 @@ async def test_of_many_who_never_wait_a_few_go_on_in_each_step(
 ) -> None:
     monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)  # each step has taken long
     crowd = several(Journal(), 4 * bounds.GO_ON_AT_ONCE)
-    said_in: list[int] = []
-    step = 0
 
-    async def flood(outbox: Outbox) -> None:
+    async def flood(outbox: Outbox, mark: Mark) -> None:
         for number in range(6):
             await outbox.put(b"x")
             if number > 1:  # the first two are said before anybody is to wait
-                said_in.append(step)
+                mark()
 
-    floods = asyncio.gather(*map(flood, crowd))
-    async with asyncio.timeout(10):
-        while not floods.done():
-            step += 1
-            await asyncio.sleep(0)
+    said_in = await steps_of(crowd, flood)
     assert len(said_in) == 4 * len(crowd)
     assert max(map(said_in.count, said_in)) <= 3 * bounds.GO_ON_AT_ONCE
 

@@ -577,13 +577,6 @@ async def plain_sockets(server: acphold.Server) -> AsyncIterator[str]:
         yield f"127.0.0.1:{next(iter(listening.sockets)).getsockname()[1]}"
 
 
-async def test_nobody_is_let_in_whom_the_author_does_not_know(journal: Path) -> None:
-    async with mounted(desk().server(journal=journal), admit=by_name) as place:
-        with pytest.raises(InvalidStatus) as refused:
-            await websockets.connect(f"ws://{place}/agents/acp")
-        assert refused.value.response.status_code == 401
-
-
 async def test_nobody_is_let_in_of_whom_the_author_forgot_to_say_whose_sessions_they_see(
     journal: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -642,7 +635,9 @@ async def test_who_has_a_wrong_key_is_told_what_the_server_says_and_not_to_pair(
                 assert "prints there" not in told
 
 
-async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> None:
+async def test_without_a_word_of_the_author_it_takes_a_token_and_writes_down_what_is_done_by_it(
+    journal: Path,
+) -> None:
     async with mounted(desk().server(journal=journal)) as place:
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://{place}/agents/acp")
@@ -650,24 +645,14 @@ async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> N
         text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
         kept = open_journal(journal)
         await kept.access.keep_token(token)
-        await kept.aclose()
-        caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
-        await caller.talk("hello")
-        assert caller.text() == "for everybody: hello"
-        await caller.leave()
-
-
-async def test_what_is_done_by_a_token_is_written_down_in_the_journal(journal: Path) -> None:
-    text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
-    kept = open_journal(journal)
-    await kept.access.keep_token(token)
-    async with mounted(desk().server(journal=journal)) as place:
         caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
         session = await caller.talk("hello")
+        assert caller.text() == "for everybody: hello"
         await caller.leave()
     done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.access.deeds(0, 10)]
     await kept.aclose()
-    assert done == [("session/new", "a phone", session), ("session/prompt", "a phone", session)]
+    by_token = [("session/new", "a phone", session), ("session/prompt", "a phone", session)]
+    assert done == [("refused: no token", "", None), *by_token]
 
 
 async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
@@ -744,14 +729,6 @@ async def test_streamable_http_is_served_below_the_prefix(journal: Path) -> None
         stolen = await http.delete("/acp", headers={**connection, "x-name": "bob"})
         assert stolen.status_code == 404
         assert (await http.delete("/acp", headers=connection)).status_code == 202
-
-
-async def test_the_application_alone_opens_and_ends_its_server(journal: Path) -> None:
-    server = desk().server(journal=journal)
-    async with running(server.asgi(by_name)) as place:
-        caller = await Dialled.to(f"ws://{place}/acp", **{"x-name": "ann"})
-        await caller.talk("hello")
-        await caller.leave()
 
 
 async def test_the_coroutines_of_a_sign_in_get_the_headers(journal: Path) -> None:

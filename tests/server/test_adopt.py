@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.editor import open_params, prompt_params, received, say, update_line
-from tests.owners import program
 from tests.served import wrapped
 
 CAN = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}}}
@@ -138,24 +137,5 @@ async def test_an_adoption_that_failed_leaves_nothing_and_can_be_tried_again(
         assert error.data["sessionId"] == "theirs"
         assert len(await client.sessions()) == 1
     async with wrapped(journal, **agent) as client:
-        await client.load("theirs")
-        assert client.updates("theirs") == TOLD
-
-
-async def test_a_crash_in_the_middle_of_an_adoption_leaves_it_to_be_adopted_anew(
-    journal: Path, tmp_path: Path
-) -> None:
-    agent = stored(tmp_path)
-    half = update_line(say("half"), "theirs")
-    told = json.dumps({"jsonrpc": "2.0", "method": "_half/told", "params": {}})
-    hanging = {**agent, "before": {"session/load": [half, told]}, "silent": ["session/load"]}
-    async with program(journal, **hanging) as client:
-        client.begin("session/load", open_params("theirs", "/"))
-        await client.until(
-            lambda: any(message.get("method") == "_half/told" for message in client.messages)
-        )
-        await client.kill()
-    async with wrapped(journal, **agent) as client:
-        assert len(await client.sessions()) == 1
         await client.load("theirs")
         assert client.updates("theirs") == TOLD

@@ -211,27 +211,6 @@ async def test_a_permission_before_its_tool_call_passes_as_it_comes(journal: Pat
         assert answer_to(client) == {"outcome": {"outcome": "selected", "optionId": "yes"}}
 
 
-async def test_an_agent_that_dies_with_a_question_open_takes_it_back(
-    journal: Path, tmp_path: Path
-) -> None:
-    is_asked = tmp_path / "asked"
-
-    async def never(_: dict[str, Any]) -> None:
-        is_asked.touch()
-        await asyncio.get_running_loop().create_future()
-
-    asked = '{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":%s}'
-    params = json.dumps({"sessionId": "$ID", **PERMISSION})
-    async with wrapped(journal) as client:
-        client.answers["session/request_permission"] = never
-        session = await client.new()
-        steps = [{"line": asked % params}, {"say": "a"}, {"until": str(is_asked)}, {"exit": 3}]
-        turn = client.begin_prompt(session, *steps)
-        with pytest.raises(Exception, match="exit status 3"):
-            await turn
-        await client.until(lambda: [m for m in client.messages if m.get("method", "")[:1] == "$"])
-
-
 async def test_a_question_that_a_kill_cut_off_is_closed_and_the_next_client_is_told(
     journal: Path,
 ) -> None:

@@ -249,15 +249,3 @@ async def test_a_prompt_cannot_go_to_an_agent_stuck_in_one_session_and_at_work_i
         assert await other == {"stopReason": "end_turn"}
         # Nobody else is served now: the agent can be started again.
         assert await client.prompt(stuck, {"say": "d"}) == {"stopReason": "end_turn"}
-
-
-async def test_a_turn_that_was_cancelled_is_shown_on_load(journal: Path) -> None:
-    async with wrapped(journal) as client:
-        session = await client.new()
-        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session})
-        await turn
-    async with wrapped(journal) as client:
-        await client.load(session)
-        assert client.text() == "a"

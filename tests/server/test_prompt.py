@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.stores import open_journal
 from tests.editor import Refused, prompt_params, received, say
-from tests.owners import program
 from tests.served import Guest, wrapped
 
 
@@ -81,20 +79,6 @@ async def test_a_prompt_for_a_session_that_is_not_open_is_not_found(journal: Pat
         error = await client.refused("session/prompt", prompt_params(session, "x"))
         assert error.code == -32002
         assert "session/load" in error.message
-
-
-async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_delivered(
-    journal: Path,
-) -> None:
-    async with program(journal) as client:
-        session = await client.new()
-        client.begin_prompt(session, {"say": "seen"}, {"until": "cancel"})
-        await client.until_text("seen")
-        await client.kill()
-    opened = open_journal(journal)
-    kinds = [segment.kind for segment in await opened.read(session, 0)]
-    await opened.aclose()
-    assert kinds == ["settings", "prompt", "update"]
 
 
 async def test_the_answer_follows_every_update_of_the_turn(client: Guest) -> None:
@@ -183,26 +167,6 @@ async def test_a_prompt_that_fails_does_not_hold_up_the_next(journal: Path, tmp_
         assert await second == {"stopReason": "end_turn"}
         with pytest.raises(Refused):
             await first
-
-
-async def test_a_prompt_right_behind_a_load_waits_for_it(
-    journal: Path, tmp_path: Path, log: Path
-) -> None:
-    agent: dict[str, Any] = {
-        "capabilities": {"loadSession": True},
-        "store": str(tmp_path / "store"),
-    }
-    async with wrapped(journal, **agent) as client:
-        session = await client.talk({"say": "a"})
-    async with wrapped(journal, log=str(log), **agent) as client:
-        params = {"sessionId": session, "cwd": "/", "mcpServers": []}
-        loading = client.begin("session/load", params)
-        turn = client.begin_prompt(session, {"say": "b"})
-        await loading
-        await turn
-        assert client.text() == "ab"
-        methods = [message["method"] for message in received(log)]
-        assert methods == ["initialize", "session/load", "session/prompt"]
 
 
 async def test_updates_after_the_prompts_answer_are_delivered_and_journalled(

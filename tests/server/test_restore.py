@@ -170,25 +170,6 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
         assert second["params"]["prompt"] == [{"type": "text", "text": "again"}]
 
 
-async def test_restored_context_is_never_shown_or_journalled_as_something_the_user_said(
-    journal: Path,
-) -> None:
-    session = await talked(journal, "a")
-    async with wrapped(journal) as client:
-        await client.load(session)
-        echo = {
-            "sessionUpdate": "user_message_chunk",
-            "content": {"type": "text", "text": "what the user said"},
-        }
-        await client.prompt(session, {"update": echo}, {"say": "b"})
-    async with wrapped(journal) as client:
-        await client.load(session)
-        said = client.text("user_message_chunk")
-        assert "earlier part" not in said
-        assert "earlier part" not in client.text()
-        assert "what the user said" in said
-
-
 @pytest.mark.parametrize("embedded", [True, False])
 async def test_context_that_an_agent_sends_back_is_kept_away(journal: Path, embedded: bool) -> None:
     can = {"promptCapabilities": {"embeddedContext": embedded}}
@@ -205,27 +186,6 @@ async def test_context_that_an_agent_sends_back_is_kept_away(journal: Path, embe
         said = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
         assert len(said) == 2
         assert "earlier part" not in str(said)
-
-
-async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
-    journal: Path, log: Path
-) -> None:
-    from acphold.live.hub import bounds
-
-    async with wrapped(journal) as client:
-        session = await client.new()
-        for number in range(12):
-            await client.prompt(session, {"flood": [1, 16 * 1024]}, {"say": f"number {number};"})
-    async with wrapped(journal, log=str(log)) as client:
-        await client.load(session)
-        await client.prompt(session, "go on")
-        text = context_in(received(log, "session/prompt")[0]["params"]["prompt"])
-        assert len(text.encode()) <= bounds.CONTEXT_BYTES + 1024
-        assert "number 11;" in text
-        assert "left out" in text
-        assert text.count("Assistant: ") < 8
-        for number in range(12):  # the user's words are never left out
-            assert f'{{"say": "number {number};"}}' in text
 
 
 def notices(client: Talker) -> list[dict[str, Any]]:
@@ -249,19 +209,6 @@ async def test_restored_context_is_told_as_a_notice_to_clients_that_show_notices
     async with wrapped(journal, client=shows) as client:
         await client.load(session)
         assert notices(client) == []  # for the moment, never replayed
-
-
-async def test_restored_context_is_told_as_a_message_to_other_clients(journal: Path) -> None:
-    session = await talked(journal, "a")
-    async with wrapped(journal) as client:
-        await client.load(session)
-        await client.prompt(session, {"say": "b"})
-        [notice] = notices(client)
-        assert notice["sessionUpdate"] == "agent_message_chunk"
-        assert "acphold" in notice["content"]["text"]
-    async with wrapped(journal) as client:
-        await client.load(session)
-        assert client.text() == "ab"
 
 
 async def test_nothing_is_noticed_where_nothing_was_said_before(journal: Path, log: Path) -> None:

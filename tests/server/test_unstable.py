@@ -96,17 +96,6 @@ async def test_a_fork_that_the_agent_offers_itself_is_offered_and_journalled(
         assert "in the fork" in client.text(session_id=made)
 
 
-async def test_a_fork_that_nobody_offers_is_a_copy(journal: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    async with program(journal, log=str(log)) as client:
-        session = await client.talk("Hello")
-        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
-        made = (await client.call("session/fork", asked))["sessionId"]
-        await client.prompt(made, {"say": "in the fork"})
-        [*_, prompt] = received(log, "session/prompt")
-        assert "Hello" in json.dumps(prompt)  # the agent is handed what was said before
-
-
 async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
     house: Shared,
 ) -> None:
@@ -120,12 +109,6 @@ async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
     ] == [session]
     await house.turn(client, "forked", "two", "TWO")
     await house.ended(session, running)
-
-
-async def test_without_a_finished_turn_nothing_is_copied(house: Shared) -> None:
-    client, session = await house.opened()
-    asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
-    assert (await client.refused("session/fork", asked)).code == -32602
 
 
 @pytest.mark.parametrize("is_unstable", [False, True])
@@ -357,14 +340,6 @@ async def test_what_is_no_fork_is_refused_and_leaves_nothing(
         params = {"sessionId": session, "cwd": "/", **changed}
         assert (await client.refused("session/fork", params)).code == -32602
         assert (await listed(client)).keys() == {session}
-
-
-async def test_a_session_without_a_turn_has_no_fork(journal: Path) -> None:
-    async with offering(journal) as (_, client):
-        session = await client.new()
-        error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
-        assert error.code == -32602
-        assert "nothing to copy" in error.message
 
 
 async def test_nothing_is_left_of_a_fork_for_which_the_person_has_to_sign_in(

@@ -311,20 +311,13 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
     assert b"words1" not in await asyncio.to_thread(path.read_bytes)
 
 
-async def test_what_went_on_meanwhile_stays(path: Path) -> None:
+async def test_what_went_on_meanwhile_and_what_somebody_holds_stay(path: Path) -> None:
     journal = open_file(path)
     await remember(journal, "old", 1000)
-    await remember(journal, "new", 3000)
-    assert await journal.delete("old", "new", idle_since=2000) == ["old"]
-    assert await ids(journal) == ["new"]
-    await journal.aclose()
-
-
-async def test_what_somebody_holds_stays(path: Path) -> None:
-    journal = open_file(path)
     await remember(journal, "held", 1000, held=True)
-    assert await journal.delete("held", idle_since=2000) == []
-    assert await ids(journal) == ["held"]
+    await remember(journal, "new", 3000)
+    assert await journal.delete("old", "held", "new", idle_since=2000) == ["old"]
+    assert await ids(journal) == ["new", "held"]
     await journal.aclose()
 
 

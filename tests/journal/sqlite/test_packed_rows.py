@@ -90,23 +90,21 @@ def test_a_packed_row_says_the_same_and_takes_less_room() -> None:
     assert len(pack(raw)) * 4 < len(raw)
 
 
-async def test_what_is_new_stays_as_it_is(journal: SqliteJournal, path: Path) -> None:
-    await held(journal, TURN)
-    assert await journal.index.tidy(0) == 0
-    assert not [raw for raw in rows(path) if raw.startswith(FRAME)]
-
-
-async def test_what_is_old_is_packed_and_read_as_before(
+async def test_what_is_old_is_packed_and_read_as_before_and_its_plain_words_are_gone(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await held(journal, TURN)
     before = await segments(journal), await state_of(journal, "s1"), await journal.session("s1")
+    assert await journal.index.tidy(0) == 0  # what is new stays as it is
+    assert not [raw for raw in rows(path) if raw.startswith(FRAME)]
     years_later(monkeypatch)
     assert await journal.index.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await segments(journal) == before[0]
     assert (await state_of(journal, "s1"), await journal.session("s1")) == before[1:]
     assert [hit.seq for hit in await journal.index.search("word7")] == [2]
+    await journal.aclose()
+    assert b"word7  word8" not in contents(path)
 
 
 @given(CONVERSATIONS, CONVERSATIONS)
@@ -137,16 +135,6 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
 
     with TemporaryDirectory() as folder:
         asyncio.run(scenario(Path(folder, "journal.db")))
-
-
-async def test_the_plain_words_are_gone_from_the_file_once_they_are_packed(
-    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await held(journal, TURN)
-    years_later(monkeypatch)
-    await journal.index.tidy(9)
-    await journal.aclose()
-    assert b"word7  word8" not in contents(path)
 
 
 async def test_nothing_is_left_of_a_packed_turn_that_is_deleted(
@@ -180,10 +168,6 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await held(journal, TURN)
-    years_later(monkeypatch)
-    monkeypatch.setattr(
-        "acphold.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * bounds.OLD_MS
-    )
     years_later(monkeypatch)
     for kind, raws in TURN:
         await journal.append(lease, [(kind, raws)])
