@@ -12,6 +12,7 @@ import pytest
 from acphold.journal.access import SCOPES
 from acphold.web.server import Listening, _running
 from tests.cli.command_line import CommandLine, FarCommandLine
+from tests.cli.place import Place, short_folder
 from tests.web.in_process import site
 
 
@@ -54,3 +55,9 @@ async def served(folder: Path) -> AsyncIterator[Mapping[str, str]]:
                 "ACPHOLD_JOURNAL": f"{laptop}/journal.db",
                 "XDG_STATE_HOME": laptop,
             }
+
+
+@pytest.fixture
+def place(journal: Path) -> Iterator[Place]:
+    with short_folder() as folder:
+        yield Place(folder, journal)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acphold.faces.cli.command_line import Exit
-from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
+from tests.cli.place import Place, ask
 from tests.editor import scripted_agent
 from tests.screen_terminal import Terminal
 
@@ -23,9 +23,7 @@ TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 
 
 def asking(
-    place: Place,  # noqa: F811
-    *steps: dict[str, Any],
-    term: str = "xterm-256color",
+    place: Place, *steps: dict[str, Any], term: str = "xterm-256color"
 ) -> AbstractContextManager[Terminal]:
     """`ask` on a terminal, with an agent that does this."""
     place.env["TERM"] = term
@@ -34,8 +32,7 @@ def asking(
 
 @TERMS
 def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
-    place: Place,  # noqa: F811
-    term: str,
+    place: Place, term: str
 ) -> None:
     edit = ask(
         title="Edit \x1b[2J it",
@@ -55,10 +52,7 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         assert one.ended() == Exit.OK
 
 
-def test_a_change_is_compared_with_the_file_as_it_is(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_a_change_is_compared_with_the_file_as_it_is(place: Place, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     diff = {"type": "diff", "path": str(tmp_path / "a.txt"), "newText": "two\n"}
     edit = json.dumps([ask(title="Write a.txt", kind="edit", content=[diff])])
@@ -73,9 +67,7 @@ def test_a_change_is_compared_with_the_file_as_it_is(
 
 @TERMS
 def test_what_was_typed_before_a_question_does_not_answer_it(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-    term: str,
+    place: Place, tmp_path: Path, term: str
 ) -> None:
     typed = {"Run it": "y\r", "Make it": "y", "Send it": "1\r"}
     steps = (
@@ -95,7 +87,7 @@ def test_what_was_typed_before_a_question_does_not_answer_it(
 
 
 @TERMS
-def test_a_paste_of_two_lines_allows_nothing(place: Place, term: str) -> None:  # noqa: F811
+def test_a_paste_of_two_lines_allows_nothing(place: Place, term: str) -> None:
     paste = "y\ry\r" if term == "dumb" else "\x1b[200~y\ry\r\x1b[201~\r"
     with asking(place, ask(title="First"), ask(title="Second"), term=term) as one:
         one.until("Allow this? First", ASKED)
@@ -109,7 +101,7 @@ def test_a_paste_of_two_lines_allows_nothing(place: Place, term: str) -> None:  
 
 
 def test_of_lines_that_come_at_once_the_second_is_not_meant_for_the_next_question(
-    place: Place,  # noqa: F811
+    place: Place,
 ) -> None:
     with asking(place, ask(title="First"), ask(title="Second")) as one:
         one.until("Allow this? First", ASKED)
@@ -121,10 +113,7 @@ def test_of_lines_that_come_at_once_the_second_is_not_meant_for_the_next_questio
 
 
 @TERMS
-def test_who_gives_no_answer_rejects_and_who_cancels_cancels(
-    place: Place,  # noqa: F811
-    term: str,
-) -> None:
+def test_who_gives_no_answer_rejects_and_who_cancels_cancels(place: Place, term: str) -> None:
     with asking(place, ask(title="Run"), {"say": " So be it."}, term=term) as one:
         one.until(ASKED)
         one.type("\x04", '"stop"', "So be it.")
@@ -138,9 +127,7 @@ def test_who_gives_no_answer_rejects_and_who_cancels_cancels(
 
 @TERMS
 def test_what_the_agent_says_meanwhile_stands_above_the_question(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-    term: str,
+    place: Place, tmp_path: Path, term: str
 ) -> None:
     method, params = ask(title="Run")["ask"]
     request = {"id": 99, "method": method, "params": {"sessionId": "$ID", **params}}
@@ -162,9 +149,7 @@ def test_what_the_agent_says_meanwhile_stands_above_the_question(
         assert one.ended() == Exit.OK
 
 
-def test_questions_that_come_together_are_asked_one_after_the_other(
-    place: Place,  # noqa: F811
-) -> None:
+def test_questions_that_come_together_are_asked_one_after_the_other(place: Place) -> None:
     method, params = ask(title="Run", rawInput={"command": "make all"})["ask"]
     with asking(place, {"ask many": [2, method, params]}) as one:
         assert one.until(ASKED).count("make all") == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import Place, ask, steps
 
 pytestmark = pytest.mark.slow
 
@@ -20,17 +20,14 @@ def call(tool_call_id: str, text: str, **fields: Any) -> dict[str, Any]:
     return {"update": {"sessionUpdate": "tool_call", **told}}
 
 
-def test_what_is_typed_before_the_screen_is_there_is_not_lost(
-    place: Place,  # noqa: F811
-) -> None:
+def test_what_is_typed_before_the_screen_is_there_is_not_lost(place: Place) -> None:
     with place.chat() as one:
         one.type(steps({"say": "typed early"}).rstrip(), "ready")
         one.type("\r", "agent  typed early", "ready")
 
 
 def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     with place.chat() as one:
@@ -51,9 +48,7 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
     assert one.raw.rstrip().find(b"\x1b[23;2t") > 0
 
 
-def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(
-    place: Place,  # noqa: F811
-) -> None:
+def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(place: Place) -> None:
     place.env["PAGER"] = "sed s/^/PAGED/"
     printed = "".join(f"line {number}\n" for number in range(20))
     with place.chat() as one:
@@ -78,8 +73,7 @@ def blocks(log: Path) -> list[dict[str, Any]]:
 
 
 def test_a_picture_goes_whole_to_an_agent_that_takes_such_and_as_a_link_to_others(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     (tmp_path / "shot.png").write_bytes(PNG)
     takes = {"promptCapabilities": {"image": True}}
@@ -92,10 +86,7 @@ def test_a_picture_goes_whole_to_an_agent_that_takes_such_and_as_a_link_to_other
         assert [block["type"] for block in blocks(log)] == ["text", kind]
 
 
-def test_the_picture_of_the_clipboard_is_named_by_a_key(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_the_picture_of_the_clipboard_is_named_by_a_key(place: Place, tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(PNG)
     program = tmp_path / "bin" / "wl-paste"
     program.parent.mkdir()
@@ -114,7 +105,7 @@ def test_the_picture_of_the_clipboard_is_named_by_a_key(
 
 
 def test_tab_completes_a_command_of_ours_and_of_the_agent_however_fast_it_is_typed(
-    place: Place,  # noqa: F811
+    place: Place,
 ) -> None:
     known = [{"name": "review", "description": "Look it over"}]
     update = {"sessionUpdate": "available_commands_update", "availableCommands": known}

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from acphold.faces.cli.command_line import Exit
 from tests.cli.conversation import remember
-from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
+from tests.cli.place import Place, ask
 from tests.editor import scripted_agent
 from tests.raw_entries import ended, prompt
 
@@ -22,7 +22,7 @@ SETTINGS = "[agents.scripted]\ncommand = {}\n"
 
 
 @pytest.fixture
-def home(place: Place) -> Place:  # noqa: F811
+def home(place: Place) -> Place:
     """A place whose settings know how the agent of its sessions is started."""
     (folder := place.folder / "config" / "acphold").mkdir(parents=True)
     (folder / "settings.toml").write_text(SETTINGS.format(json.dumps(list(scripted_agent()))))
@@ -318,7 +318,7 @@ def test_options_may_stand_between_the_words_of_a_command(home: Place) -> None:
     assert "no option" not in home.run("search", "--", "-x", "apples").stderr
 
 
-def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:  # noqa: F811
+def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:
     prompt = json.dumps([{"say": "apples"}])
     place.run("ask", prompt, "--", *scripted_agent())
     [line] = place.run("list", "--json").stdout.splitlines()

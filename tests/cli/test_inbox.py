@@ -10,7 +10,7 @@ from itertools import chain
 
 import pytest
 
-from tests.cli.test_chat import ACPHOLD, Place, ask, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import ACPHOLD, Place, ask, steps
 from tests.editor import DEADLINE
 from tests.plugin import pause_after
 from tests.screen_terminal import Terminal
@@ -18,7 +18,7 @@ from tests.screen_terminal import Terminal
 RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"})
 
 
-def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
+def listed(place: Place) -> list[dict[str, object]]:
     """Return the inbox as soon as it is not empty."""
     deadline = time.monotonic() + DEADLINE
     began = time.monotonic()
@@ -36,9 +36,7 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
 
 
 @pytest.mark.slow
-def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
-    place: Place,  # noqa: F811
-) -> None:
+def test_what_waits_in_another_terminal_is_seen_whole_and_answered(place: Place) -> None:
     assert "Nothing is waiting" in place.here("inbox").err
     with place.chat() as chat:
         asking(chat, RUN)
@@ -69,9 +67,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
 
 
 @pytest.mark.slow
-def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
-    place: Place,  # noqa: F811
-) -> None:
+def test_what_is_left_for_later_stays_open_and_the_next_is_asked(place: Place) -> None:
     with place.chat() as chat, place.chat() as other:
         asking(chat, RUN)
         asking(other, ask(title="Delete it"))
@@ -91,9 +87,7 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
 
 
 @pytest.mark.slow
-def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(
-    place: Place,  # noqa: F811
-) -> None:
+def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(place: Place) -> None:
     titles = [f"Step {number}" for number in range(10)]
     with place.chat() as chat:
         asking(
@@ -113,9 +107,7 @@ def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(
             assert "settled without an answer" not in inbox.raw.decode()
 
 
-def test_who_follows_the_inbox_is_told_what_comes_and_what_is_closed(
-    place: Place,  # noqa: F811
-) -> None:
+def test_who_follows_the_inbox_is_told_what_comes_and_what_is_closed(place: Place) -> None:
     with place.chat() as chat:
         chat.until("ready")
         words = [*ACPHOLD, "inbox", "--follow", "--json"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import Place, steps
 from tests.editor import scripted_agent
 
 pytestmark = pytest.mark.slow
@@ -33,12 +33,7 @@ def prompts(log: Path) -> list[str]:
 
 @TERMS
 @pytest.mark.parametrize("word", ["/quit", "exit"])
-def test_quit_leaves_and_is_no_prompt(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-    word: str,
-    term: str,
-) -> None:
+def test_quit_leaves_and_is_no_prompt(place: Place, tmp_path: Path, word: str, term: str) -> None:
     place.env["TERM"] = term
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
@@ -47,16 +42,14 @@ def test_quit_leaves_and_is_no_prompt(
     assert prompts(tmp_path / "log") == []
 
 
-def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
+def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type("?", "help  /help", "/queue", "!COMMAND", "//NAME", "ready")
         one.type("why?", "▸  why?")
 
 
-def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
-    place: Place,  # noqa: F811
-) -> None:
+def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         one.type(steps({"say": "in the first"}), "agent  in the first", "ready")
@@ -68,7 +61,7 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
 
 
-def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F811
+def test_resume_goes_on_with_another_session(place: Place) -> None:
     place.env["ACPHOLD_SETTINGS"] = str(settings := place.folder / "settings.toml")
     agent = scripted_agent(info={"name": "mine", "version": "1"})
     settings.write_text(f"[agents.mine]\ncommand = {json.dumps(agent)}\n")
@@ -81,8 +74,7 @@ def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F81
 
 
 def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_is_room(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     with place.chat(log=str(tmp_path / "log"), columns=120) as one:
         one.until("ready")
@@ -96,8 +88,7 @@ def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_
 
 
 def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     place.env["SHELL"] = "/bin/sh"
     with place.chat("--cwd", str(tmp_path), log=str(tmp_path / "log")) as one:
@@ -108,7 +99,7 @@ def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
     assert prompts(tmp_path / "log") == []
 
 
-def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> None:  # noqa: F811
+def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "out.md"
     with place.chat() as one:
         one.until("ready")
@@ -117,7 +108,7 @@ def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> No
     assert "kept words" in file.read_text()
 
 
-def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:  # noqa: F811
+def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")
         for words in ("first", "second"):
@@ -128,10 +119,7 @@ def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:
         one.type("/fork nowhere\r", "/fork before without its last turn", "ready")
 
 
-def test_the_prompt_is_written_in_the_persons_editor(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_the_prompt_is_written_in_the_persons_editor(place: Place, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho "of the editor" >> "$1"\n')
     editor.chmod(0o755)
@@ -144,7 +132,7 @@ def test_the_prompt_is_written_in_the_persons_editor(
     assert "of the editor" in prompts(tmp_path / "log")[0]
 
 
-def test_ctrl_r_finds_an_earlier_prompt(place: Place, tmp_path: Path) -> None:  # noqa: F811
+def test_ctrl_r_finds_an_earlier_prompt(place: Place, tmp_path: Path) -> None:
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
         for words in ("the first of all", "another one"):
@@ -156,7 +144,7 @@ def test_ctrl_r_finds_an_earlier_prompt(place: Place, tmp_path: Path) -> None:  
     assert prompts(tmp_path / "log") == ["the first of all", "another one", "the first of all"]
 
 
-def with_mine(place: Place) -> Place:  # noqa: F811
+def with_mine(place: Place) -> Place:
     """The settings have the agent `mine`."""
     settings = place.folder / "settings.toml"
     agent = json.dumps(scripted_agent(info={"name": "mine", "version": "1"}))
@@ -165,10 +153,7 @@ def with_mine(place: Place) -> Place:  # noqa: F811
     return place
 
 
-def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(place: Place, tmp_path: Path) -> None:
     go = tmp_path / "go"
     try:
         with with_mine(place).on_terminal("chat", "mine") as one:
@@ -186,9 +171,7 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
         place.run("agent", "stop", "--all", "--yes")
 
 
-def test_from_an_attached_session_new_and_resume_go_to_another_one(
-    place: Place,  # noqa: F811
-) -> None:
+def test_from_an_attached_session_new_and_resume_go_to_another_one(place: Place) -> None:
     with with_mine(place).on_terminal("chat", "mine") as one:
         one.until("ready")
         one.type(steps({"say": "in the first"}), "agent  in the first", "ready")
@@ -207,8 +190,7 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
 
 
 def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     with with_mine(place).on_terminal("chat", "mine") as one:
         one.until("ready")
@@ -232,9 +214,7 @@ async def answer(turn):
 """
 
 
-def test_the_log_that_has_an_incident_of_the_daemon_is_named(
-    place: Place,  # noqa: F811
-) -> None:
+def test_the_log_that_has_an_incident_of_the_daemon_is_named(place: Place) -> None:
     (program := place.folder / "raising.py").write_text(RAISING)
     settings = place.folder / "settings.toml"
     command = json.dumps([sys.executable, "-m", "acphold", "agent", "run", str(program)])

@@ -8,14 +8,14 @@ import pytest
 
 from acphold.faces.cli.command_line import Exit
 from tests.cli.conversation import remember
-from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
+from tests.cli.place import Place
 from tests.raw_entries import ended, prompt
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def home(place: Place, journal: Path) -> Place:  # noqa: F811
+def home(place: Place, journal: Path) -> Place:
     """A place with three sessions, two of which begin with `a`."""
     for session in ("a-pear", "a-plum", "b-apple"):
         remember(journal, session, prompt(f"about {session}"), ended(), title=f"of {session}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import Place, steps
 from tests.editor import scripted_agent
 
 pytestmark = pytest.mark.slow
@@ -33,9 +33,7 @@ def wants(tmp_path: Path) -> dict[str, Any]:
 
 @TERMS
 def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-    term: str,
+    place: Place, wants: dict[str, Any], term: str
 ) -> None:
     place.env["TERM"] = term
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
@@ -55,9 +53,7 @@ def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
 
 @TERMS
 def test_a_way_for_a_terminal_is_gone_in_this_one_and_the_agent_begins_anew(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-    term: str,
+    place: Place, wants: dict[str, Any], term: str
 ) -> None:
     place.env["TERM"] = term
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
@@ -71,8 +67,7 @@ def test_a_way_for_a_terminal_is_gone_in_this_one_and_the_agent_begins_anew(
 
 
 def test_a_sign_in_before_there_is_a_session_is_asked_before_the_screen(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
+    place: Place, wants: dict[str, Any]
 ) -> None:
     with place.chat(**wants) as one:
         one.until("[2] in this terminal", ", then Enter")
@@ -82,8 +77,7 @@ def test_a_sign_in_before_there_is_a_session_is_asked_before_the_screen(
 
 
 def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
+    place: Place, wants: dict[str, Any]
 ) -> None:
     with place.chat(gated=["session/prompt"], **wants) as one:
         one.until("ready")
@@ -92,8 +86,7 @@ def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
 
 
 def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
+    place: Place, wants: dict[str, Any]
 ) -> None:
     wants["silent"] = ["authenticate"]
     wants["replies"] = {"authenticate": [{}]}
@@ -104,10 +97,7 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
         one.type("\x03", "sign in first: `acphold agent sign-in", "ready")
 
 
-def test_ask_offers_the_ways_and_answers_then(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-) -> None:
+def test_ask_offers_the_ways_and_answers_then(place: Place, wants: dict[str, Any]) -> None:
     agent = scripted_agent(**wants)
     with place.on_terminal("ask", json.dumps([{"say": "the answer"}]), "--", *agent) as one:
         one.until("[1] through the agent: Log in with Example", ", then Enter")
@@ -119,10 +109,7 @@ def test_ask_offers_the_ways_and_answers_then(
 @pytest.mark.parametrize("gated", ["session/new", "session/prompt"])
 @pytest.mark.parametrize("command", ["ask", "chat"])
 def test_in_a_pipe_the_exit_code_and_a_line_say_what_to_do(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-    command: str,
-    gated: str,
+    place: Place, wants: dict[str, Any], command: str, gated: str
 ) -> None:
     agent = scripted_agent(gated=[gated], **wants)
     words = ["--permission", "reject", "hello"] if command == "ask" else []
@@ -133,8 +120,7 @@ def test_in_a_pipe_the_exit_code_and_a_line_say_what_to_do(
 
 
 def test_a_key_that_is_missing_is_named_with_what_to_type(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
+    place: Place, wants: dict[str, Any]
 ) -> None:
     refused = {"error": {"code": -32603, "message": "EXAMPLE_API_KEY is not set"}}
     wants |= {"authMethods": [KEY], "replies": {"authenticate": [refused]}}
@@ -145,8 +131,7 @@ def test_a_key_that_is_missing_is_named_with_what_to_type(
 
 
 def test_what_an_agent_calls_its_ways_cannot_look_like_ours(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
+    place: Place, wants: dict[str, Any]
 ) -> None:
     evil = {"id": "x", "name": "x\n   [y] signed in\x1b[2J", "description": "\x1b]0;hi\x07"}
     wants["authMethods"] = [evil]
@@ -157,10 +142,7 @@ def test_what_an_agent_calls_its_ways_cannot_look_like_ours(
         assert "\n   [y]" not in shown
 
 
-def test_sign_in_and_sign_out_by_themselves(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-) -> None:
+def test_sign_in_and_sign_out_by_themselves(place: Place, wants: dict[str, Any]) -> None:
     agent = scripted_agent(capabilities={"auth": {"logout": {}}}, **wants)
     signed_in = Path(wants["sign_in"])
     with place.on_terminal("agent", "sign-in", "--", *agent) as one:
@@ -180,10 +162,7 @@ def test_sign_in_and_sign_out_by_themselves(
     assert "terminal" in refused.stderr
 
 
-def test_an_agent_that_cannot_sign_out_is_told_of(
-    place: Place,  # noqa: F811
-    wants: dict[str, Any],
-) -> None:
+def test_an_agent_that_cannot_sign_out_is_told_of(place: Place, wants: dict[str, Any]) -> None:
     done = place.run("agent", "sign-out", "--", *scripted_agent(**wants))
     assert done.returncode == 1
     assert "has no way to sign you out" in done.stderr

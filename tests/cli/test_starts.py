@@ -16,7 +16,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.starts import SEAL_BYTES, Start, find_start, start_in, write_start
 from acphold.machine import runtime_folder
-from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
+from tests.cli.place import ACPHOLD, Place
 from tests.editor import SCRIPTED, scripted_agent
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def starts(home: Place) -> list[Path]:
     return [*Path(f"{home.journal}-state", "starts").iterdir()]
 
 
-def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) -> None:  # noqa: F811
+def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) -> None:
     session = held(place, "--", *scripted_agent())
     for words in (["continue", session], ["chat", "--resume", session], ["chat", "--continue"]):
         done = place.run(*words, typed=MORE)
@@ -82,7 +82,7 @@ def test_the_folder_counts_for_an_option_that_names_a_file_in_it(
     assert start_in(Surroundings({}, "/w"), "mine", ["agent"], options).folder == folder
 
 
-def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:  # noqa: F811
+def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:
     session = held(place, "--", *scripted_agent())
     copy = place.run("continue", session, "--from", "last").stdout.strip()
     done = place.run("continue", copy, typed=MORE)
@@ -93,7 +93,7 @@ def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None: 
     assert (done.returncode, "another, and acphold does not know" in done.stderr) == (2, True)
 
 
-def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:  # noqa: F811
+def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:
     (folder := place.folder / "there").mkdir()
     shutil.copy(SCRIPTED, folder / "agent.py")
     held(place, "--name", "mine", "--", sys.executable, "-S", "-E", "agent.py", "{}", cwd=folder)
@@ -104,7 +104,7 @@ def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Plac
 
 
 def test_a_name_of_the_settings_means_what_they_say_now_and_else_what_it_meant(
-    place: Place,  # noqa: F811
+    place: Place,
 ) -> None:
     settings = place.folder / "config" / "acphold" / "settings.toml"
     settings.parent.mkdir(parents=True)
@@ -120,14 +120,14 @@ def test_a_name_of_the_settings_means_what_they_say_now_and_else_what_it_meant(
     assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
 
 
-def test_another_agent_is_taken_if_the_person_says_so(place: Place) -> None:  # noqa: F811
+def test_another_agent_is_taken_if_the_person_says_so(place: Place) -> None:
     session = held(place, "--", *scripted_agent())
     done = place.run("chat", "--resume", session, "--", "/nowhere/at/all", typed=MORE)
     assert "/nowhere/at/all" in done.stderr
     assert place.run("continue", session, typed=MORE).returncode == 0
 
 
-def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: Place) -> None:  # noqa: F811
+def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: Place) -> None:
     session = held(place, "--", *scripted_agent(memory="/tmp/not/for/others"))
     raw = Path(place.env["ACPHOLD_JOURNAL"]).read_bytes()
     assert b"not/for/others" not in raw
@@ -139,7 +139,7 @@ def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: 
         assert f"acphold chat --resume {session} -- CMD" in done.stderr
 
 
-def test_it_goes_on_whatever_the_folders_of_the_command_are(place: Place) -> None:  # noqa: F811
+def test_it_goes_on_whatever_the_folders_of_the_command_are(place: Place) -> None:
     session = held(place, "--", *scripted_agent())
     for name in ("HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "TMPDIR"):
         place.env[name] = str(place.folder / "another")
@@ -148,7 +148,7 @@ def test_it_goes_on_whatever_the_folders_of_the_command_are(place: Place) -> Non
     assert len(starts(place)) == 1
 
 
-def test_a_start_that_an_earlier_release_remembered_is_taken_over(place: Place) -> None:  # noqa: F811
+def test_a_start_that_an_earlier_release_remembered_is_taken_over(place: Place) -> None:
     session = held(place, "--", *scripted_agent())
     [file] = starts(place)
     earlier = place.folder / "state" / "acphold" / "starts" / file.name
@@ -173,7 +173,7 @@ def test_a_start_is_known_on_its_own_machine_alone(
     assert find_start(start.mark, journal) is None
 
 
-def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:  # noqa: F811
+def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:
     key = "sk-proj-ABCDEFGHijkl0123456789abcd"
     session = held(place, "--", *scripted_agent(), f"--api-key={key}")
     assert place.run("continue", session).returncode == Exit.USAGE
@@ -181,7 +181,7 @@ def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None: 
         assert key not in found.read_text()
 
 
-def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:  # noqa: F811
+def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:
     held(place, "--", *scripted_agent())
     [file] = starts(place)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -12,7 +12,7 @@ import pytest
 from acphold.safety.snapshots.branches import NewTree, new_tree
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
-from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
+from tests.cli.place import Place
 from tests.cli.test_fork_files import keep
 from tests.editor import scripted_agent
 from tests.raw_entries import CONVERSATION
@@ -54,8 +54,7 @@ def branches(project: Project) -> list[str]:
 
 @pytest.mark.slow
 def test_a_chat_begins_in_a_work_tree_which_stays_once_something_was_said(
-    place: Place,  # noqa: F811
-    project: Project,
+    place: Place, project: Project
 ) -> None:
     words = ("chat", "--worktree", "--include", "--cwd", str(project.top), "--")
     done = place.run(*words, *scripted_agent(), typed="Begin\n")
@@ -72,8 +71,7 @@ def test_a_chat_begins_in_a_work_tree_which_stays_once_something_was_said(
 
 @pytest.mark.slow
 def test_nothing_is_left_of_a_work_tree_in_which_nothing_was_said_or_no_agent_starts(
-    place: Place,  # noqa: F811
-    project: Project,
+    place: Place, project: Project
 ) -> None:
     folder, before = Path(f"{project.top}-work"), branches(project)
     words = ("chat", "--worktree", "--cwd", str(project.top), "--")
@@ -99,9 +97,7 @@ def test_a_work_tree_is_for_a_new_session_here(acphold: CommandLine, tmp_path: P
 
 @pytest.mark.slow
 def test_a_copy_with_files_whose_agent_does_not_start_leaves_nothing(
-    place: Place,  # noqa: F811
-    project: Project,
-    tmp_path: Path,
+    place: Place, project: Project, tmp_path: Path
 ) -> None:
     import asyncio
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import Place, steps
 from tests.cli.test_local_commands import prompts
 
 pytestmark = pytest.mark.slow
@@ -21,8 +21,7 @@ def until_told(go: Path, said: str = "begun") -> str:
 
 
 def test_prompts_that_are_typed_while_a_turn_runs_are_shown_and_begin_in_their_order(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     with place.chat(log=str(tmp_path / "log")) as one:
@@ -37,8 +36,7 @@ def test_prompts_that_are_typed_while_a_turn_runs_are_shown_and_begin_in_their_o
 
 
 def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     with place.chat() as one:
         one.until("ready")
@@ -55,8 +53,7 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
 
 
 def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
@@ -76,8 +73,7 @@ def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
 
 
 def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     (shot := tmp_path / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     takes = {"promptCapabilities": {"image": True}}
@@ -92,8 +88,7 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
 
 
 def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     with place.chat() as one:
@@ -106,10 +101,7 @@ def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
         one.type("\x03", "turn  cancelled", "ready")
 
 
-def test_a_terminal_that_only_prints_says_what_waits(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_a_terminal_that_only_prints_says_what_waits(place: Place, tmp_path: Path) -> None:
     place.env["TERM"] = "dumb"
     go = tmp_path / "go"
     with place.chat() as one:
@@ -123,8 +115,7 @@ def test_a_terminal_that_only_prints_says_what_waits(
 
 
 def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     with place.chat(log=str(tmp_path / "log")) as one:
         one.until("ready")
@@ -145,9 +136,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         assert one.ended("\x03") == 0
 
 
-def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
-    place: Place,  # noqa: F811
-) -> None:
+def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(place: Place) -> None:
     with place.chat(columns=34) as one:
         one.until("ready")
         one.type("/later 2099-01-02 02:00 " + "words " * 20 + "\r")
@@ -157,8 +146,7 @@ def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
 
 
 def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
-    place: Place,  # noqa: F811
-    tmp_path: Path,
+    place: Place, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     meta = {"steering": {"supported": True}}

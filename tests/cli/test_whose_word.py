@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
+from tests.cli.place import Place
 from tests.cli.test_ask import ask, steps
-from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 from tests.exports.sessions import Parsed
 
@@ -126,7 +126,7 @@ def test_on_a_terminal_our_lines_look_as_no_text_of_an_agent_can(acphold: Comman
     assert LIE not in ours[0]
 
 
-def test_the_screen_tells_apart_who_speaks(place: Place) -> None:  # noqa: F811
+def test_the_screen_tells_apart_who_speaks(place: Place) -> None:
     with place.chat(columns=100, steps=LIES) as one:
         one.until("ready")
         one.type("hello\r")

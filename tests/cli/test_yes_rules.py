@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
+from tests.cli.place import Place, ask, steps
 from tests.cli.test_inbox import asking
 from tests.editor import scripted_agent, under_name
 from tests.screen_terminal import Terminal
@@ -18,7 +18,7 @@ CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "
 OFFER = "Allow it from now on?"
 
 
-def claude(place: Place) -> AbstractContextManager[Terminal]:  # noqa: F811
+def claude(place: Place) -> AbstractContextManager[Terminal]:
     """A chat with an agent that was started as Claude's program."""
     program = under_name("claude-agent-acp", place.folder, scripted_agent(**CLAUDE))
     return place.on_terminal("chat", "--", *program, columns=120)
@@ -35,10 +35,7 @@ def run(command: str, call: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_the_next_key_after_a_yes_makes_it_standing(
-    term: str,
-    place: Place,  # noqa: F811
-) -> None:
+def test_the_next_key_after_a_yes_makes_it_standing(term: str, place: Place) -> None:
     place.env["TERM"] = term
     with claude(place) as one:
         one.until("Starting" if term == "dumb" else "ready")
@@ -63,7 +60,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
     assert "1 Always allow claude to run `pytest -q` in " in place.here("rules").out
 
 
-def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
+def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:
     with claude(place) as one:
         asking(one, run("make check", "c1"))
         one.type("y\r", OFFER, "or write to the agent")
@@ -77,9 +74,7 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
     assert place.here("rules").out.startswith("No rules.")
 
 
-def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
-    place: Place,  # noqa: F811
-) -> None:
+def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(place: Place) -> None:
     with claude(place) as chat:
         for call, key in (("c1", "\r"), ("c2", "e\r")):
             asking(chat, run("make check", call))
@@ -94,9 +89,7 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
     assert "Always allow every agent to run `make check` in " in place.here("rules").out
 
 
-def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(
-    place: Place,  # noqa: F811
-) -> None:
+def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(place: Place) -> None:
     with place.chat(columns=120, **CLAUDE) as one:
         one.until("ready")
         assert place.here("rules", "add", "run make check").code == 0

@@ -20,11 +20,14 @@ import pytest
 import pytest_asyncio
 
 import acphold
+from acphold.live.reading.processes import LiveSession, Process
 from tests.cli.command_line import run_here
 from tests.watched_processes import started_with
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 AGENT = (*ACPHOLD, "agent", "demo")
+
+Live = dict[str, tuple[LiveSession, Process]]
 
 
 SECONDS = 60.0
@@ -192,3 +195,15 @@ async def until_closed(receive: object) -> None:
                 await receive()  # type: ignore[operator]
         except ConnectionClosed:
             return
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Live:
+    """The sessions that are live, as the test says."""
+    found: Live = {}
+
+    async def live_at(_: object) -> Live:
+        return found
+
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
+    return found

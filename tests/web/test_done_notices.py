@@ -26,15 +26,15 @@ from acphold.web.push import KeptSubscriptions, Order
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent
 from tests.journal.conversations import Pieces, append, turn
+from tests.web.conftest import Live
 from tests.web.in_process import Site, site
-from tests.web.test_inbox import asked, live, waits  # noqa: F401 (a fixture)
+from tests.web.test_inbox import asked, waits
 from tests.web.test_list_feed import short_run  # noqa: F401 (a fixture)
 from tests.web.test_notices import (
     ANSWERED,
     NAME,
     Accepting,
     Browser,
-    Live,
     PushService,
     _quick,  # noqa: F401 (a fixture)
     telling,
@@ -68,7 +68,7 @@ def ends(how: bytes) -> Pieces:
     return [*turn("Go")[:-1], ("turn_end", [how])]
 
 
-async def run(web: Site, live: Live, session_id: str, pieces: Pieces, **row: Any) -> None:  # noqa: F811
+async def run(web: Site, live: Live, session_id: str, pieces: Pieces, **row: Any) -> None:
     """Have a session run a turn, and end it; it is looked at."""
     await begin(web, live, session_id)
     await web.remember(session_id, pieces, settled=False, **row)
@@ -76,7 +76,7 @@ async def run(web: Site, live: Live, session_id: str, pieces: Pieces, **row: Any
     await until(lambda: not (web.notices._turns._running or web.notices._turns._over))
 
 
-async def begin(web: Site, live: Live, session_id: str, before: int = 0) -> None:  # noqa: F811
+async def begin(web: Site, live: Live, session_id: str, before: int = 0) -> None:
     live[session_id] = runs(session_id, before)
     await until(lambda: (session_id, before) in web.notices._turns._running)
 
@@ -100,8 +100,7 @@ async def until_tried(service: PushService, count: int) -> None:
 
 
 async def test_the_end_of_a_long_turn_is_told_once_with_its_title_and_the_files_that_changed(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, notices):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -128,8 +127,7 @@ async def test_the_end_of_a_long_turn_is_told_once_with_its_title_and_the_files_
 
 
 async def test_a_short_turn_is_told_where_somebody_asked_for_it_and_then_no_more(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, _):
         token = await web.new_token(*SCOPES)
@@ -150,8 +148,7 @@ async def test_a_short_turn_is_told_where_somebody_asked_for_it_and_then_no_more
 
 
 async def test_a_turn_that_an_editor_began_is_told_only_where_somebody_asked_for_it(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -167,9 +164,7 @@ async def test_a_turn_that_an_editor_began_is_told_only_where_somebody_asked_for
 
 
 async def test_a_device_whose_page_was_visible_within_a_minute_is_not_told(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         desk = await web.new_token(*SCOPES)
@@ -186,8 +181,7 @@ async def test_a_device_whose_page_was_visible_within_a_minute_is_not_told(
 
 
 async def test_a_visible_page_takes_away_what_was_answered_and_gets_no_push_for_it(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         desk = await web.new_token("watch")
@@ -205,8 +199,7 @@ async def test_a_visible_page_takes_away_what_was_answered_and_gets_no_push_for_
 
 
 async def test_last_words_are_told_where_they_are_wanted_without_what_is_secret_in_them(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         token = await web.new_token(*SCOPES)
@@ -236,10 +229,7 @@ async def test_last_words_are_told_where_they_are_wanted_without_what_is_secret_
     ids=str,
 )
 async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    end: bytes,
-    told: str | None,
+    tmp_path: Path, live: Live, end: bytes, told: str | None
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -250,8 +240,7 @@ async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(
 
 
 async def test_each_of_two_turns_that_follow_each_other_at_once_is_told(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -264,9 +253,7 @@ async def test_each_of_two_turns_that_follow_each_other_at_once_is_told(
 
 
 async def test_a_silent_process_has_ended_nothing_until_the_journal_says_so(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, notices):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -288,8 +275,7 @@ async def test_a_silent_process_has_ended_nothing_until_the_journal_says_so(
 
 
 async def test_a_browser_is_told_of_the_turns_that_its_token_sees(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         for sees in ({"session_id": "s2"}, {"tenant": "rita"}):
@@ -310,10 +296,7 @@ async def test_a_browser_is_told_of_the_turns_that_its_token_sees(
     ("status", "again"), [(503, True), (429, True), (0, True), (413, False), (301, False)]
 )
 async def test_what_is_refused_is_sent_again_unless_it_would_be_refused_again(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    status: int,
-    again: bool,
+    tmp_path: Path, live: Live, status: int, again: bool
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, notices):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -331,8 +314,7 @@ async def test_what_is_refused_is_sent_again_unless_it_would_be_refused_again(
 
 
 async def test_a_service_says_when_it_wants_to_be_asked_again_and_that_a_browser_is_gone(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, notices):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -346,8 +328,7 @@ async def test_a_service_says_when_it_wants_to_be_asked_again_and_that_a_browser
 
 
 async def test_the_end_of_a_turn_that_hangs_at_its_service_keeps_back_no_question(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -366,9 +347,7 @@ async def test_the_end_of_a_turn_that_hangs_at_its_service_keeps_back_no_questio
 
 
 async def test_wishes_are_checked_kept_and_bounded(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "WANTED_SESSIONS", 2)
     async with telling(tmp_path) as (web, _, _):
@@ -387,9 +366,7 @@ async def test_wishes_are_checked_kept_and_bounded(
 
 
 async def test_a_push_service_gets_the_end_of_a_turn_beside_a_question_and_with_another_life(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that cannot be reached at first, then lies, then asks for patience, then accepts."""
     found = socket.getaddrinfo

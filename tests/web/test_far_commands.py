@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.faces.cli.main import COMMANDS, parser_of
-from tests.cli.test_chat import ask
+from tests.cli.place import ask
 from tests.editor import scripted_agent
 from tests.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Share, new_token
 from acphold.journal.rows import NewSession, RowChange
-from acphold.live.reading.processes import Live, LiveSession, Process
+from acphold.live.reading.processes import LiveSession, Process
 from tests.journal.conversations import Pieces, append, turn
+from tests.web.conftest import Live
 from tests.web.in_process import site
 
 PARAMS = b'{"sessionId":"x","toolCall":{"toolCallId":"t1","title":"Run \\u202e it"},"options":[]}'
@@ -27,25 +26,13 @@ def asked(id_: str, *, is_answered: bool = False, params: bytes = PARAMS) -> Pie
     return pieces
 
 
-@pytest.fixture
-def live(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[LiveSession, Process]]:
-    """The sessions that are live, as the test says."""
-    found: dict[str, tuple[LiveSession, Process]] = {}
-
-    async def live_at(_: object) -> Live:
-        return found
-
-    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
-    return found
-
-
 def waits(session_id: str, *ids: str) -> tuple[LiveSession, Process]:
     session = LiveSession(session_id, 1, running=True, waiting=True, questions=ids)
     return session, Process(1, "scripted", [session])
 
 
 async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
-    tmp_path: Path, live: dict[str, tuple[LiveSession, Process]]
+    tmp_path: Path, live: Live
 ) -> None:
     async with site(tmp_path) as web:
         await web.remember("s1", asked("q1"), settled=False, title="One")
@@ -70,9 +57,7 @@ async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
         assert (await web.get("/inbox/history?session=s1")).json == {"decisions": []}
 
 
-async def test_what_may_be_seen_of_the_inbox_is_by_the_token(
-    tmp_path: Path, live: dict[str, tuple[LiveSession, Process]]
-) -> None:
+async def test_what_may_be_seen_of_the_inbox_is_by_the_token(tmp_path: Path, live: Live) -> None:
     async with site(tmp_path) as web:
         await web.remember("s1", asked("q1"), settled=False)
         await web.remember("s2", asked("q2", is_answered=True))
@@ -92,7 +77,7 @@ async def test_what_may_be_seen_of_the_inbox_is_by_the_token(
 
 
 async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them(
-    tmp_path: Path, live: dict[str, tuple[LiveSession, Process]]
+    tmp_path: Path, live: Live
 ) -> None:
     async with site(tmp_path) as web:
         for number, (session_id, tenant) in enumerate((("hers", "alice"), ("his", "bob"))):

@@ -53,10 +53,9 @@ from acphold.web.push import (
 from tests.editor import DEADLINE
 from tests.journal.conversations import turn
 from tests.web.certificates import new_authority
+from tests.web.conftest import Live
 from tests.web.in_process import Site, site
-from tests.web.test_inbox import asked, live, waits  # noqa: F401 (a fixture)
-
-Live = dict[str, tuple[LiveSession, Process]]
+from tests.web.test_inbox import asked, waits
 
 ANSWERED = {"count": 0, "title": "Answered", "body": "Nothing is waiting for you any more."}
 """The last notice: a push that shows nothing ends the subscription of some browsers."""
@@ -257,8 +256,7 @@ async def telling(
 
 
 async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_answer(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, _):
         await web.remember("s1", asked("q1"), settled=False, title="One \x1b[2J")
@@ -287,8 +285,7 @@ async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_an
 
 
 async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         assert (await web.post("/notices", **Browser().json)).status == 200
@@ -323,9 +320,7 @@ async def hold(web: Site, session: str, why: str) -> None:
 
 
 async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone_is_nobody(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         await web.remember("s1", asked("q1"), settled=False)
@@ -348,9 +343,7 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
 
 
 async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_waited_for(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
     monkeypatch.setattr(bounds, "NOTICE_HOLD_SECONDS", 0.01)
@@ -364,8 +357,7 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
 
 
 async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until_it_says_otherwise(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         desk, phone = await web.new_token(*SCOPES), await web.new_token(*SCOPES)
@@ -390,8 +382,7 @@ async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until
 
 
 async def test_what_is_answered_is_withdrawn_whoever_is_there_and_the_rest_told_when_they_go(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, _):
         for number in (1, 2):
@@ -411,8 +402,7 @@ async def test_what_is_answered_is_withdrawn_whoever_is_there_and_the_rest_told_
 
 
 async def test_a_push_service_that_hangs_keeps_back_no_notice_of_another(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, _):
         await web.remember("s1", asked("q1"), settled=False)
@@ -428,8 +418,7 @@ async def test_a_push_service_that_hangs_keeps_back_no_notice_of_another(
 
 
 async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_and_the_rest_stays(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     token = ""
     async with telling(tmp_path) as (web, service, _):
@@ -454,9 +443,7 @@ async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_an
 
 
 async def test_the_tokens_of_all_browsers_are_read_at_once(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
     async with telling(tmp_path) as (web, _, notices):
@@ -478,9 +465,7 @@ async def test_the_tokens_of_all_browsers_are_read_at_once(
 
 @pytest.mark.parametrize("sees", [{"session_id": "s2"}, {"tenant": "rita"}], ids=str)
 async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    sees: dict[str, str],
+    tmp_path: Path, live: Live, sees: dict[str, str]
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         for number in (1, 2):
@@ -516,7 +501,7 @@ async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
 )
 async def test_the_notice_of_a_question_can_reject_it_where_its_browser_may(
     tmp_path: Path,
-    live: Live,  # noqa: F811
+    live: Live,
     scopes: tuple[Scope, ...],
     kinds: Sequence[str],
     whose: str | None,
@@ -543,9 +528,7 @@ async def test_the_notice_of_a_question_can_reject_it_where_its_browser_may(
 
 
 async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As under a clock that was ahead for a while."""
     async with telling(tmp_path) as (web, service, notices):
@@ -568,8 +551,7 @@ async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
 
 
 async def test_what_does_not_arrive_is_sent_again_and_a_browser_that_is_gone_is_forgotten(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
+    tmp_path: Path, live: Live
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         service.status = 503
@@ -605,10 +587,7 @@ def test_all_servers_of_a_journal_have_one_key_whatever_their_folders_are(
     assert len({kept.key for kept in at_once}) == 1
 
 
-async def test_what_is_asked_of_notices_is_checked(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-) -> None:
+async def test_what_is_asked_of_notices_is_checked(tmp_path: Path, live: Live) -> None:
     async with telling(tmp_path) as (web, _, _):
         wrong = Browser("https://192.168.1.1/x").json
         for said in (wrong, {}, {"endpoint": ENDPOINT, "keys": {}}):
@@ -715,9 +694,7 @@ def at_home(found: Callable[..., Any], *names: str) -> Callable[..., Any]:
 
 
 async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_read(
-    tmp_path: Path,
-    live: Live,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", at_home(socket.getaddrinfo, NAME))
     async with Accepting(tmp_path).open() as service, site(tmp_path, send=service.send) as web:
