@@ -122,8 +122,8 @@ def test_help_fits_a_narrow_terminal(
 def test_the_help_shows_the_nine_commands_to_begin_with(acphold: CommandLine) -> None:
     done = acphold.run("--help")
     assert done.code == 0
-    shown = [line.split()[0] for line in done.out.split("\ncommands:\n")[1].splitlines()[:-2]]
-    assert shown == [*FIRST]
+    shown = done.out.partition("\ncommands:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in shown.splitlines()] == [*FIRST]
     assert "`acphold help --all`" in done.out
 
 
