@@ -330,6 +330,21 @@ async def test_a_record_whose_kind_was_damaged_is_read_again_once_it_is_mended(
     assert here == [(f"Q{n}", f"A{n}") for n in range(4)]
 
 
+@pytest.mark.parametrize("name", READERS)
+async def test_an_answer_that_was_missing_in_an_old_turn_is_taken_in_later(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    whole = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)]
+    for told in ([whole[0], whole[1]._replace(answer=""), *whole[2:]], whole):
+        write(name, tmp_path, told)
+        for source in found(name, tmp_path):
+            source = replace(source, changed_at=source.changed_at + len(told[1].answer))
+            await Intake(opened).take(source, reader(name))
+        (row,) = await opened.page(ListFilter())
+        here = await turns(opened, row.session_id)
+        assert here == [(turn.words, turn.answer) for turn in told]
+
+
 @pytest.mark.parametrize("name", [it for it in READERS if it not in DATABASES])
 async def test_a_copy_that_a_person_made_beside_it_is_the_same_conversation(
     name: str, opened: Journal, tmp_path: Path

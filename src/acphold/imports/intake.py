@@ -35,10 +35,8 @@ from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
     Known,
-    Marker,
     SessionWriter,
     entries_of,
-    losses_in,
     marker_of,
     read_known,
 )
@@ -450,10 +448,8 @@ class Intake:
             before is not None and before.losses > 0,
             session.forgotten,
         )
-        if before is not None and not again and before.may_have_more(source):
-            again = await _mends(news(source, known), before, source)
+        kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
         if again:
-            kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
             turns, anew = turns[:kept], turns[kept:]
             if not kept and session.before:
                 anew = [ReadTurn(spans=session.before), *anew]
@@ -468,6 +464,9 @@ class Intake:
             facts = piece.facts
             if writing is None:
                 compared = piece.compared or compared
+                is_mended = before is not None and before.is_mended(source, compared)
+                if compared.has_all and (is_mended or compared.longer >= kept) and not again:
+                    return await self._take_more(source, row, news, again=True)
                 is_strange = compared.verdict == "strange"
                 if is_strange and not (again or source.apart):
                     return await self._take_apart(source, row, news)
@@ -674,18 +673,6 @@ class Intake:
             await writing.go_back(common)
             facts = Facts(it.agent, updated_at=it.updated_at)
             await writing.take_in(NewsPiece([], None, facts, None, is_last=True))
-
-
-async def _mends(pieces: AsyncIterator[NewsPiece], before: Marker, source: Source) -> bool:
-    """Return True if they have each turn that is here, and less is left out of them."""
-    has_all, facts = False, Facts()
-    async for piece in pieces:
-        has_all = has_all or (piece.compared is not None and piece.compared.has_all)
-        facts = piece.facts
-    is_same = source.place == before.place
-    return has_all and (
-        losses_in(facts) < before.losses or (is_same and facts.missed.total() < before.skipped)
-    )
 
 
 def _is_only_listed(row: SessionRow) -> bool:

@@ -152,12 +152,13 @@ def pieces(
             theirs = _turns(transcript, known, out)
         except NotStraightError:
             return
-        if source.begin and (transcript.has_missed or transcript.went_back):
+        if source.begin and (transcript.missed or transcript.went_back):
             return  # a result, say, of a call before that, or a copy of an earlier turn
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         compared = transcript.compared = compare(known, theirs)
+        compared.missed = transcript.missed
         transcript.met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()
@@ -305,9 +306,9 @@ class _SourceEntries:
             raise fault(error) from error
 
     @property
-    def has_missed(self) -> bool:
-        """True if the reader could not interpret something."""
-        return bool(self._facts.missed)
+    def missed(self) -> Counter[str]:
+        """Counts of what the reader could not interpret."""
+        return self._facts.missed.copy()
 
     def leave_out(self, numbers: set[int]) -> None:
         """Take no title from the turns with these numbers."""

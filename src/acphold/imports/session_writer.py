@@ -6,6 +6,7 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -20,8 +21,8 @@ from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.pieces import MOVED, NewsPiece
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
-from acphold.imports.sources import Facts, Source, stamp
-from acphold.imports.turns import ReadTurn, ReadTurns
+from acphold.imports.sources import Source, stamp
+from acphold.imports.turns import Comparison, ReadTurn, ReadTurns
 from acphold.journal.journal import Arrivals, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
@@ -83,11 +84,12 @@ class Marker(Struct, rename="camel"):
             return False
         return self.damaged.get(source.place) != _files_mark(source)
 
-    def may_have_more(self, source: Source) -> bool:
-        """Return True if something was left out of the session's turns that this source may have:
-        it may be mended, or told by a newer reader."""
-        is_its_own = self.skipped > 0 and source.place == self.place
-        return self.may_be_mended(source) or (is_its_own and not self.is_only_longer(source))
+    def is_mended(self, source: Source, compared: Comparison) -> bool:
+        """Return True if less was left out of a source than of the session's turns: it is mended,
+        or told by a newer reader."""
+        if self.may_be_mended(source) and losses_in(compared.missed) < self.losses:
+            return True
+        return source.place == self.place and compared.missed.total() < self.skipped
 
     def is_only_longer(self, source: Source) -> bool:
         """Return True if the source goes on behind the beginning of the last turn, as far as the
@@ -119,9 +121,9 @@ def _newest(places: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     return dict([*places.items()][-MOST_PLACES:])
 
 
-def losses_in(facts: Facts) -> int:
+def losses_in(missed: Counter[str]) -> int:
     """Return how many damaged parts were met."""
-    return sum(facts.missed[why] for why in _LOSSES)
+    return sum(missed[why] for why in _LOSSES)
 
 
 def check_before(source: Source, offset: int, torn: Sequence[tuple[int, int]]) -> str:
@@ -334,7 +336,7 @@ class SessionWriter:
                     marker.check = check_before(source, offset, torn)
         if self._before is None or piece.entries:
             marker.place = source.place
-            marker.losses = max(before.losses, losses_in(facts))
+            marker.losses = max(before.losses, losses_in(facts.missed))
             marker.skipped = max(before.skipped, facts.missed.total())
         if marker.losses:
             marker.damaged = _newest(before.damaged | {source.place: _files_mark(source)})

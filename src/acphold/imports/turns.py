@@ -14,6 +14,7 @@ in its place: then it was left.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -52,7 +53,8 @@ CONTENT: Final = frozenset(
 class ReadTurn(Struct):
     """A turn as it is compared.
 
-    `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
+    `words` are the prompt's, `answer` a digest of the agent's, both without white space, and `size`
+    the latter's length; of the
     last turn, and one to be compared with it, `last` is the answer itself; `end` is the entry that
     ended it, if it is the last one. `at` is the time of the prompt, `count` the number of entries
     in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the
@@ -65,6 +67,7 @@ class ReadTurn(Struct):
     words: str = ""
     at: int = 0
     answer: str = ""
+    size: int = 0
     count: int = 0
     digest: str = ""
     is_here: bool = False
@@ -165,7 +168,7 @@ class ReadTurns:
     def _close(self) -> None:
         if self.found:
             self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
-            self.found[-1].answer = digest_of(text)
+            self.found[-1].answer, self.found[-1].size = digest_of(text), len(text)
             if len(self.found) > 1:
                 before = self.found[-2]
                 before.end = b""
@@ -251,7 +254,9 @@ class Comparison(Struct):
     stands for one of ours that moves among them. `void` are our turns that go: told twice, or
     moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
-    it goes on, else -1. With `has_all`, they have each of our turns.
+    it goes on, else -1. With `has_all`, they have each of our turns. `longer` is the last of ours
+    before the end that has a longer answer there, else -1; `missed` counts what their reader could
+    not interpret.
     """
 
     verdict: Verdict = "related"
@@ -262,6 +267,8 @@ class Comparison(Struct):
     behind: list[str] = field(default_factory=list)
     rest: int = -1
     has_all: bool = False
+    longer: int = -1
+    missed: Counter[str] = field(default_factory=Counter)
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
@@ -280,6 +287,9 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     found.has_all = len({*found.known} | surplus) == len(ours) and (
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
     )
+    if known.is_same_reader and (known.is_same_place or not given):
+        longer = (n for n, it in found.known.items() if n != end and theirs[it].size > ours[n].size)
+        found.longer = max(longer, default=-1)
     met = {*found.known.values()}
     last_here = max(found.known, default=-1)
     last_there = max(met, default=-1)
