@@ -325,25 +325,20 @@ class _CodexConverter(AgentConverter):
             return
         if self._writer.caller:
             return
+        said = first_text(event, ("message", "text"))  # or, as an item, in parts
+        said = said or "".join(text(part, "text") for part in objects(event, "content"))
         match kind:
-            case "user_message":
-                images, files = strings(event, "images"), strings(event, "local_images")
-                self._prompt(text(event, "message"), images, files)
-            case "UserMessage":
+            case "user_message" | "UserMessage":
                 parts = objects(event, "content")
-                words = "".join(text(part, "text") for part in parts)
                 images = [first_text(part, ("image_url", "url")) for part in parts]
-                self._prompt(words, images, [*filter(None, (text(it, "path") for it in parts))])
-            case "agent_message":
-                self._say(text(event, "message"))
-            case "AgentMessage":
-                self._say("".join(text(part, "text") for part in objects(event, "content")))
-            case "Plan":
-                self._say(text(event, "text"))
-            case "agent_reasoning":
-                self._think(text(event, "text"))
-            case "Reasoning":
-                for words in strings(event, "summary_text"):
+                files = [path for part in parts if (path := text(part, "path"))]
+                self._prompt(
+                    said, images + strings(event, "images"), files + strings(event, "local_images")
+                )
+            case "agent_message" | "AgentMessage" | "Plan":
+                self._say(said)
+            case "agent_reasoning" | "Reasoning":
+                for words in strings(event, "summary_text") or [said]:
                     self._think(words)
             case "ImageGeneration":
                 self._show(event)
