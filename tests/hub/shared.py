@@ -25,8 +25,6 @@ from acphold.live.agents.interface import (
     AgentRequest,
     HubAgent,
     Updates,
-    is_never_attended,
-    keep_surroundings,
 )
 from acphold.live.agents.terms import Terms
 from acphold.live.hub import bounds
@@ -41,25 +39,13 @@ from tests.editor import DEADLINE
 from tests.served import Caller
 
 
-class PuppetAgent:
-    """An agent (acphold.live.agents.HubAgent) whose strings a test pulls."""
+class PuppetAgent(HubAgent):
+    """An agent whose strings a test pulls."""
 
     def __init__(self, listener: AgentListener) -> None:
+        super().__init__(Surroundings.here())
+        self._terms = Terms()
         self.key = "puppet"
-        self.capabilities = AgentCapabilities()
-        self.start: str | None = None
-        self.generation = 0
-        self.has_sign_in = False
-        self.can_fork = False
-        self.index_methods: frozenset[str] = frozenset()
-        self.known_as = ""
-        self.shell = ""
-        self.surroundings = Surroundings.here()
-        self.newest_surroundings = keep_surroundings
-        self.is_attended = is_never_attended
-        self.own_name = ""
-        self.terms = Terms()
-        self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.told: list[tuple[str, dict[str, Any]]] = []
@@ -137,12 +123,16 @@ class PuppetAgent:
     # -- as the hub sees it -----------------------------------------------------------------
 
     @property
-    def pid(self) -> int | None:
-        return None
-
-    @property
     def alive(self) -> bool:
         return self.generation > 0
+
+    @property
+    def terms(self) -> Terms:
+        return self._terms
+
+    @terms.setter
+    def terms(self, terms: Terms) -> None:
+        self._terms = terms
 
     async def initialize(self, params: bytes) -> bytes:
         self.generation += 1
@@ -156,9 +146,6 @@ class PuppetAgent:
 
     async def stop(self) -> bool:
         return False
-
-    async def go_on(self) -> None:
-        return None
 
     def accept_terms(self, method: str, params: bytes) -> None:
         self.terms = self.terms.after(method, params)
@@ -217,9 +204,6 @@ class PuppetAgent:
             self.cancelled.set()
             if session in self._turns and self.heeds_cancel:
                 await self.end(session, b'{"stopReason":"cancelled"}')
-
-    async def aclose(self) -> None:
-        return None
 
 
 class InMemory(Caller):

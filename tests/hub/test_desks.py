@@ -13,7 +13,7 @@ from acp_wire.tasks import beside
 from acphold.errors import HELD_ELSEWHERE
 from acphold.journal.access import Share
 from acphold.live.agents.capabilities import WATCHES
-from acphold.live.agents.interface import AbsentAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.desk import Desk
@@ -112,7 +112,7 @@ async def test_a_session_of_the_journal_is_not_made_live_where_clients_only_join
 ) -> None:
     async with two_desks(journal) as (one, _):
         first, session = await one.talked("hello", "hi")
-        joining = Desk(one.hub, lambda _: AbsentAgent(), ServeOptions(), only_joins=True)
+        joining = Desk(one.hub, lambda _: HubAgent(), ServeOptions(), only_joins=True)
         three = Shared(joining, one.agent, one.journal)
         try:
             guest = await three.client(_meta={"acphold/line": True})
@@ -149,7 +149,7 @@ async def test_a_line_that_lags_is_answered_nothing_by_a_desk_that_ends(
     monkeypatch.setattr(bounds, "CATCH_UP_CLOSE_SECONDS", 0.1)
     async with two_desks(journal) as (one, _):
         _first, session = await one.opened()
-        joining = Desk(one.hub, lambda _: AbsentAgent(), ServeOptions(), only_joins=True)
+        joining = Desk(one.hub, lambda _: HubAgent(), ServeOptions(), only_joins=True)
         three = Shared(joining, one.agent, one.journal)
         try:
             line = await three.client(_meta={"acphold/line": True})

@@ -22,7 +22,7 @@ from acphold.journal.access import Scope, new_token
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.agents.interface import AbsentAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.pool import PreparedAgent
@@ -195,7 +195,7 @@ class Site:
 def absent(journal: str | Path) -> Service:
     """No agent, over this journal."""
     options = ServeOptions(journal=journal)
-    return Service(make_agent=lambda *_: AbsentAgent(), options=options)
+    return Service(make_agent=lambda *_: HubAgent(), options=options)
 
 
 @asynccontextmanager

@@ -32,14 +32,7 @@ from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.live.agents.capabilities import opener
-from acphold.live.agents.interface import (
-    AgentCall,
-    AgentRequest,
-    ListenerToMany,
-    is_never_attended,
-    keep_surroundings,
-)
-from acphold.live.agents.terms import Terms
+from acphold.live.agents.interface import AgentCall, AgentRequest, HubAgent, ListenerToMany
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.logs import about
 from acphold.mcp_servers.servers import MCP_MESSAGE
@@ -52,12 +45,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class InProcessAgent:
-    """A `HubAgent` made from a `Definition`.
+class InProcessAgent(HubAgent):
+    """An agent made from a `Definition`.
 
     Its sessions have the ids that clients see, and their history is the journal's, so it can always
     resume.
     """
+
+    reads_journal = True
 
     def __init__(
         self,
@@ -68,23 +63,12 @@ class InProcessAgent:
         surroundings: Surroundings,
         mcp_timeout: float,
     ) -> None:
+        super().__init__(surroundings)
         self.definition = definition
-        self.surroundings = surroundings
-        self.newest_surroundings = keep_surroundings
-        self.is_attended = is_never_attended
-        self.terms = Terms()
-        self.start: str | None = None  # nobody else may start it
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
-        self.key: str = f"{definition.name} (library)"
-        self.own_name: str = ""
-        self.known_as: str = ""
-        self.shell: str = ""
-        self.has_sign_in: bool = bool(definition.auth_methods)
-        self.index_methods: frozenset[str] = frozenset()  # its list is ours
-        self.can_fork = False  # it needs no request to fork: it reads the copy
-        self.reads_journal = True
-        self.takes_a_moment: bool = False  # not known yet
-        self.generation: int = 1
+        self.key = f"{definition.name} (library)"
+        self.has_sign_in = bool(definition.auth_methods)
+        self.generation = 1
         self.capabilities = capabilities_of(definition)
         self._listener = listener
         self._post = Post(listener)
@@ -98,10 +82,6 @@ class InProcessAgent:
         self._replying: dict[AgentCall, asyncio.Task[None]] = {}
 
     # -- agents.Agent ---------------------------------------------------------------------
-
-    @property
-    def pid(self) -> int | None:
-        return None
 
     @property
     def alive(self) -> bool:
@@ -121,15 +101,6 @@ class InProcessAgent:
 
     async def stop(self) -> bool:
         return False  # its code runs in our process
-
-    async def go_on(self) -> None:
-        return None
-
-    def accept_terms(self, method: str, params: bytes) -> None:
-        """Do nothing: its process ends with ours."""
-
-    def forget_sign_in(self) -> None:
-        """Do nothing: see above."""
 
     def send(self, call: AgentCall) -> None:
         if call.method == schema.PROMPT.name:
@@ -159,9 +130,6 @@ class InProcessAgent:
     def withdraw(self, call: AgentCall) -> None:
         if (task := self._replying.pop(call, None)) is not None:
             task.cancel()
-
-    def call_of(self, number: int) -> AgentCall | None:
-        return None  # its requests have no ids: they belong to sessions
 
     async def _reply(self, call: AgentCall) -> None:
         opened: AuthorSession | None = None

@@ -5,7 +5,7 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 
 EXPORTS = """
     agents.capabilities agents.extensions agents.identity
-    agents.interface agents.terms agents.wrapped
+    agents.interface agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees
     hub.prompt_turn

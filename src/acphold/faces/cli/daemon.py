@@ -52,7 +52,7 @@ from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal import stores
 from acphold.journal_location import VARIABLE, belongings, default_location, short_mark
-from acphold.live.agents.interface import AbsentAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service, stop_at_signals
@@ -176,7 +176,7 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     StderrRelay.on_much = shorten_log  # what an agent floods it with
-    joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
+    joined = Service(make_agent=lambda *_: HubAgent(), options=ServeOptions(journal=journal))
     async with (
         beside(look_at_files(), "look at files"),
         beside(keep_own_code(), "keep code"),

@@ -135,62 +135,79 @@ class ListenerToMany(AgentListener, Protocol):
         """
 
 
-class HubAgent(Protocol):
-    """A coding agent, wherever it runs."""
+NO_AGENT = "no agent is started here: name the session that you want to join"
 
-    key: str
+NOWHERE = Surroundings({}, "/")
+
+NO_TERMS = Terms()
+
+
+class HubAgent:
+    """A coding agent, wherever it runs.
+
+    By itself it is that of a desk where clients only join sessions that are live at others:
+    whatever needs an agent is refused.
+    """
+
+    key: str = ""
     """The agent's identity, across restarts: sessions are listed only under their own."""
 
-    known_as: str
+    known_as: str = ""
     """Its name in `known_agents`, by how it was started, never by its own word; "" if none."""
 
-    shell: str
+    shell: str = ""
     """The shell that its environment names (SHELL); "" if none."""
 
-    surroundings: Surroundings
-    """Its environment, and the folder in which it was started."""
-
-    newest_surroundings: Callable[[], Surroundings | None]
-    """Returns those that it starts in next, but for the folder; None for those that it has."""
-
-    is_attended: Callable[[], bool]
-    """Returns True while a client came for it, or has a session of it open."""
-
-    own_name: str
+    own_name: str = ""
     """Its name for itself at `initialize`; "" before that, and if it gives none."""
 
-    capabilities: AgentCapabilities
+    capabilities: AgentCapabilities = AgentCapabilities()
     """Its advertised capabilities; empty before `initialize`."""
 
-    has_sign_in: bool
+    has_sign_in: bool = False
     """True if it advertised a way to sign in, and may refuse a session without that."""
 
-    can_fork: bool
+    can_fork: bool = False
     """True if it advertised `session/fork` (unstable, RFD session fork)."""
 
-    index_methods: frozenset[str]
+    index_methods: frozenset[str] = frozenset()
     """The methods by which it changes and tells its own list, see `agents.air`."""
 
-    reads_journal: bool
+    reads_journal: bool = False
     """True if its memory of a session is our journal: then it knows everything in there."""
 
-    takes_a_moment: bool
+    takes_a_moment: bool = False
     """True if `send` returns within a moment: then a prompt need not be committed before it is
     sent."""
 
-    start: str | None
+    start: str | None = None
     """The mark of how it was started, see SessionRow; None if it is not needed."""
 
-    generation: int
+    generation: int = 0
     """Number of its starts. A new start loses the sessions that it had open."""
+
+    def __init__(self, surroundings: Surroundings = NOWHERE) -> None:
+        self.surroundings = surroundings
+        """Its environment, and the folder in which it was started."""
+        self.newest_surroundings: Callable[[], Surroundings | None] = lambda: None
+        """Returns those that it starts in next, but for the folder; None for those that it has."""
+        self.is_attended: Callable[[], bool] = bool
+        """Returns True while a client came for it, or has a session of it open."""
 
     @property
     def pid(self) -> int | None:
         """The number of its process while it runs, if it has one of its own."""
+        return None
 
     @property
     def alive(self) -> bool:
         """True if it runs and has been initialized."""
+        return False
+
+    @property
+    def terms(self) -> Terms:
+        """The terms on which it works."""
+        return NO_TERMS
 
     async def initialize(self, params: bytes) -> bytes:
         """Start it and introduce the client; return the `initialize` result as it came, JSON bytes.
@@ -198,22 +215,21 @@ class HubAgent(Protocol):
         Raises AgentStartError if it cannot be started or does not answer, RemoteError if it
         refuses.
         """
+        return answer_without_agent()
 
     async def ensure(self) -> None:
         """Start it again if it has ended; raises as `initialize`."""
+        raise AgentStartError(NO_AGENT)
 
     async def restart(self) -> None:
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
     async def stop(self) -> bool:
         """Stop all of its processes until `go_on`; False if it runs in ours, and cannot be."""
+        return True
 
     async def go_on(self) -> None:
         """Have continue what `stop` has stopped."""
-
-    @property
-    def terms(self) -> Terms:
-        """The terms on which it works."""
 
     def accept_terms(self, method: str, params: bytes) -> None:
         """Note that it has accepted a request that changes its terms; a new start repeats it."""
@@ -226,87 +242,20 @@ class HubAgent(Protocol):
 
         Raises AgentExitedError if the agent does not run, AgentBusyError if it does not read.
         """
+        raise AgentExitedError(NO_AGENT, "", "")
 
     def withdraw(self, call: AgentCall) -> None:
         """Drop a request: send `$/cancel_request`; it takes no answer any more."""
 
     def call_of(self, number: int) -> AgentCall | None:
         """Return the request that the agent knows by this id, while it has not answered it."""
+        return None
 
     async def tell(self, method: str, params: bytes) -> None:
         """Send a notification; dropped if the agent does not run."""
 
     async def aclose(self) -> None:
         """End it and everything it has started, within seconds."""
-
-
-def keep_surroundings() -> Surroundings | None:
-    """Keep those that an agent has."""
-    return None
-
-
-def is_never_attended() -> bool:
-    """Return False: nobody is known to be there."""
-    return False
-
-
-NO_AGENT = "no agent is started here: name the session that you want to join"
-
-
-class AbsentAgent:
-    """The agent of a desk where clients only join sessions that are live at others: everything that
-    needs an agent is refused."""
-
-    key = known_as = shell = own_name = ""
-    terms = Terms()
-    capabilities = AgentCapabilities()
-    has_sign_in = can_fork = reads_journal = takes_a_moment = False
-    index_methods: frozenset[str] = frozenset()
-    start: str | None = None
-    pid: int | None = None
-    generation = 0
-    alive = False
-
-    def __init__(self) -> None:
-        self.surroundings = Surroundings({}, "/")
-        self.newest_surroundings = keep_surroundings
-        self.is_attended = is_never_attended
-
-    async def initialize(self, params: bytes) -> bytes:
-        return answer_without_agent()
-
-    async def ensure(self) -> None:
-        raise AgentStartError(NO_AGENT)
-
-    async def restart(self) -> None:
-        return None
-
-    async def stop(self) -> bool:
-        return True
-
-    async def go_on(self) -> None:
-        return None
-
-    def accept_terms(self, method: str, params: bytes) -> None:
-        return None
-
-    def forget_sign_in(self) -> None:
-        return None
-
-    def send(self, call: AgentCall) -> None:
-        raise AgentExitedError(NO_AGENT, "", "")
-
-    def withdraw(self, call: AgentCall) -> None:
-        return None
-
-    def call_of(self, number: int) -> AgentCall | None:
-        return None
-
-    async def tell(self, method: str, params: bytes) -> None:
-        return None
-
-    async def aclose(self) -> None:
-        return None
 
 
 class AgentExchange(Struct, eq=False):

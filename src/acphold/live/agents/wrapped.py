@@ -50,9 +50,8 @@ from acphold.live.agents.interface import (
     AgentCall,
     AgentListener,
     AgentRequest,
+    HubAgent,
     Unheard,
-    is_never_attended,
-    keep_surroundings,
     runs,
     session_of,
 )
@@ -216,7 +215,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULTS = ProcessOptions()
 
 
-class ProcessAgent:
+class ProcessAgent(HubAgent):
     """Starts CMD, introduces the client, starts it again after a crash.
 
     It starts in these `surroundings`, again in the newest (`HubAgent`), and is told its terms then
@@ -224,13 +223,7 @@ class ProcessAgent:
     kept here.
     """
 
-    has_sign_in = False
-    can_fork = False
-    index_methods: frozenset[str] = frozenset()
-    reads_journal = False
     takes_a_moment = True
-    start: str | None = None
-    generation = 0
 
     @staticmethod
     def start_quietly(_: Program) -> None:
@@ -248,16 +241,12 @@ class ProcessAgent:
         *,
         journal: Journal | None = None,
     ) -> None:
+        super().__init__(surroundings)
         self.command = tuple(command)
-        self.surroundings = surroundings
         self.shell = surroundings.env.get("SHELL", "")
-        self.newest_surroundings = keep_surroundings
-        self.is_attended = is_never_attended
         self.key = options.name or agent_key(command, surroundings.folder)
         self.known_as = recognize(command, surroundings.folder, options.name, options.called)
         self.called = options.called or display_name(command, surroundings.folder)
-        self.own_name = ""
-        self.capabilities = schema.AgentCapabilities()
         self._told = ToldTerms(self.called, variables_in(surroundings.env, self.known_as))
         self._signing_in = asyncio.Lock()
         self._options = options

@@ -28,7 +28,7 @@ from acp_wire.transports.child import StderrRelay
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
 from acphold.journal.stores import journal_name
-from acphold.live.agents.interface import AbsentAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
@@ -84,7 +84,7 @@ async def serve_journal(
     try:
         hub = Hub(journal)
         # For clients that join live sessions, and start no agent.
-        joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
+        joining = Desk(hub, lambda _: HubAgent(), service.options, only_joins=True)
         addresses = Addresses(journal, note)
 
         async def join(transport: Transport, principal: Principal) -> None:
