@@ -205,7 +205,7 @@ async def test_a_prompt_behind_the_turn_of_another_client_does_not_cut_into_it()
             return {}
 
         tool(at.flow, status="in_progress")
-        at.submit("mine")
+        at.screen.start(at.turns.prompt("mine"), "prompt")
         await far.until("session/prompt")
         assert "queued after another client's turn" in at.status()[0]
         assert (taken(at.flow), shown(at.flow.live())) == (

@@ -1,4 +1,4 @@
-"""The queued prompts, on a screen: those of an agent that keeps none wait in the chat itself."""
+"""The queued prompts, on a screen: an agent without acphold in front of it keeps none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from acp_wire.schema import TextContent
 from acphold.conversation.history.prompt_queue import PromptQueue, WaitingPrompt
-from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, prompt_lines
+from acphold.faces.screen.queued_prompts import change_by_words, heading, prompt_lines
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat
 from tests.screen.test_flow import taken
@@ -34,47 +33,6 @@ def held_up(far: FarAgent) -> dict[str, asyncio.Future[str]]:
     return ends
 
 
-async def test_what_is_typed_while_a_turn_runs_begins_behind_it_in_its_order() -> None:
-    keys = Keys()
-    async with chat(keys) as (at, far):
-        ends = held_up(far)
-        for text in ("one", "two", "three"):
-            at.submit(text)
-        for number, text in enumerate(("one", "two", "three"), 1):
-            await far.until("session/prompt", number)
-            assert texts(far)[-1] == text
-            ends[text].set_result("end_turn")
-        while at.in_turn:
-            await keys.next_change()
-        assert [it for it in taken(at.flow) if it[0] == "you"] == [
-            ("you", "one"),
-            ("you", "two"),
-            ("you", "three"),
-        ]
-
-
-async def test_behind_a_cancelled_turn_what_waits_is_held_until_somebody_says_go() -> None:
-    keys = Keys()
-    async with chat(keys) as (at, far):
-        ends = held_up(far)
-        at.submit("one")
-        await far.until("session/prompt")
-        at.submit("two")
-        while not keys.queue.waiting:
-            await keys.next_change()
-        at.interrupt()
-        ends["one"].set_result("cancelled")
-        while at.in_turn:
-            await keys.next_change()
-        assert keys.queue.held == "cancelled"
-        assert texts(far) == ["one"]
-        at.submit("/queue resume")
-        await far.until("session/prompt", 2)
-        assert texts(far) == ["one", "two"]
-        assert not keys.queue.waiting
-        ends["two"].set_result("end_turn")
-
-
 async def test_an_agent_that_keeps_no_queue_gets_no_prompt_for_a_moment() -> None:
     keys = Keys()
     async with chat(keys) as (at, _):
@@ -87,34 +45,26 @@ async def test_an_agent_that_keeps_no_queue_gets_no_prompt_for_a_moment() -> Non
         assert not at.in_turn
 
 
-async def test_the_commands_move_drop_and_take_back_by_number() -> None:
+async def test_what_is_typed_while_its_turn_runs_comes_back_into_the_input() -> None:
     keys = Keys()
     async with chat(keys) as (at, far):
-        held_up(far)
-        at.submit("runs")
+        ends = held_up(far)
+        at.submit("one")
         await far.until("session/prompt")
-        for text in ("one", "two", "three"):
-            at.submit(text)
-        at.submit("/queue move 3 1")
-        at.submit("/queue drop 2")
-        while [it.words for it in keys.queue.waiting] != ["three", "two"]:
-            await keys.next_change()
-        at.commands.start("take back")
+        at.submit("two")
         while keys.back != ["two"]:
             await keys.next_change()
-        at.submit("/queue back 1")
-        while keys.back != ["two", "three"]:
+        ends["one"].set_result("end_turn")
+        while at.in_turn:
             await keys.next_change()
-        assert not keys.queue.waiting
+        assert texts(far) == ["one"]
 
 
 @pytest.mark.parametrize("words", ["drop", "drop 0", "drop 2", "drop x", "move 1", "sort"])
 async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: str) -> None:
-    queue = LocalQueue(lambda: None)
-    await queue.add(TextContent(text="one"))
-    with pytest.raises(ValueError, match=r"no prompt|/queue lists the prompts"):
-        await change_by_words(queue, words)
-    assert [it.words for it in queue.state.waiting] == ["one"]
+    async with chat(Keys()) as (at, _):
+        with pytest.raises(ValueError, match=r"no prompt|/queue lists the prompts"):
+            await change_by_words(at.turns.queue, words)
 
 
 def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
@@ -129,7 +79,7 @@ def test_words_of_another_client_play_no_tricks_on_the_terminal() -> None:
     assert prompt_lines(queue) == ["1  red \\x1b[31m"]
 
 
-async def test_words_for_a_turn_that_is_over_begin_behind_it() -> None:
+async def test_words_for_a_turn_that_is_over_are_a_prompt_of_their_own() -> None:
     keys = Keys()
     async with chat(keys, _meta={"steering": {"supported": True}}) as (at, far):
         ends = held_up(far)
@@ -141,16 +91,13 @@ async def test_words_for_a_turn_that_is_over_begin_behind_it() -> None:
         at.submit("one")
         await far.until("session/prompt")
         at.submit("/now use the other file")
-        while not keys.queue.waiting:
+        while keys.back != ["use the other file"]:  # nobody keeps a queue for this agent
             await keys.next_change()
         ends["one"].set_result("end_turn")
-        await far.until("session/prompt", 2)
-        assert texts(far) == ["one", "use the other file"]
-        ends["use the other file"].set_result("end_turn")
         while at.in_turn:
             await keys.next_change()
         at.submit("/now /quit")  # without a turn they are a prompt, whatever they are
-        await far.until("session/prompt", 3)
+        await far.until("session/prompt", 2)
         assert texts(far)[-1] == "/quit"
         ends["/quit"].set_result("end_turn")
 

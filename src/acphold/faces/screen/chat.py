@@ -2,7 +2,7 @@
 
 | | |
 |---|---|
-| a prompt while a turn runs | waits in the session's queue, or here if the agent keeps none |
+| a prompt while a turn runs | waits in the session's queue |
 | a turn of another client | is shown like ours; the hub knows if it still runs |
 | a question that was answered elsewhere | disappears, with a note |
 | the agent has ended | is reported; the hub starts it again with the next prompt |

@@ -16,7 +16,6 @@ import msgspec
 
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
 from acp_wire.tasks import TaskSet, timeout
-from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.raw_update import PROMPT_BEGUN
 from acphold.conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acphold.conversation.presentation.visible_text import on_one_line
@@ -24,7 +23,6 @@ from acphold.errors import AcpError, AuthRequiredError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.queued_prompts import LocalQueue
 from acphold.faces.screen.typed import is_picture, links, path_of
 from acphold.live.reading.one_question import PRESENCE
 from acphold.live.reading.processes import LiveSession, Process
@@ -76,11 +74,11 @@ class ChatScreen:
         self._hint_until = 0.0
         self._tasks = TaskSet()
 
-    def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
+    def start(self, doing: Coroutine[Any, Any, object], name: str) -> None:
         """Run `doing` in a task and show its errors."""
         self._tasks.start(self._show_errors(doing), name)
 
-    async def _show_errors(self, doing: Coroutine[Any, Any, None]) -> None:
+    async def _show_errors(self, doing: Coroutine[Any, Any, object]) -> None:
         try:
             await doing
         except AcpError as error:
@@ -121,12 +119,12 @@ class ShownTurns:
     """Runs the turns of our prompts in a session, one after the other, and shows their ends.
 
     `last_end` is the end of the last turn prompted here, None before that; `failure` is what failed
-    it. `queue` has the prompts that wait: the session's, or ours if its agent keeps none. `live` is
-    the hub's last word about the session, `error` what ended the chat if the person did not. With
-    `is_far` the session is on another machine: `@` and `!` then use our current folder.
+    it. `queue` has the prompts that wait in the session. `live` is the hub's last word about the
+    session, `error` what ended the chat if the person did not. With `is_far` the session is on
+    another machine: `@` and `!` then use our current folder.
     """
 
-    queue: RemoteQueue | LocalQueue
+    queue: RemoteQueue
 
     def __init__(self, screen: ChatScreen, *, sign_in: TerminalSignIn | None, is_far: bool) -> None:
         self.last_end: TurnEnd | None = None
@@ -153,8 +151,7 @@ class ShownTurns:
         """Send prompts to this session from now on."""
         self.error, self.live = None, LiveSession(session.id)
         self._agent, self._session = agent, session
-        kept = session.queue
-        self.queue = kept if kept.is_kept else LocalQueue(self.queue_changed)
+        self.queue = session.queue
         self._in_queued_turn = False
 
     def end(self) -> None:
@@ -242,22 +239,18 @@ class ShownTurns:
 
     def send(self, text: str) -> None:
         """Send a prompt, now or after the running turn."""
-        is_local = isinstance(self.queue, LocalQueue)
-        if self._is_prompting or (self.in_turn and not is_local):
+        if self.in_turn:
             self._screen.start(self.later(text), "prompt for later")
         else:
             self._is_prompting = True
-            self._screen.start(self._prompt_all(text), "prompts")
+            self._screen.start(self.prompt(text), "prompt")
 
     async def later(self, text: str, at: int | None = None, typed: str = "") -> None:
         """Add a prompt to those that wait, to begin not before a moment (ms since the epoch). If
         that fails, it is back in the line of input, as it was `typed`."""
+        when = None if at is None else datetime.fromtimestamp(at / 1000, UTC)
         try:
-            if at is None:
-                await self.queue.add(*self.content_of(text))
-            else:  # in the session only: our own queue goes with this process
-                when = datetime.fromtimestamp(at / 1000, UTC)
-                await self.session.queue.add(*self.content_of(text), at=when)
+            await self.queue.add(*self.content_of(text), at=when)
         except AcpError:
             self._screen.face.put_back(typed or text)
             raise
@@ -320,24 +313,8 @@ class ShownTurns:
             self._show_end(TurnEnd(outcome, 0))
         self._in_queued_turn = queue.begun is not None
         self._screen.face.show_queue(queue)
-        is_idle = isinstance(self.queue, LocalQueue) and not self._is_prompting
-        if is_idle and queue.next(now_ms()) is not None:
-            self._is_prompting = True
-            self._screen.start(self._prompt_all(), "prompts")
 
     # -- our turn ----------------------------------------------------------------------------
-
-    async def _prompt_all(self, text: str = "") -> None:
-        """Run the turn of a prompt, and then of those that wait here and not in the session."""
-        try:
-            if text:
-                end = await self._run(self.content_of(text))
-                if isinstance(self.queue, LocalQueue):
-                    self.queue.turn_ended(end.outcome)
-            while isinstance(self.queue, LocalQueue) and (content := self.queue.take_next()):
-                self.queue.turn_ended((await self._run(content)).outcome)
-        finally:
-            self._is_prompting = False
 
     async def prompt(self, text: str) -> TurnEnd:
         """Run a turn to its end, and show that end."""
