@@ -18,10 +18,9 @@ import pytest
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.faces.cli.front import daemon_lock
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.journal_location import VARIABLE, short_mark
-from acphold.live.reading.processes import Process, silent_processes
+from acphold.live.reading.processes import silent_processes
 from acphold.machine.addresses import unix_address
 from acphold.machine.locked_file import hold
 from acphold.machine.runtime_folder import daemon_socket
@@ -159,11 +158,6 @@ def test_a_daemon_that_is_ending_is_not_nothing(
     stopped = acphold.run("agent", "stop", "--all")
     assert stopped.code == 1
     assert f"process {pid} is still ending" in stopped.err
-
-
-def test_each_agent_of_a_process_is_named_once() -> None:
-    assert names_of(Process(1, "opencode, mine, opencode", [])) == "opencode (2), mine"
-    assert names_of(Process(1, "", [])) == ""
 
 
 def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:

@@ -366,11 +366,11 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
 ) -> None:
     file = person.write(".config/zed/settings.json", ZED)
 
-    def write_too(*_: object) -> bool:
+    def write_too(*_: object, **_sure: object) -> bool:
         file.write_text("{}")
         return True
 
-    monkeypatch.setattr("acphold.faces.cli.setup._confirm", write_too)
+    monkeypatch.setattr("acphold.faces.cli.setup.confirm", write_too)
     done = person.run("zed", "--", "gemini")
     assert (done.code, "changed in the meantime" in done.err) == (2, True)
     assert file.read_text() == "{}"

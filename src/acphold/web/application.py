@@ -57,6 +57,7 @@ from acphold.live.reading.processes import let_go
 from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
+from acphold.live.server.relay_protocol import RelayedClient
 from acphold.live.server.service import EXPIRED
 from acphold.machine.addresses import ENDED, OWNERS
 from acphold.web import bounds
@@ -205,9 +206,9 @@ class Application:
                     403, "this address needs a token of a node: `acphold access token --node`"
                 )
             mark, _, _ = path.removeprefix(OWNERS).partition("/")
-            if not self._relay.has_node(mark):
+            if (line := self._relay.line_of_node(mark)) is None:
                 raise RefusedError(ENDED, "the process at this address has ended")
-            attend = partial(self._relay.attend_node, mark)
+            attend = partial(line.relay, RelayedClient(mark, None))
         elif path.startswith(MOVES):
             attend = partial(self._moves.attend, path.removeprefix(MOVES), principal=who)
         else:

@@ -165,16 +165,9 @@ class Relay:
         """Return how long appends to the journal have taken in its daemon; raises AcpError."""
         return await self._line_of(self._default).appends()
 
-    def has_node(self, mark: str) -> bool:
-        """Return True if this is the mark of a daemon as other nodes reach it now."""
-        return any(line.node_mark == mark for line in self._lines.values())
-
-    async def attend_node(self, mark: str, transport: Transport) -> None:
-        """Relay a process of another node, connected for live sessions, until it leaves; raises
-        ConnectionLostError."""
-        for line in self._lines.values():
-            if line.node_mark == mark:
-                await line.relay(relay_protocol.RelayedClient(mark, None), transport)
+    def line_of_node(self, mark: str) -> DaemonLine | None:
+        """Return the line to the daemon that other nodes reach by this mark now."""
+        return next((line for line in self._lines.values() if line.node_mark == mark), None)
 
 
 class DaemonLine:

@@ -366,6 +366,19 @@ def is_confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def confirm(question: str, done: str, *, sure: bool) -> bool:
+    """Ask unless the person is `sure`; say after a no that nothing was `done`. UsageError if nobody
+    can be asked."""
+    if sure:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"there is no terminal to ask on; nothing was {done}; use --yes")
+    if is_confirmed(question):
+        return True
+    print(f"Nothing was {done}.", file=sys.stderr)
+    return False
+
+
 def require_folder(cwd: str | None) -> None:
     """Refuse a `--cwd` to work in that does not exist; UsageError."""
     if cwd is not None and not os.path.isdir(cwd):

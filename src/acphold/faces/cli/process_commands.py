@@ -387,12 +387,6 @@ async def stop_all_of() -> int:
     return await _stop(stopped.answering)
 
 
-def names_of(process: Process) -> str:
-    """Return the names of its agents, as a person knows them, each once."""
-    counted = Counter(map(agent_name, process.agents))
-    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items())
-
-
 def _end_of(process: Process | SilentProcess) -> str:
     """Return what ended with a process, in words."""
     if not isinstance(process, Process):

@@ -16,7 +16,7 @@ from acp_wire.state_folder import state_folder, write_private
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError, JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
+from acphold.faces.cli.command_line import Exit, UsageError, command, confirm
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here
@@ -287,10 +287,8 @@ def delete(
         return list(rows)
 
     found = asyncio.run(show())
-    if not sure and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
-    if not sure and not _is_confirmed(len(found)):
+    if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
 
     async def delete_all() -> None:
@@ -330,10 +328,7 @@ def forget(
 
     found = asyncio.run(find())
     tell(f"{on_one_line(found.words)}\n  in {quantity(len(found.sessions), 'session')}")
-    if not sure and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for confirmation; use --yes to forget")
-    if not sure and not is_confirmed("Forget this turn?"):
-        tell("Nothing was forgotten.")
+    if not confirm("Forget this turn?", "forgotten", sure=sure):
         return Exit.ERROR
 
     async def forget_it() -> None:
@@ -344,14 +339,6 @@ def forget(
     asyncio.run(forget_it())
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     return Exit.OK
-
-
-def _is_confirmed(count: int) -> bool:
-    """Ask whether to delete so many sessions; True if the person wants it."""
-    wanted = is_confirmed(f"Delete {quantity(count, 'session')}?")
-    if not wanted:
-        tell("Nothing was deleted.")
-    return wanted
 
 
 def _about(row: SessionRow, short: str) -> str:
@@ -383,9 +370,6 @@ def prune(
     """
     if older_than is None and keep is None:
         raise UsageError("choose sessions with --older-than 90d, --keep 500, or both")
-    is_asked = not (sure or dry_run)
-    if is_asked and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; use --yes to delete, or --dry-run")
     filter = ListFilter(
         agents=agent_keys(agent),
         cwd=cwd,
@@ -407,7 +391,7 @@ def prune(
     if dry_run:
         print(f"{quantity(len(found), 'session')} would be deleted.", file=stream)
         return Exit.OK
-    if is_asked and not _is_confirmed(len(found)):
+    if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
     gone = asyncio.run(_prune(found, before, now))
     print(f"Deleted {quantity(gone, 'session')}.")

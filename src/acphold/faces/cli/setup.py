@@ -22,7 +22,7 @@ from acp_wire.workspace.files import replace
 from acp_wire.workspace.regular_files import open_fd
 from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
+from acphold.faces.cli.command_line import Exit, UsageError, command, confirm
 from acphold.faces.cli.editors import (
     EDITORS,
     FileEditor,
@@ -344,7 +344,8 @@ def _change(
         changes = {path: change for path, change in planned.items() if change is not None}
         if not changes:
             return Exit.OK, unchanged
-        if not sure and not _confirm([*changes]):
+        named = " and ".join(visible(folder(path)) for path in changes)
+        if not confirm(f"Write this to {named}?", "written", sure=sure):
             return Exit.ERROR, unchanged
         with nullcontext() if sure else _alone():
             for path, (before, after) in changes.items():
@@ -438,18 +439,6 @@ def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) 
 
 def _read(path: str) -> str | None:
     return read_text(path, bounds.EDITOR_SETTINGS_BYTES)
-
-
-def _confirm(paths: Sequence[str]) -> bool:
-    """Return True if the person agrees; raises UsageError if nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "there is no terminal to ask on; nothing was written; --yes writes without asking"
-        )
-    if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
-        return True
-    tell("Nothing was written.")
-    return False
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:

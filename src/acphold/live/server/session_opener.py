@@ -234,13 +234,8 @@ class SessionOpener(Struct, eq=False):
 
     async def open(self, request: Request) -> None:
         """Answer session/new, load or resume."""
-        match request.method:
-            case schema.NEW_SESSION.name:
-                await self.until_sign_out(request, self.new)
-            case schema.LOAD_SESSION.name:
-                await self.until_sign_out(request, self.load)
-            case _:
-                await self.until_sign_out(request, self.resume)
+        opens = {schema.NEW_SESSION.name: self.new, schema.LOAD_SESSION.name: self.load}
+        await self.until_sign_out(request, opens.get(request.method, self.resume))
 
     async def until_sign_out(
         self, request: Request, open_: Callable[[Request], Awaitable[None]]
