@@ -319,6 +319,15 @@ class _ClosesWhatItLists(Exemplar):
         return await super().prompt(request, params)
 
 
+@FAULTS.breaks("list.only-lists:drops-empty")
+class _DropsEmptyOnes(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        kept = self.memory.sessions
+        for id in [id for id, session in kept.items() if not session.history]:
+            del kept[id]
+        return await super().list_sessions(params)
+
+
 @FAULTS.breaks("list.bad-cursor")
 class _AnyCursor(Exemplar):
     def first_of(self, cursor: str | None) -> int:
