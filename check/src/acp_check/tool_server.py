@@ -3,8 +3,8 @@
     python tool_server.py LOG [silent]
 
 It writes each received message to the file LOG, one line each, with its pid, its arguments and its
-variable CHECK_KEY. With `silent` it answers nothing. It imports nothing but the standard library,
-so that it starts quickly in whatever Python the agent's environment leaves it.
+`KEY_VARIABLES`. With `silent` it answers nothing. It imports nothing but the standard library, so
+that it starts quickly in whatever Python the agent's environment leaves it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 TOOL = "check_walnut"
-KEY_VARIABLE = "CHECK_KEY"
-"""A variable that the client asks the agent to set."""
+KEY_VARIABLES = ("CHECK_KEY", "CHECK_WORD")
+"""Variables that the client asks the agent to set."""
 
 SECRET = "walnut-5501"
 """The tool's answer."""
@@ -76,7 +76,7 @@ def _note(log: str, method: str) -> None:
         "method": method,
         "pid": os.getpid(),
         "arguments": sys.argv[2:],
-        "key": given.get(KEY_VARIABLE),
+        "keys": {name: given.get(name) for name in KEY_VARIABLES},
     }
     # In one write: the checker reads the file meanwhile.
     with open(log, "a", encoding="utf-8") as file:

@@ -34,6 +34,12 @@ class _WithoutVariables(_Chooser):
         return [{**server, "env": []} for server in servers]
 
 
+@FAULTS.breaks("mcp.environment:first")
+class _FirstVariableOnly(_Chooser):
+    def chosen(self, servers: list[Json]) -> list[Json]:
+        return [{**it, "env": it["env"][:1]} if "env" in it else it for it in servers]
+
+
 @FAULTS.breaks("mcp.environment:arguments")
 class _SplitsArguments(_Chooser):
     def chosen(self, servers: list[Json]) -> list[Json]:
@@ -111,6 +117,12 @@ class _ForgetsHeaders(_Chooser):
         is_http = [server.get("type") == "http" for server in servers]
         pairs = zip(servers, is_http, strict=True)
         return [{**server, "headers": []} if http else server for server, http in pairs]
+
+
+@FAULTS.breaks("mcp.http:last")
+class _LastHeaderOnly(_Chooser):
+    def chosen(self, servers: list[Json]) -> list[Json]:
+        return [{**it, "headers": it["headers"][-1:]} if "headers" in it else it for it in servers]
 
 
 @FAULTS.breaks("mcp.sse")

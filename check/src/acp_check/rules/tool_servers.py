@@ -32,11 +32,12 @@ RULES = Rules()
 
 
 class ToolEndpoint:
-    """A running server. `calls` are the received methods, with their path and key, in order."""
+    """A running server. `calls` are the received methods, in order, with their path and which of
+    `KEY_HEADERS` was missing, "" if none."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.calls: list[tuple[str, str, str | None]] = []
+        self.calls: list[tuple[str, str, str]] = []
         self.closed = False
         self.streams: dict[str, queue.Queue[bytes]] = {}
 
@@ -44,9 +45,9 @@ class ToolEndpoint:
         """Return the URL of `/mcp` or `/sse`."""
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def came(self, method: str, path: str) -> list[str | None]:
-        """Return the key of each message of this method received on this path."""
-        return [key for name, where, key in [*self.calls] if (name, where) == (method, path)]
+    def came(self, method: str, path: str) -> bool:
+        """Return True if a message of this method was received on this path."""
+        return (method, path) in [call[:2] for call in [*self.calls]]
 
 
 @contextmanager
@@ -83,8 +84,8 @@ class _ToolHandler(BaseHTTPRequestHandler):
             return
         path, _, stream = self.path.partition("?")
         shown = "/sse" if path == "/messages" else path
-        key = self.headers.get("X-Check-Key")
-        self.server.endpoint.calls.append((str(message.get("method")), shown, key))
+        lost = [name for name in KEY_HEADERS if self.headers.get(name) != KEY]
+        self.server.endpoint.calls.append((str(message.get("method")), shown, "".join(lost[:1])))
         answer = reply(message)
         if path == "/messages":
             waiting = self.server.endpoint.streams.get(stream)
@@ -141,6 +142,7 @@ SSE = RuleSource(PAGE, "SSE Transport")
 SERVERS = RuleSource(PAGE, "MCP Servers")
 
 KEY = "check-key-93"
+KEY_HEADERS = ("X-Check-Key", "X-Check-Word")
 ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
 """Arguments that a shell would interpret."""
 CALL = Errand("call", tool_server.TOOL)
@@ -173,7 +175,7 @@ def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
         "name": name,
         "command": program,
         "args": words,
-        "env": [{"name": tool_server.KEY_VARIABLE, "value": KEY}],
+        "env": [{"name": name, "value": KEY} for name in tool_server.KEY_VARIABLES],
     }
     return log, named
 
@@ -232,8 +234,9 @@ async def environment(stage: Stage) -> None:
     """A server on stdio gets its arguments and environment variables."""
     log, session, _ = await stage.need(with_server)
     for entry in log.of("start"):
-        if entry["key"] != KEY:
-            raise Violation("its environment lacks CHECK_KEY", *session.answer.lines)
+        for name, value in entry["keys"].items():
+            if value != KEY:
+                raise Violation(f"its environment lacks {name}", *session.answer.lines)
         if entry["arguments"] != [*ODD_ARGUMENTS]:
             why = f"its arguments are {entry['arguments']}"
             raise Violation(why, *session.answer.lines)
@@ -384,7 +387,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
     await stage.need(plain_session)
     with served() as endpoint:
         dialogue = await stage.meet(f"tools over {kind}")
-        headers = [{"name": "X-Check-Key", "value": KEY}]
+        headers = [{"name": name, "value": KEY} for name in KEY_HEADERS]
         named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
         session = await stage.new_session(dialogue, mcpServers=[named])
         came = partial(endpoint.came, "initialize", path)
@@ -392,11 +395,10 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
             await stage.need(with_server)  # an agent that connects to no server fails only once
             raise Violation("the agent never connected to the server", *session.answer.lines)
         await stage.leave(dialogue)
-        for method, where, key in [*endpoint.calls]:
-            if where == path and key != KEY:
-                raise Violation(
-                    f"the agent sent {method} without the header X-Check-Key", *session.answer.lines
-                )
+        for method, where, lost in [*endpoint.calls]:
+            if where == path and lost:
+                why = f"the agent sent {method} without the header {lost}"
+                raise Violation(why, *session.answer.lines)
 
 
 @RULES.case("mcp.http", MUST, HTTP, "http")
