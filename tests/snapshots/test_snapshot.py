@@ -660,18 +660,6 @@ def test_work_trees_of_one_repository_share_a_store(project: Project) -> None:
     assert beside.head.branch == "other"
 
 
-def test_a_split_index_and_a_sparse_one_are_read(project: Project) -> None:
-    project.write(".gitignore", "*.log\n")
-    project.write("x.log")
-    project.git("add", "-f", "x.log")
-    project.commit()
-    project.git("sparse-checkout", "set", "--cone", "--sparse-index", "folder")
-    assert {"folder/b.txt"} <= project.names(project.take())
-    project.git("sparse-checkout", "disable")
-    project.git("update-index", "--split-index")
-    assert {"a.txt", "folder/b.txt"} <= project.names(project.take())
-
-
 @pytest.mark.parametrize("kind", ["split", "sha256"])
 def test_a_tracked_file_that_is_ignored_is_in_whatever_kind_of_index_has_it(
     folder: Project, kind: str
