@@ -8,7 +8,7 @@ import pytest
 
 from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
-from acphold.imports.claude import KEY
+from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import find_turn, forget
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history
@@ -58,11 +58,11 @@ async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
     put(tmp_path, transcript)
     await take(opened, tmp_path)
     row = await opened.session(SESSION)
-    await copy(opened, row, NewSession("copy", KEY, CWD), row.last_seq)
+    await copy(opened, row, NewSession("copy", READER.key, CWD), row.last_seq)
     say(transcript, "back", first)
     put(tmp_path, transcript)
     await take(opened, tmp_path)
-    assert (await opened.session("copy")).origins == (Origin(SESSION, KEY, row.last_seq),)
+    assert (await opened.session("copy")).origins == (Origin(SESSION, READER.key, row.last_seq),)
     (tail,) = {*await others(opened)} - {"copy"}
     assert {*await forget_turn(opened, 2, "copy")} == {"copy", tail}
     for session_id in (SESSION, "copy", tail):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
-from acphold.imports.claude import KEY, READER
+from acphold.imports.claude import READER
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece
 from acphold.journal.journal import Journal, history, state_of
@@ -74,7 +74,7 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
 ) -> None:
     conversation().write(tmp_path)
     assert await take(opened, tmp_path) == "new"
-    (row,) = await opened.page(ListFilter(agents=(KEY,), cwd=CWD))
+    (row,) = await opened.page(ListFilter(agents=(READER.key,), cwd=CWD))
     assert row.session_id == SESSION
     assert row.title == "prompt 1"
     assert row.message_count == 6
@@ -147,18 +147,18 @@ async def test_the_rest_of_a_turn_that_was_not_over_is_added(
 async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     opened: Journal, tmp_path: Path
 ) -> None:
-    lease = await opened.create(NewSession("ours", KEY, CWD))
+    lease = await opened.create(NewSession("ours", READER.key, CWD))
     await opened.append(lease, [("prompt", [b'[{"type":"text","text":"prompt 1"}]'])])
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
     await opened.append(lease, [("update", [chunk])])
     await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await opened.links.link(lease, KEY, SESSION)
+    await opened.links.link(lease, READER.key, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
     assert await take(opened, tmp_path) == "grown"
     assert await said(opened, "ours") == ["prompt 1", "live", "prompt 2", "answer 2", "done"]
     assert await take(opened, tmp_path) == "same"
-    assert len(await opened.page(ListFilter(agents=(KEY,)))) == 1
+    assert len(await opened.page(ListFilter(agents=(READER.key,)))) == 1
 
 
 async def test_a_conversation_held_under_another_name_of_its_agent_is_the_same_one(
@@ -204,8 +204,8 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
 async def test_a_session_held_only_in_the_agents_own_program_gets_all_of_it(
     opened: Journal, tmp_path: Path
 ) -> None:
-    lease = await opened.create(NewSession("ours", KEY, CWD))
-    await opened.links.link(lease, KEY, SESSION)
+    lease = await opened.create(NewSession("ours", READER.key, CWD))
+    await opened.links.link(lease, READER.key, SESSION)
     await opened.release(lease)
     conversation(1).write(tmp_path)
     assert await take(opened, tmp_path) == "grown"
@@ -322,7 +322,7 @@ async def test_the_next_import_takes_in_what_one_had_only_begun(
     opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
-    await opened.create(NewSession(SESSION, KEY, CWD), yields=True)
+    await opened.create(NewSession(SESSION, READER.key, CWD), yields=True)
     assert await take(opened, tmp_path) == "new"
     (row,) = await opened.page(ListFilter())
     assert row.session_id == SESSION
@@ -330,12 +330,12 @@ async def test_the_next_import_takes_in_what_one_had_only_begun(
 
 async def held_here(journal: Journal, *prompts: str) -> None:
     """A session with the id of the transcript, in which somebody said this through `wrap`."""
-    lease = await journal.create(NewSession("ours", KEY, CWD))
+    lease = await journal.create(NewSession("ours", READER.key, CWD))
     for words in prompts:
         prompt = f'[{{"type":"text","text":"{words}"}}]'.encode()
         await journal.append(lease, [("prompt", [prompt])])
         await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await journal.links.link(lease, KEY, SESSION)
+    await journal.links.link(lease, READER.key, SESSION)
     await journal.release(lease)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from acphold.conversation.history.entries import PastEntry
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake, reader, session_writer
-from acphold.imports.claude import KEY, READER
+from acphold.imports.claude import READER
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
@@ -320,7 +320,7 @@ async def imported_before(journal: Journal, home: Path, *parts: list[int]) -> No
         if entry.kind == "prompt":
             turns.append([])
         turns[-1].append(entry)
-    lease = await journal.create(NewSession(SESSION, KEY, CWD), yields=True)
+    lease = await journal.create(NewSession(SESSION, READER.key, CWD), yields=True)
     for number, part in enumerate(parts):
         entries = [entry for turn in part for entry in turns[turn]]
         marker = {
@@ -332,7 +332,7 @@ async def imported_before(journal: Journal, home: Path, *parts: list[int]) -> No
             "digest": "0" * 32,
         }
         entries.append(PastEntry("imported", entries[-1].at, json.dumps(marker).encode()))
-        link = None if number else (KEY, SESSION)
+        link = None if number else (READER.key, SESSION)
         await journal.take_in(lease, entries, RowChange(prompted=True), link)
     await journal.release(lease)
 

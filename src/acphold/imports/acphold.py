@@ -36,9 +36,6 @@ from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 
-NAME: Final = "acphold"
-KEY: Final = "acphold"
-
 ROWS: Final = RowForm(frozenset({"kind", "seq", "update"}))
 
 HEAD: Final = b'{"session"'
@@ -81,7 +78,7 @@ def find(home: Home) -> Iterator[Source]:
                 session_id = text(about, "sessionId") or path.stem
                 agents_id = text(about, "agentSessionId") or session_id
                 item = str(line.offset) if line.offset else ""
-                for source in source_of(NAME, agents_id, [path], item):
+                for source in source_of(agents_id, [path], item):
                     yield replace(source, agent=text(about, "agent"), kept_as=session_id)
             elif not number:
                 break  # the file is not ours
@@ -153,4 +150,4 @@ def _entry(raw: bytes) -> _ExportedLine:
         return _decode(repair(raw))
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("acphold", "acphold", find, read)

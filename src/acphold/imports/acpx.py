@@ -33,9 +33,6 @@ from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, decode, number, obj, objects, text
 from acphold.imports.zed import ZedConverter
 
-NAME: Final = "acpx"
-KEY: Final = "acpx"
-
 ROWS: Final = RowForm(frozenset({"jsonrpc"}))
 
 KEYS: Final = {
@@ -108,8 +105,8 @@ def find(home: Home) -> Iterator[Source]:
         named = (text(line, "result", "agentInfo", "name") for line in begun)
         command = text(record, "agent_command")
         program = os.path.basename(command.split()[0]) if command.split() else ""
-        agent = next(filter(None, named), "") or KEYS.get(program, command or KEY)
-        for source in source_of(NAME, session_id, [path, *segments]):
+        agent = next(filter(None, named), "") or KEYS.get(program, command or "acpx")
+        for source in source_of(session_id, [path, *segments]):
             yield replace(source, agent=agent)
 
 
@@ -224,4 +221,4 @@ class _RecordConverter(ZedConverter):
         self._begin_call(text(part, "id"), title, arguments, fields)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("acpx", "acpx", find, read)

@@ -32,9 +32,6 @@ from acphold.imports.salvage import ZEROS, RecordLine
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, milliseconds, squeeze
 
-NAME: Final = "aider"
-KEY: Final = "aider"
-
 HISTORY: Final = ".aider.chat.history.md"
 TYPED: Final = ".aider.input.history"
 
@@ -66,7 +63,7 @@ def find(home: Home) -> Iterator[Source]:
         except OSError as error:
             note(error)
             continue
-        found = [*source_of(NAME, "", [path, path.with_name(TYPED)])]
+        found = [*source_of("", [path, path.with_name(TYPED)])]
         for source, chat in product(found, chats):
             # The author of the file may have put any time into it, so the chat's id is not trusted.
             yield replace(
@@ -262,4 +259,4 @@ def _parse_number(words: str) -> int | None:
         return None
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("aider", "aider", find, read)

@@ -35,9 +35,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "auggie"
-KEY: Final = "auggie"
-
 _WORDS, _RESULT, _PICTURE, _WHERE, _FILE = 0, 1, 2, 4, 8
 _ASKED_BESIDE: Final = frozenset({3, 5, 6, 7, 9, 10, 11})
 """Request nodes that no person typed: places and edits in an editor, summaries."""
@@ -53,7 +50,7 @@ _PARTS: Final = ("old_str", "new_str")
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the conversations of the command line."""
-    yield from file_sources(NAME, files_below(home.path / ".augment/sessions", "*.json"))
+    yield from file_sources(files_below(home.path / ".augment/sessions", "*.json"))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -185,4 +182,4 @@ class _AuggieConverter(AgentConverter):
         self._end_call(call_id, failed=failed, produced=produced)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("auggie", "auggie", find, read)

@@ -46,9 +46,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "claude"
-KEY: Final = "@agentclientprotocol/claude-agent-acp"
-
 CONTEXT_TOKENS: Final = 200_000
 """The context size the program reports for its models, except those marked `[1m]`."""
 
@@ -116,7 +113,7 @@ def find(home: Home) -> Iterator[Source]:
         if os.path.lexists(own):
             beside += files_below(Path(own), "subagents/agent-*.jsonl")
             beside += files_below(Path(own), "custom-title.json")
-        yield from source_of(NAME, _last_id(path), [path, *beside])
+        yield from source_of(_last_id(path), [path, *beside])
 
 
 class _NamedRecord(Struct, gc=False):
@@ -485,4 +482,6 @@ def _meta(name: str, caller: str) -> Object:
     return {"claudeCode": about}
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))
+READER: Final = Reader(
+    "claude", "@agentclientprotocol/claude-agent-acp", find, read, branches_of(_tree)
+)

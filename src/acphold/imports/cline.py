@@ -69,9 +69,6 @@ from acphold.imports.values import (
     without,
 )
 
-NAME: Final = "cline"
-KEY: Final = "cline"
-
 TITLE_CHARACTERS: Final = 60
 """Characters of an input in a call's title; 50 of a task."""
 
@@ -93,9 +90,9 @@ def find(home: Home) -> Iterator[Source]:
         if path.name != f"{name}.messages.json":
             continue
         subagents = files_below(path.parent, "agent_*.messages.json")
-        yield from source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents])
-    yield from task_sources(NAME, home, CLINE, own=folder.parent)
-    yield from task_sources(NAME, home, NIGHTLY)
+        yield from source_of(name, [path, path.with_name(f"{name}.json"), *subagents])
+    yield from task_sources(home, CLINE, own=folder.parent)
+    yield from task_sources(home, NIGHTLY)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -263,16 +260,14 @@ _REPORTS: Final = {
 """Messages whose text is shown as the content of a call, and the call's title."""
 
 
-def task_sources(
-    reader: str, home: Home, extension: str, own: Path | None = None
-) -> Iterator[Source]:
+def task_sources(home: Home, extension: str, own: Path | None = None) -> Iterator[Source]:
     """Yield the tasks in the agent's own folder, then those of editors."""
     roots = [own] if own else []
     roots += [user / "globalStorage" / extension for user in home.editors()]
     for root in roots:
         for path in files_below(root / "tasks", f"*/{SCREEN}"):
             listed = root / "state/taskHistory.json"
-            for source in source_of(reader, path.parent.name, [path]):
+            for source in source_of(path.parent.name, [path]):
                 yield replace(source, paths=(str(path), str(listed)))
 
 
@@ -570,7 +565,7 @@ def steps_after(found: Sequence[TaskStep], told: Sequence[tuple[str, str]]) -> S
     return []
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("cline", "cline", find, read)
 
 
 # -- Roo Code ----------------------------------------------------------------------------------
@@ -581,8 +576,8 @@ EXTENSIONS: Final = ("rooveterinaryinc.roo-cline", "rooveterinaryinc.roo-code-ni
 def _find_roo(home: Home) -> Iterator[Source]:
     """Yield the tasks of its command line, and of the extension and its nightly version."""
     own = home.path / ".vscode-mock/global-storage"
-    yield from task_sources("roo", home, EXTENSIONS[0], own)
-    yield from task_sources("roo", home, EXTENSIONS[1])
+    yield from task_sources(home, EXTENSIONS[0], own)
+    yield from task_sources(home, EXTENSIONS[1])
 
 
 ROO: Final = Reader("roo", "roo", _find_roo, read_task)

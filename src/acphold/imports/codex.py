@@ -69,9 +69,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "codex"
-KEY: Final = "codex-acp"
-
 _INDEX: Final = "session_index.jsonl"
 _CWD: Final = re.compile(r"<cwd>([^<]*)</cwd>|Current working directory: (.+)")
 _BY_PROGRAM: Final = re.compile(
@@ -148,7 +145,7 @@ def find(home: Home) -> Iterator[Source]:
         for place, segment in enumerate(segments):
             for path in [*files[segment].values()][place > 0 :]:
                 paths = first if path == first[0] else [path, *first[:place], *first[place + 1 :]]
-                for source in source_of(NAME, thread, paths):
+                for source in source_of(thread, paths):
                     yield replace(source, title=names.get(thread, ""))
 
 
@@ -585,5 +582,5 @@ class _CodexConverter(AgentConverter):
 
 
 READER: Final = Reader(
-    NAME, KEY, find, read, branches_of(lambda source: Thread(source).tree(Missed()))
+    "codex", "codex-acp", find, read, branches_of(lambda source: Thread(source).tree(Missed()))
 )

@@ -27,9 +27,6 @@ from acphold.imports.sources import Home, Source, file_sources, files_below, sou
 from acphold.imports.tools import call_fields, edit_diffs, tool_of
 from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
-NAME: Final = "copilot"
-KEY: Final = "Copilot"
-
 ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}))
 
 _PASSED: Final = re.compile(
@@ -48,9 +45,9 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.folder(".copilot", "COPILOT_HOME")
     for path in files_below(folder / "session-state", "*/events.jsonl"):
         beside = path.with_name("workspace.yaml")
-        yield from source_of(NAME, path.parent.name, [path, beside])
+        yield from source_of(path.parent.name, [path, beside])
     for pattern in ("session-state", "history-session-state"):
-        yield from file_sources(NAME, files_below(folder / pattern, "*.jsonl"))
+        yield from file_sources(files_below(folder / pattern, "*.jsonl"))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -241,4 +238,4 @@ def _changes(name: str, arguments: Object) -> list[Object]:
     return edit_diffs(text(arguments, "path"), arguments) if is_edit else []
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))
+READER: Final = Reader("copilot", "Copilot", find, read, branches_of(_tree))

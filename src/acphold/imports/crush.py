@@ -29,9 +29,6 @@ from acphold.imports.sources import Home, Source, files_of_projects
 from acphold.imports.tools import PATHS, named_call_fields
 from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
-NAME: Final = "crush"
-KEY: Final = "crush"
-
 _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_tokens": "max_tokens"}
 
 
@@ -57,7 +54,7 @@ def find(home: Home) -> Iterator[Source]:
 def _sessions(database: Path, folder: Path) -> Iterator[Source]:
     columns = "id, updated_at, message_count"
     which = "parent_session_id IS NULL"
-    for source in databases.sources(NAME, database, "sessions", columns, which):
+    for source in databases.sources(database, "sessions", columns, which):
         yield replace(source, paths=(str(database), str(folder)))
 
 
@@ -180,4 +177,4 @@ class _CrushConverter(AgentConverter):
         self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("crush", "crush", find, read)

@@ -43,10 +43,6 @@ from acphold.imports.values import (
 )
 from acphold.imports.vscode import folder_of, path_of
 
-NAME: Final = "cursor"
-KEY: Final = "cursor-agent"
-"""Cursor gives no name in `initialize`; so it is identified by its command."""
-
 _STATE: Final = "state.vscdb"
 _COMPOSERS: Final = "composer.composerData"
 _HEADERS: Final = "composer.composerHeaders"
@@ -78,7 +74,7 @@ def find(home: Home) -> Iterator[Source]:
     for below, pattern in (("acp-sessions", "*/store.db"), ("chats", "*/*/store.db")):
         for path in files_below(folder / below, pattern):
             beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
-            yield from source_of(NAME, path.parent.name, [path, *beside])
+            yield from source_of(path.parent.name, [path, *beside])
     for user in home.editors("Cursor*"):  # each channel, such as `Cursor Nightly`
         seen: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
@@ -90,7 +86,7 @@ def find(home: Home) -> Iterator[Source]:
                 # An editor keeps an empty conversation at hand.
                 if composer and parent is None and messages:
                     seen.add(composer)
-                    yield databases.row_source(NAME, state, composer, changed, size)
+                    yield databases.row_source(state, composer, changed, size)
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
             for key, conversation in _whole_conversations(state).items():
                 if key not in seen:
@@ -100,7 +96,7 @@ def find(home: Home) -> Iterator[Source]:
                         changed or conversation.get("createdAt"),
                         len(_messages_in(conversation)),
                     )
-                    yield databases.row_source(NAME, state, key, changed, size)
+                    yield databases.row_source(state, key, changed, size)
 
 
 def _whole_conversations(state: Path) -> dict[str, Object]:
@@ -365,4 +361,5 @@ def _output(result: object) -> str:
     return words
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("cursor", "cursor-agent", find, read)
+"""Cursor gives no name in `initialize`; so it is identified by its command."""

@@ -114,17 +114,17 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
         note(OSError(EIO, "it is damaged, and some of its sessions cannot be read", str(path)))
 
 
-def row_source(reader: str, path: Path, session_id: str, updated: object, size: object) -> Source:
+def row_source(path: Path, session_id: str, updated: object, size: object) -> Source:
     """Return the source for a session in a database; its times are as the program writes them."""
     changed = (milliseconds(updated) or 0) * 1_000_000
     length = size if isinstance(size, int) else 0
-    return Source(reader, session_id, (str(path),), length, changed, session_id)
+    return Source(session_id, (str(path),), length, changed, session_id)
 
 
-def sources(reader: str, path: Path, table: str, columns: str, where: str) -> Iterator[Source]:
+def sources(path: Path, table: str, columns: str, where: str) -> Iterator[Source]:
     """Yield the source of each session of a database; `columns` are its id, its time, its size."""
     for row in sessions_of(path, table, columns, where):
-        yield row_source(reader, path, *row)
+        yield row_source(path, *row)
 
 
 def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:

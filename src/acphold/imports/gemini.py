@@ -54,9 +54,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "gemini"
-KEY: Final = "gemini-cli"
-
 ROWS: Final = RowForm(frozenset({"content", "id", "timestamp", "type"}))
 
 HEAD_BYTES: Final = 4096
@@ -77,10 +74,10 @@ _REWOUND: Final = b'"$rewindTo"'
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions below `~/.gemini/tmp`; files of one id are one session."""
     folder = home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini")
-    yield from session_sources(NAME, folder)
+    yield from session_sources(folder)
 
 
-def session_sources(reader: str, folder: Path) -> Iterator[Source]:
+def session_sources(folder: Path) -> Iterator[Source]:
     """Yield the sessions below the folder `tmp`, with the files that name their projects."""
     by_id: dict[tuple[Path, str], list[Path]] = {}
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
@@ -91,7 +88,7 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
                 by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():
         subagents = files_below(chats / session_id, "*.jsonl")
-        yield from source_of(reader, session_id, [*paths, *subagents])
+        yield from source_of(session_id, [*paths, *subagents])
 
 
 def working_folder(chats: Path, folder: Path) -> str:
@@ -430,5 +427,9 @@ def parts_text(parts: object) -> str:
 
 
 READER: Final = Reader(
-    NAME, KEY, find, read, branches_of(lambda source: _tree(_own_files(source), "gemini"))
+    "gemini",
+    "gemini-cli",
+    find,
+    read,
+    branches_of(lambda source: _tree(_own_files(source), "gemini")),
 )

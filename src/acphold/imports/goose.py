@@ -29,10 +29,6 @@ from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.tools import tool_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
-NAME: Final = "goose"
-KEY: Final = "goose acp"
-"""goose gives no name in `initialize`; so it is identified by its command."""
-
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
 
 _ANSWERS_ASKED: Final = ("toolConfirmationRequest", "toolConfirmationResponse", "actionRequired")
@@ -51,8 +47,8 @@ def find(home: Home) -> Iterator[Source]:
     database = folder / "sessions.db"
     messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
     columns = f"id, updated_at || 'Z', {messages_of}"
-    yield from databases.sources(NAME, database, "sessions", columns, "session_type != 'sub_agent'")
-    yield from file_sources(NAME, files_below(folder, "*.jsonl"))
+    yield from databases.sources(database, "sessions", columns, "session_type != 'sub_agent'")
+    yield from file_sources(files_below(folder, "*.jsonl"))
 
 
 class _MessageRow(NamedTuple):
@@ -216,4 +212,5 @@ class _GooseConverter(AgentConverter):
         self._end_call(call_id, failed=failed, produced=shown, rawOutput=raw, **fields)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("goose", "goose acp", find, read)
+"""goose gives no name in `initialize`; so it is identified by its command."""

@@ -33,9 +33,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "hermes"
-KEY: Final = "hermes-agent"
-
 _STRUCTURED: Final = "\x00json:"
 """Prefix of content that has several parts."""
 
@@ -83,7 +80,7 @@ def find(home: Home) -> Iterator[Source]:
                     changed, messages = max(times, default=None), sum(n for _, n in counted)
                 except OSError as error:
                     note(error)
-            yield databases.row_source(NAME, database, session_id, changed, messages)
+            yield databases.row_source(database, session_id, changed, messages)
 
 
 def _is_fork(config: object, parents_end: object) -> bool:
@@ -278,4 +275,4 @@ def _parts(said: object, writer: EntryWriter) -> list[Object]:
     return blocks
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("hermes", "hermes-agent", find, read)

@@ -33,13 +33,7 @@ from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
-from acphold.imports.session_writer import (
-    Known,
-    SessionWriter,
-    entries_of,
-    marker_of,
-    read_known,
-)
+from acphold.imports.session_writer import Known, SessionWriter, entries_of, marker_of, read_known
 from acphold.imports.sources import (
     ALL,
     ExportedState,

@@ -57,9 +57,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "opencode"
-KEY: Final = "OpenCode"
-
 _PASSED_MESSAGES: Final = frozenset(
     {"agent-switched", "location-switched", "model-switched", "skill", "synthetic", "system"}
 )
@@ -307,10 +304,10 @@ def _part_as_before(part: Object) -> Object:
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then those that are only files; none of subagents."""
-    yield from session_sources(NAME, home, "opencode", "OPENCODE_DB")
+    yield from session_sources(home, "opencode", "OPENCODE_DB")
 
 
-def session_sources(reader: str, home: Home, program: str, variable: str) -> Iterator[Source]:
+def session_sources(home: Home, program: str, variable: str) -> Iterator[Source]:
     """Yield the sessions of OpenCode, or of a fork of it."""
     folder = home.data(program)
     moved = home.environment.get(variable, "")
@@ -324,7 +321,7 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
             columns = (
                 f"id, time_updated, (SELECT count(*) FROM {parts} WHERE session_id = {table}.id)"
             )
-            for it in databases.sources(reader, database, table, columns, "parent_id IS NULL"):
+            for it in databases.sources(database, table, columns, "parent_id IS NULL"):
                 if before := found.get(it.session_id):
                     changed = max(it.changed_at, before.changed_at)
                     it = replace(it, size=it.size + before.size, changed_at=changed)
@@ -333,12 +330,7 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
         yield from found.values()
     paths = files_below(folder / "storage/session", "*/ses_*.json")
     yield from file_sources(
-        reader,
-        (
-            it
-            for it in paths
-            if it.stem not in seen and not text(document(it, Missed()), "parentID")
-        ),
+        (it for it in paths if it.stem not in seen and not text(document(it, Missed()), "parentID"))
     )
 
 
@@ -529,7 +521,7 @@ class _OpencodeConverter(AgentConverter):
             converter.message(message)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("opencode", "OpenCode", find, read)
 
 
 # -- Kilo Code -------------------------------------------------------------------------------
@@ -539,8 +531,8 @@ EXTENSION: Final = "kilocode.kilo-code"
 
 def _find_kilo(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then the tasks of the old command line and editors."""
-    yield from session_sources("kilo", home, "kilo", "KILO_DB")
-    yield from task_sources("kilo", home, EXTENSION, own=home.path / ".kilocode/cli/global")
+    yield from session_sources(home, "kilo", "KILO_DB")
+    yield from task_sources(home, EXTENSION, own=home.path / ".kilocode/cli/global")
 
 
 def _read_kilo(source: Source, writer: EntryWriter) -> Iterator[None]:

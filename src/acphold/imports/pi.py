@@ -26,9 +26,6 @@ from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tools import PATHS, call_fields, edit_diffs, tool_of
 from acphold.imports.values import Object, first_text, look_up, number, obj, objects, text
 
-NAME: Final = "pi"
-KEY: Final = "pi-acp"
-
 ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
 
 _PASSED: Final = frozenset(
@@ -47,7 +44,7 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.folder(folder, "PI_CODING_AGENT_SESSION_DIR")
     for pattern in ("*/*.jsonl", "*.jsonl"):
         for path in files_below(folder, pattern):
-            yield from source_of(NAME, path.stem.partition("_")[2] or path.stem, [path])
+            yield from source_of(path.stem.partition("_")[2] or path.stem, [path])
 
 
 def _tree(source: Source) -> RecordTree:
@@ -193,4 +190,4 @@ class _PiConverter(AgentConverter):
         self._writer.spend(look_up(usage, "cost", "total"))
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))
+READER: Final = Reader("pi", "pi-acp", find, read, branches_of(_tree))

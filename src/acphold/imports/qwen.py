@@ -29,9 +29,6 @@ from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Missed, Object, first_text, number, obj, objects, text
 
-NAME: Final = "qwen"
-KEY: Final = "qwen-code"
-
 _DISPLAY: Final = {
     "grep_search": "Grep",
     "list_directory": "ListFiles",
@@ -65,8 +62,8 @@ def find(home: Home) -> Iterator[Source]:
                 continue
             project = path.parents[2 if archive else 1]
             subagents = files_below(project / "subagents" / path.stem, "agent-*.jsonl")
-            yield from source_of(NAME, path.stem, [path, *subagents])
-    yield from session_sources(NAME, folder)
+            yield from source_of(path.stem, [path, *subagents])
+    yield from session_sources(folder)
 
 
 def _is_typed(record: Object) -> bool:
@@ -240,4 +237,4 @@ class _QwenConverter(AgentConverter):
                 converter.take(record)
 
 
-READER: Final = Reader(NAME, KEY, find, read, branches_of(_tree))
+READER: Final = Reader("qwen", "qwen-code", find, read, branches_of(_tree))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter
@@ -61,7 +62,7 @@ acpx recorded live what Claude only wrote down.
 
 
 class Reader(NamedTuple):
-    """Finds and reads the conversations of one agent.
+    """Finds and reads the conversations of one agent; its key is as in `Facts`.
 
     A `Source` is a conversation on disk: its file, id, size and time. `read` passes it to an
     `EntryWriter`, prompt by prompt and call by call, as a person saw it. At each `yield` the
@@ -71,9 +72,14 @@ class Reader(NamedTuple):
 
     name: str
     key: str
-    find: Callable[[Home], Iterator[Source]]
+    search: Callable[[Home], Iterator[Source]]
     read: Callable[[Source, EntryWriter], Iterator[None]]
     branches: Callable[[Source], Iterator[Source]] | None = None
+
+    def find(self, home: Home) -> Iterator[Source]:
+        """Yield the conversations below a home folder."""
+        for source in self.search(home):
+            yield replace(source, reader=self.name)
 
 
 def reader(name: str) -> Reader:

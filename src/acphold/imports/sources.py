@@ -107,7 +107,6 @@ class Source(Struct, frozen=True, gc=False):
     file is read from byte `begin` on, if its reader can do that.
     """
 
-    reader: str
     session_id: str
     paths: tuple[str, ...]
     size: int
@@ -119,6 +118,7 @@ class Source(Struct, frozen=True, gc=False):
     given: bool = False
     apart: bool = False
     begin: int = 0
+    reader: str = ""
 
     @property
     def path(self) -> Path:
@@ -194,7 +194,7 @@ class Home(Struct, frozen=True):
         return self.folder(f".local/share/{name}", "XDG_DATA_HOME", name)
 
 
-def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Iterator[Source]:
+def source_of(session_id: str, paths: list[Path], item: str = "") -> Iterator[Source]:
     """Yield the source for these files; nothing if the first is gone by now.
 
     A copy that a person made beside it, as "ID (copy)", is of the same conversation.
@@ -212,7 +212,7 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
             continue
         size += status.st_size
         changed = max(changed, status.st_mtime_ns)
-    yield Source(reader, without_copy_mark(session_id), names, size, changed, item)
+    yield Source(without_copy_mark(session_id), names, size, changed, item)
 
 
 _COPY_MARK: Final = re.compile(
@@ -227,10 +227,10 @@ def without_copy_mark(name: str) -> str:
     return _COPY_MARK.sub("", name)
 
 
-def file_sources(reader: str, paths: Iterable[Path]) -> Iterator[Source]:
+def file_sources(paths: Iterable[Path]) -> Iterator[Source]:
     """Yield a source for each file that holds a conversation and is named by its id."""
     for path in paths:
-        yield from source_of(reader, path.stem, [path])
+        yield from source_of(path.stem, [path])
 
 
 def files_below(folder: Path, pattern: str) -> Iterator[Path]:

@@ -50,10 +50,6 @@ from acphold.imports.values import (
     text,
 )
 
-NAME: Final = "vscode"
-KEY: Final = "Copilot"
-"""The key of Copilot's command line: the same agent, so it continues what is handed over."""
-
 ROWS: Final = RowForm(frozenset({"k", "kind"}))
 
 _PLACES: Final = (
@@ -109,7 +105,7 @@ def find(home: Home) -> Iterator[Source]:
                 beside = [path.with_suffix(".json")] if is_log else []
                 beside = [document for document in beside if document in documents]
                 if is_lone or is_log:
-                    yield from source_of(NAME, path.stem, [path, *beside])
+                    yield from source_of(path.stem, [path, *beside])
 
 
 # -- read ----------------------------------------------------------------------------------
@@ -476,9 +472,10 @@ def folder_of(storage: Path) -> str:
 
 
 READER: Final = Reader(
-    NAME,
-    KEY,
+    "vscode",
+    "Copilot",
     find,
     read,
     branches_of(lambda source: _tree(objects(_whole(source, Missed()), "requests"))),
 )
+"""The key of Copilot's command line: the same agent, so it continues what is handed over."""

@@ -29,9 +29,6 @@ from acphold.imports.sources import Home, Source, note
 from acphold.imports.tools import named_call_fields
 from acphold.imports.values import Missed, Object, as_bytes, first_text, obj, objects, text
 
-NAME: Final = "zed"
-KEY: Final = "zed"
-
 _COLUMNS: Final = (
     "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
 )  # fmt: skip
@@ -52,7 +49,7 @@ def find(home: Home) -> Iterator[Source]:
             continue
         which = "parent_id IS NULL" if "parent_id" in names else "1"
         columns = "id, updated_at, length(data)"
-        yield from databases.sources(NAME, database, "threads", columns, which)
+        yield from databases.sources(database, "threads", columns, which)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -265,4 +262,4 @@ def _mention_block(mention: Object) -> Object:
     return resource(where, said) if said else resource_link(name, where)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader("zed", "zed", find, read)
