@@ -24,7 +24,7 @@ from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import mentions, placed_records, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
-from acphold.imports.tools import call_fields, edit_diffs, tool_of
+from acphold.imports.tools import call_fields, tool_of
 from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}))
@@ -158,7 +158,8 @@ class _CopilotConverter(AgentConverter):
                     result = obj(data, "result")
                     words = text(result, "content")
                     if data.get("success") is True:
-                        produced = _changes(name, arguments) or contents(words)
+                        produced = self._changes_by(name, text(arguments, "path"), arguments)
+                        produced = produced or contents(words)
                         self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
                     else:
                         output = data.get("error") or result
@@ -228,14 +229,9 @@ class _CopilotConverter(AgentConverter):
             title = f"{title.removesuffix('file')}{path}"
         title = text(arguments, "description") or title or name
         fields = call_fields(title, kind, arguments, path if kind in ("edit", "read") else "")
-        if changes := _changes(name, arguments):
+        if changes := self._changes_by(name, path, arguments):
             fields["content"] = changes
         self._begin_call(call_id, name, arguments, fields)
-
-
-def _changes(name: str, arguments: Object) -> list[Object]:
-    is_edit = tool_of(name).kind == "edit"
-    return edit_diffs(text(arguments, "path"), arguments) if is_edit else []
 
 
 READER: Final = Reader("copilot", "Copilot", find, read, branches_of(_tree))

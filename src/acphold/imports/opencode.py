@@ -330,7 +330,7 @@ def session_sources(home: Home, program: str, variable: str) -> Iterator[Source]
         yield from found.values()
     paths = files_below(folder / "storage/session", "*/ses_*.json")
     yield from file_sources(
-        (it for it in paths if it.stem not in seen and not text(document(it, Missed()), "parentID"))
+        it for it in paths if it.stem not in seen and not text(document(it, Missed()), "parentID")
     )
 
 
