@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, ElicitationSchema, decode
 from acp_wire.tasks import require_loop, timeout
-from acp_wire.transports.known_servers import is_url, names_no_agent, token_for
 from acphold.conversation.history.entries import in_utc
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import AgentTimeoutError, DeclarationError
@@ -265,6 +264,7 @@ class KeptSessions:
         return [KeptQuestion(self, it, about) for it, about in found if about is not None]
 
     async def _answer(self, question: KeptQuestion, answer: object, seconds: float) -> bool:
+        from acp_wire.transports.known_servers import names_no_agent
         from acphold.client import answers
         from acphold.client.connectors import connected_to
         from acphold.live.agents.capabilities import ALL_AGENTS
@@ -373,7 +373,12 @@ async def open(
     """
     require_loop()
     words = "" if where is None else os.fspath(where)
-    if words and is_url(words):
+    is_server = False
+    if "://" in words:
+        from acp_wire.transports.known_servers import is_url, token_for
+
+        is_server = is_url(words)
+    if is_server:
         from acphold.live.reading.server_reader import ServerReader
 
         trusted = None if ca is None else os.fspath(ca)
