@@ -120,8 +120,12 @@ DELETED_TOGETHER: Final = 768
 """Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
 often."""
 
-DELETED_BESIDE_TURNS: Final = 64
+DELETED_BESIDE_TURNS: Final = 8
 """The same while anybody has a session: its turns wait meanwhile."""
+
+PIECE_BESIDE_TURNS: Final = 0.002
+"""Time for which such a piece holds the lock. On a busy machine whoever works longer without a rest
+is made to pause, and holds the lock meanwhile."""
 
 OLD_MS: Final = 24 * 60 * 60 * 1000
 """Age at which a turn is old, and packed: it is rarely replayed any more."""

@@ -396,7 +396,9 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
 async def test_many_sessions_are_hidden_at_once_but_beside_a_live_session_few(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    assert bounds.PIECE_BESIDE_TURNS < bounds.PIECE_SECONDS
+    for name in ("PIECE_SECONDS", "PIECE_BESIDE_TURNS"):
+        monkeypatch.setattr(bounds, name, 0.0)
     database = connect(str(path), 60.0, gives_way=True)
     pieces: list[int] = []
     for lives in (False, True):
@@ -408,6 +410,7 @@ async def test_many_sessions_are_hidden_at_once_but_beside_a_live_session_few(
         gone: set[str] = set()
         pieces.append(sum(1 for _ in deletion.delete(database, names, None, gone)))
         assert gone == {*names}
+        assert database.beside_turns == lives
     assert pieces == [1, 3]
     database.close()
 

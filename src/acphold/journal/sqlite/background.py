@@ -86,7 +86,7 @@ class Background:
             nonlocal pieces
             if pieces is None:
                 pieces = work(connection)
-            until = min(deadline, time.monotonic() + bounds.PIECE_SECONDS)
+            until = min(deadline, time.monotonic() + connection.piece_seconds)
             try:
                 return any(time.monotonic() >= until for _ in pieces)
             except OlderFile:

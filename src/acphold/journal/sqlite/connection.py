@@ -71,6 +71,7 @@ class Connection(sqlite3.Connection):
     at once. `patience` is how many seconds to block for other programs: 0 in the thread of the
     loop, where `store` waits instead. `writes_of_others` is SQLite's counter of writes by others,
     at the last check. `older` is the version of a file of an earlier release, otherwise 0.
+    While it is `beside_turns`, a piece of work holds the lock for less time.
     """
 
     path: str
@@ -79,9 +80,15 @@ class Connection(sqlite3.Connection):
     gives_way: bool
     access: OpenMode
     older: int = 0
+    beside_turns = False
     writes_of_others: int | None = None
     _keeps_more = False
     _began = _ended = _held = 0.0
+
+    @property
+    def piece_seconds(self) -> float:
+        """Time for which a piece of work holds the lock, beyond the step it is in."""
+        return bounds.PIECE_BESIDE_TURNS if self.beside_turns else bounds.PIECE_SECONDS
 
     def fit_cache(self, sessions: int) -> None:
         """Use a larger cache if one transaction writes to this many sessions."""
@@ -148,7 +155,7 @@ class Connection(sqlite3.Connection):
             pause = time.monotonic() - self._ended
             if pause >= bounds.REST_SECONDS:
                 self._held = 0.0
-            elif self._held >= bounds.PIECE_SECONDS:
+            elif self._held >= self.piece_seconds:
                 time.sleep(bounds.REST_SECONDS - pause)
                 self._held = 0.0
         deadline = time.monotonic() + self.patience
@@ -199,7 +206,7 @@ class Connection(sqlite3.Connection):
         """
         while waiting:
             yield waiting.popleft()
-            if time.monotonic() - self._began >= bounds.PIECE_SECONDS:
+            if time.monotonic() - self._began >= self.piece_seconds:
                 return
 
     def _wait(self, deadline: float, error: sqlite3.Error) -> None:

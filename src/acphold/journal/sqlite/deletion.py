@@ -50,10 +50,8 @@ def delete(
     """
     ids = {it if isinstance(it, str) else it.session_id: it for it in sessions}
     at_once = bounds.DELETED_TOGETHER
-    if len(ids) > bounds.DELETED_BESIDE_TURNS:
-        owners = connection.execute("SELECT DISTINCT owner FROM leases").fetchall()
-        if any(leases.lives(connection.path, owner) for (owner,) in owners):
-            at_once = bounds.DELETED_BESIDE_TURNS
+    if _gives_more_way(connection, len(ids)):
+        at_once = bounds.DELETED_BESIDE_TURNS
     waiting = deque(batches(ids, at_once))
     connection.fit_cache(len(ids))
     while waiting:
@@ -77,6 +75,16 @@ def delete(
                         remove_rows(connection, numbers, as_if_never=as_if_never)
         gone |= now_gone
         yield
+
+
+def _gives_more_way(connection: Connection, sessions: int) -> bool:
+    """Hold the lock for less time, while many sessions are deleted, if anybody has one; True if
+    so."""
+    connection.beside_turns = sessions > bounds.DELETED_BESIDE_TURNS and any(
+        leases.lives(connection.path, owner)
+        for (owner,) in connection.execute("SELECT DISTINCT owner FROM leases").fetchall()
+    )
+    return connection.beside_turns
 
 
 def remove_rows(
@@ -141,6 +149,7 @@ def sweep(connection: Connection) -> Iterator[None]:
     if not deleted:
         return
     connection.fit_cache(len(deleted))
+    _gives_more_way(connection, len(deleted))
     yield from free_pages.freed_as_they_are(connection, _remove(connection))
 
     def forget() -> None:

@@ -67,7 +67,7 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
             found = _FreeList.of(file)
             # Pages that were freed just now are looked at while nobody can write.
             if is_alone and (left := left or _not_empty(file, found, empty)):
-                _blank(file, left, found)
+                _blank(file, left, found, connection.piece_seconds)
             elif is_alone:
                 # Trunks are kept in caches: ours is dropped, and those of others go with a commit.
                 connection.execute("PRAGMA shrink_memory")
@@ -136,14 +136,14 @@ class _FreeList(Struct, frozen=True):
         return cls([], [], size) if trunk or count else cls(sorted(pages), unused, size)
 
 
-def _blank(file: int, left: deque[tuple[int, int]], found: _FreeList) -> None:
-    """Overwrite runs of pages, as far as they are free still, for some milliseconds."""
+def _blank(file: int, left: deque[tuple[int, int]], found: _FreeList, piece_seconds: float) -> None:
+    """Overwrite runs of pages, as far as they are free still, for about so long."""
     began = time.monotonic()
     free, size = {*found.pages}, found.page_bytes
     while left:
         for first, end in _runs(page for page in range(*left.popleft()) if page in free):
             blank(file, (first - 1) * size, (end - first) * size)
-        if time.monotonic() - began >= bounds.PIECE_SECONDS:
+        if time.monotonic() - began >= piece_seconds:
             break
 
 
