@@ -183,7 +183,7 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3", "about apples")
         one.type("\x13\x1b[B\x13", "2 selected")
-        asking = "Tags of 2 sessions, with - before one to remove:"
+        asking = "Tags of 2 sessions, with spaces between them, - before one to remove:"
         one.type("\x14", asking)
         one.type("fruit salad; \r", asking, below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
@@ -218,31 +218,33 @@ def test_sessions_are_pinned_in_the_list_and_what_was_done_last_is_undone_first(
         assert one.ended("\x03") == 0
 
 
-def test_a_copy_is_selected_whatever_the_words_are_and_undone_is_no_more(home: Place) -> None:
+def test_a_copy_continues_at_once_with_the_agent_that_the_person_names(home: Place) -> None:
     session = hold(home, "apples")
-    home.run("session", "tag", session, "draft")
-    with home.on_terminal("continue", "#draft", columns=100) as one:
-        one.until("1 of 1", "▸ Sc about apples")
-        one.type("\x06", "Continue in a copy; agent, if not scripted")
-        one.type("\x1b", "1 of 1", "▸ Sc about apples")
-        one.type("\x06", "Continue in a copy; agent, if not scripted")
-        one.type("\r", "copied 1 session, ^Z undoes", "2 of 2", "▸ Sc about apples (fork)")
-        one.type("\x1a", "Nothing is left of the copy.", "1 of 1", "▸ Sc about apples")
-        assert one.ended("\x03") == 0
-    assert len(home.run("list", "--json").stdout.splitlines()) == 1
-
-
-def test_another_agent_of_the_list_continues_in_a_copy(home: Place) -> None:
-    session = hold(home, "apples")
+    asking = "Continue in a copy: Enter for scripted, or another agent (demo):"
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("1 of 1", "▸ Sc about apples")
-        one.type("\x06", "Continue in a copy; agent, if not scripted (demo):")
-        one.type("nobody\r", "no agent 'nobody'", "Continue in a copy")
-        one.type("demo\r", "copied 1 session, ^Z undoes", "2 of 2", "▸ De about apples")
-        assert one.ended("\x03") == 0
+        one.type("\x06", asking)
+        one.type("\x1b", "1 of 1", "▸ Sc about apples")
+        one.type("\x06", asking)
+        one.type("nobody\r", "no agent 'nobody'", asking)
+        one.type("demo\r", "agent  apples", "ready · Demo agent")
+        assert one.ended("\x04") == 0
+    with home.on_terminal("continue", session, columns=100) as one:
+        one.until("ready")
+        assert one.ended("\x04") == 0
     rows = map(json.loads, home.run("list", "--json").stdout.splitlines())
     agents = {row["sessionId"] == session: row["agent"] for row in rows}
     assert agents == {True: "scripted", False: "demo-agent"}
+
+
+def test_a_copy_whose_agent_cannot_be_started_goes_again(home: Place) -> None:
+    remember(home.journal, "one", prompt("apples"), ended(), agent="codex-acp", title="apples")
+    with home.on_terminal(columns=100) as one:
+        one.until("1 of 1", "▸ Co apples")
+        one.type("\x06", "Continue in a copy: Enter for codex")
+        one.type("\r", "fetch it?")
+        one.type("n\r", "Nothing is left of the copy", "1 of 1", "▸ Co apples")
+        assert one.ended("\x1b") == 0
 
 
 def test_an_archived_session_is_marked_where_its_words_find_it(home: Place) -> None:

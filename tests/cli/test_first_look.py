@@ -88,10 +88,11 @@ def test_a_long_offer_continues_below_its_words(newcomer: CommandLine, tmp_path:
 
 def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path) -> None:
     Transcript("Where is the needle?").write(tmp_path / "home")
-    done = newcomer.on_terminal(typed=b"i")
+    done = newcomer.on_terminal(typed=b"i\x1b")
     assert done.code == 0
     assert "new 1" in done.plain
     assert "`acphold` lists them" in done.plain
+    assert "Enter continues" in done.plain  # there is the list
     assert "`acphold` lists them" not in newcomer.on_terminal("import").plain  # nothing is new
     assert "Where is the needle?" in newcomer.run("list").out
 

@@ -169,6 +169,11 @@ def test_sessions_of_programs_are_counted_on_a_terminal_and_found_by_words(
     lines = acphold.run("list", "--json").out.splitlines()
     by_program = {it["title"] for it in map(json.loads, lines) if it["byProgram"]}
     assert (len(lines), by_program) == (2 * SAME_WORDS, {"Look at the log"})
+    copied = acphold.run("continue", "t-0", "--with", "demo").out.strip()
+    lines = acphold.run("list", "--json").out.splitlines()
+    listed = {it["sessionId"]: it["byProgram"] for it in map(json.loads, lines)}
+    assert not listed[copied] | listed["t-1"]  # a person copied it
+    acphold.run("session", "delete", "--yes", copied)
     acphold.run("session", "pin", "s-0")
     shown = acphold.on_terminal("list").plain
     assert shown.count("Look at the log") == SAME_WORDS  # three have them now

@@ -265,7 +265,47 @@ async def test_sessions_of_programs_stand_behind_their_number_and_are_found(
     await chip.click()
     await expect(row_of(page, programs)).to_be_visible()
     await expect(row_of(page, mine)).to_have_count(0)
-    await expect(page.get_by_text("Only scripts and other programs")).to_be_visible()
+    await expect(page.get_by_text("Written by scripts and other programs")).to_be_visible()
     assert await violations(page) == []
     await chip.click()
     await expect(row_of(page, mine)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_the_list_stays_where_it_is_when_a_row_is_opened_and_left(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 320})
+    (folder := tmp_path / f"long-{width}").mkdir()
+    for number in range(6):
+        session = await agent.new_session(cwd=folder)
+        await session.prompt(steps({"say": f"Word {number}."}))
+    heading = page.get_by_role("heading", name=folder.name, exact=True)
+    rows = page.locator("section.project", has=heading).locator("a.session")
+    await expect(rows).to_have_count(6)
+    scrolled = "document.querySelector('.home .scroll').scrollTop"
+    await rows.last.scroll_into_view_if_needed()
+    assert (before := await page.evaluate(scrolled)) > 0
+    await rows.last.click()
+    await page.locator(".said").first.wait_for()
+    assert width < 900 or await page.evaluate(scrolled) == before
+    await page.go_back()
+    await expect(rows.last).to_be_in_viewport()
+    assert await page.evaluate(scrolled) == before
+
+
+async def test_a_click_with_shift_selects_all_from_the_last_one_on(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "range").mkdir()
+    for number in range(4):
+        session = await agent.new_session(cwd=folder)
+        await session.prompt(steps({"say": f"Word {number}."}))
+    heading = page.get_by_role("heading", name="range", exact=True)
+    rows = page.locator("section.project", has=heading).locator(".session")
+    await expect(rows).to_have_count(4)
+    await page.get_by_role("button", name="Select").click()
+    await rows.nth(2).click()
+    await rows.nth(0).click(modifiers=["Shift"])
+    await expect(page.get_by_role("toolbar")).to_contain_text("3 selected")
+    assert await page.evaluate("String(getSelection())") == ""

@@ -13,20 +13,8 @@ from prompt_toolkit.input import create_pipe_input
 from rich.cells import cell_len
 
 from acp_wire.tasks import beside
-from acphold.faces.screen.picker import (
-    FOUND,
-    HERE,
-    PROGRAMS,
-    WAITS,
-    AgentLetters,
-    Picked,
-    Picker,
-    PickerLine,
-    PickerNews,
-    end_of,
-    highlight,
-    shorten,
-)
+from acphold.faces.screen.picker import AgentLetters, Picked, Picker, end_of, highlight, shorten
+from acphold.faces.screen.picker_lines import FOUND, HERE, PROGRAMS, WAITS, PickerLine, PickerNews
 from tests.editor import DEADLINE
 from tests.watched_processes import until
 

@@ -80,6 +80,7 @@ MEMBERS: Final[dict[str, Any]] = {
     "type": "boolean",
     "value": True,
     # of `_acphold/fork`, of which nothing is for the agent
+    "agent": None,
     "at": None,
     "before": False,
     "files": False,

@@ -159,6 +159,19 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         assert client.heard_of("again")
 
 
+async def test_a_copy_is_for_the_agent_that_is_named(served: Served) -> None:
+    async with client_of(served) as (client, _):
+        first = await client.new(served.folder)
+        await client.say(first["sessionId"], "quick: hello")
+        copied = await client.ask("_acphold/fork", sessionId=first["sessionId"], agent="two")
+        listed = (await client.ask("session/list"))["sessions"]
+        agents = {row["sessionId"]: row["_meta"]["acphold/agent"] for row in listed}
+        assert agents == {first["sessionId"]: "one", copied["sessionId"]: "two"}
+        with pytest.raises(RemoteError) as refused:
+            await client.ask("_acphold/fork", sessionId=first["sessionId"], agent="three")
+        assert refused.value.code == INVALID_PARAMS
+
+
 async def test_what_an_agent_asks_is_answered_and_a_turn_is_cancelled(served: Served) -> None:
     async with client_of(served) as (client, _):
         second = await client.new(served.folder, **{"acphold/agent": "two"})

@@ -96,8 +96,8 @@ class PageBack(Struct, frozen=True):
 Outcomes = dict[str, bytes | None]
 """Ends of last turns, by session; see `Sessions.outcomes`."""
 
-Titled = tuple[str, str]
-"""A tenant and the title of sessions of theirs."""
+Titled = tuple[str, str, str]
+"""A tenant, and the folder and title of sessions of theirs."""
 
 
 class Owners(Protocol):
@@ -312,8 +312,9 @@ class Sessions(Protocol):
         """
 
     async def repeated_titles(self, least: int, messages: int) -> frozenset[Titled]:
-        """Return the titles that at least so many sessions of a tenant share which have at most so
-        many messages, not counting those in which a person gave a title, a tag or a pin."""
+        """Return the titles that at least so many sessions of a tenant in one folder share which
+        have at most so many messages, not counting copies, and those in which a person gave a
+        title, a tag or a pin."""
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         """Delete sessions with their entries and leases; return the ids of those that are gone now.

@@ -120,13 +120,17 @@ async def titles_of_short_sessions_that_several_share_are_found(journal: Journal
     for number in range(5):
         for title in ("often", "twice" if number < 2 else str(number)):
             await journal.create(NewSession(f"{title}-{number}", "a", "/", title=title))
-    assert await journal.repeated_titles(5, 6) == {("", "often")}
-    assert await journal.repeated_titles(2, 6) == {("", "often"), ("", "twice")}
+        await journal.create(NewSession(f"elsewhere-{number}", "a", f"/{number}", title="apart"))
+    copied = (Origin("1-1", "a", 1),)
+    for number in range(5):
+        await journal.create(NewSession(f"copy-{number}", "a", "/", title="4", origins=copied))
+    assert await journal.repeated_titles(5, 6) == {("", "/", "often")}
+    assert await journal.repeated_titles(2, 6) == {("", "/", "often"), ("", "/", "twice")}
     await journal.mark("often-1", Marks(pinned=True))
     await journal.mark("twice-1", Marks(added=("x",)))
     await journal.change("often-2", RowChange(given="often"))
     assert await journal.repeated_titles(4, 6) == frozenset()
-    assert await journal.repeated_titles(2, 6) == {("", "often")}
+    assert await journal.repeated_titles(2, 6) == {("", "/", "often")}
 
 
 @promise.promised

@@ -26,7 +26,7 @@ from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_he
 from acphold.faces.cli.places import NEWEST, place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
-from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_session
+from acphold.faces.cli.session_copies import BESIDE, LAST, MadeCopy, WantedCopy, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_names
 from acphold.faces.cli.show import show_in_pager
@@ -214,11 +214,7 @@ def continue_conversation(**given: Any) -> int:
         if not on_terminal():
             return Exit.OK
         wanted = WantedConversation(made.session_id, agent=options.agent, program=options.program)
-        try:
-            return talk_here(wanted)
-        except Exception:
-            tell(asyncio.run(made.remove_if_unused()))
-            raise
+        return _talk_in_copy(made, wanted)
     if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
@@ -243,17 +239,29 @@ def continue_conversation(**given: Any) -> int:
         choice = asyncio.run(pick_session(words_now, acts=acting, at=at, read=show_in_pager))
         if choice is not None and choice.action != "open":
             choice = acting.act_on_terminal(choice)
-        else:
+        if choice is None or choice.action == "open":
             acting.end()
             if choice is None:
                 return Exit.OK
+            wanted = WantedConversation(choice.session_id, cwd=cwd)
             try:
-                return talk_here(WantedConversation(choice.session_id, cwd=cwd))
+                return (
+                    talk_here(wanted) if acting.made is None else _talk_in_copy(acting.made, wanted)
+                )
             except UninstalledAgentError as error:
                 if not error.is_declined:
                     raise
                 acting = ListActions()
-        words_now, at = choice.words, choice.session_id
+        words_now, at = choice.words, choice.at or choice.session_id
+
+
+def _talk_in_copy(made: MadeCopy, wanted: WantedConversation) -> int:
+    """Continue in a copy, which goes again if that is not possible."""
+    try:
+        return talk_here(wanted)
+    except Exception:
+        tell(asyncio.run(made.remove_if_unused()))
+        raise
 
 
 async def _name_agent(options: _Options) -> None:

@@ -25,6 +25,8 @@ class ListActions:
 
     def __init__(self) -> None:
         self.hidden: set[str] = set()
+        self.made: MadeCopy | None = None
+        """The copy in which the person continues."""
         self._deleted: list[str] = []
         self._undos: list[tuple[str, Callable[[], Awaitable[object]]]] = []
 
@@ -62,7 +64,7 @@ class ListActions:
 
     def act_on_terminal(self, choice: Picked) -> Picked:
         """Carry out an action that asks for words; the list is off the terminal. Return where it
-        goes on: a copy is shown whatever words filter the list."""
+        goes on: in the list, or in a copy."""
         from acphold.faces.cli import session_commands as commands
 
         session_id, ids = choice.session_id, [choice.session_id, *choice.others]
@@ -75,15 +77,15 @@ class ListActions:
                     self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
                 of = f" of {quantity(len(ids), 'session')}" if choice.others else ""
-                asking = f"Tags{of}, with - before one to remove: "
+                asking = f"Tags{of}, with spaces between them, - before one to remove: "
                 while words := (_asked(asking) or "").replace(",", " ").split():
                     if before := asyncio.run(commands.tag_all(ids, words)):
                         self._note("tagged", ids, partial(commands.put_back, before))
                         break
             case "copy":
                 if (made := _copy(session_id)) is not None:
-                    self._note("copied", [session_id], made.remove_if_unused)
-                    return choice._replace(session_id=made.session_id, words="")
+                    self.made = made
+                    return Picked(made.session_id, "open")
         return choice
 
     def end(self) -> None:
@@ -117,7 +119,7 @@ def _copy(session_id: str) -> MadeCopy | None:
     its = on_one_line(agent_name(asyncio.run(_row(session_id)).agent))
     in_file = [it.name for it in agents_in_file() if isinstance(it, NamedAgent)]
     others = [it for it in dict.fromkeys([*in_file, *agents_on_path(), DEMO]) if it != its]
-    asking = f"Continue in a copy; agent, if not {its} ({', '.join(others)}): "
+    asking = f"Continue in a copy: Enter for {its}, or another agent ({', '.join(others)}): "
     while (named := _asked(asking)) is not None:
         agent = named.strip()
         try:

@@ -233,6 +233,8 @@ def _run(arguments: Sequence[str]) -> int:
             arguments = choose_command()
             if not arguments:
                 return Exit.OK
+            if arguments == ("import",):  # whoever imported wants to see what is there
+                return _run(arguments) or _run(["continue"])
     name, rest = split_name(arguments)
     try:
         if not name or name in FAMILIES:

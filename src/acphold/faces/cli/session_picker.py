@@ -24,7 +24,8 @@ from acphold.faces.cli.list import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage
-from acphold.faces.screen.picker import (
+from acphold.faces.screen.picker import ActsOnSessions, Picked, Picker
+from acphold.faces.screen.picker_lines import (
     ELSEWHERE,
     FOUND,
     HERE,
@@ -32,9 +33,6 @@ from acphold.faces.screen.picker import (
     PINNED,
     PROGRAMS,
     WAITS,
-    ActsOnSessions,
-    Picked,
-    Picker,
     PickerLine,
     PickerNews,
 )

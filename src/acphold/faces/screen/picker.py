@@ -53,6 +53,14 @@ from acphold.conversation.presentation.visible_text import local, on_one_line
 from acphold.errors import AcpError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
+from acphold.faces.screen.picker_lines import (
+    FOUND,
+    GROUPS,
+    WAITS,
+    PickerLine,
+    PickerLines,
+    PickerNews,
+)
 from acphold.faces.screen.terminal import open_output
 from acphold.known_agents import KNOWN_AGENTS
 
@@ -113,7 +121,7 @@ KEYS: Final = (
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),
     ("^E", "writes it to a file in this folder"),
-    ("^F", "makes a copy to continue, with this agent or another"),
+    ("^F", "continues in a copy, with this agent or another"),
     ("Esc", "clears the words, then leaves; also ^C"),
     ("? F1", "these keys; ? while there are no words"),
 )
@@ -121,35 +129,6 @@ KEYS: Final = (
 
 OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E", "^F")
 """Those that are there for actions only."""
-
-
-class PickerLine(NamedTuple):
-    """A session in the list. `group` is its heading, lower ones first; it was last active `at`
-    (ms since the epoch).
-
-    `excerpt` is the found text and `seq` its place, if that is why it is shown. `said` are its last
-    words, None if they are still to be read; `is_here` says that its folder is this one.
-    `tags` are its tags, each with `#`.
-    """
-
-    session_id: str
-    title: str
-    state: str
-    agent: str
-    folder: str
-    age: str
-    group: int
-    excerpt: str = ""
-    at: int | None = None
-    seq: int = 0
-    said: str | None = ""
-    is_here: bool = False
-    tags: str = ""
-
-    @property
-    def search_text(self) -> str:
-        """The text that words are searched in."""
-        return f"{self.title}\0{self.agent}\0{self.folder}\0{self.tags}".casefold()
 
 
 def end_of(path: str, width: int) -> str:
@@ -199,33 +178,16 @@ class AgentLetters:
         return self._given[agent]
 
 
-GROUPS: Final = (
-    "waiting for you",
-    "running or idle",
-    "pinned",
-    "this folder",
-    "other folders",
-    "by programs",
-    "found in the text",
-)
-WAITS, LIVE, PINNED, HERE, ELSEWHERE, PROGRAMS, FOUND = range(len(GROUPS))
-
-
 class Picked(NamedTuple):
     """The person's choice: `action` is "open", "undo" or one of ACTIONS; `others` are the other
-    sessions that it is for, and `words` those that the list was filtered by."""
+    sessions that it is for, `words` those that the list was filtered by, `at` the session that was
+    selected in it."""
 
     session_id: str
     action: str
     others: tuple[str, ...] = ()
     words: str = ""
-
-
-class PickerNews(NamedTuple):
-    """Sessions that are new or changed, and the ids of those that left the list."""
-
-    lines: Sequence[PickerLine]
-    gone: Sequence[str]
+    at: str = ""
 
 
 class ActsOnSessions(Protocol):
@@ -280,7 +242,7 @@ class Picker:
     ) -> None:
         self._source = source
         self._at = at
-        self._hidden = set[str]() if acts is None else acts.hidden
+        self._lines = PickerLines(words, set() if acts is None else acts.hidden)
         self._acting = asyncio.Lock()
         self._notice = ""
         self._helps = False
@@ -288,15 +250,8 @@ class Picker:
         self._does = does
         self._acts = acts
         self._read_all = read
-        self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
-        self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
-        self._hits: Sequence[PickerLine] = ()
-        self._left_out = ""
         self._shown: list[PickerLine] = []
         self._place = 0
-        self._all_folders = True
-        self._with_programs = False
-        self._is_read = False
         self._said: dict[str, str] = {}
         self._stale = set[str]()  # those of `_said` that may have changed
         self._letters = AgentLetters()
@@ -306,7 +261,6 @@ class Picker:
         self._ending: asyncio.Task[None] | None = None
         self._work = TaskSet()
         self._searching: asyncio.Task[None] | None = None
-        self._sought = words.casefold().split()
         self._words = Buffer(
             document=Document(words),
             multiline=False,
@@ -362,58 +316,19 @@ class Picker:
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
-            for line in lines:
-                known = line.search_text, line
-                self._known[line.group].append(known)
-                if self._fits(known):
-                    self._fitting[line.group].append(line)
+            self._lines.add(lines)
             self._show()
             await asyncio.sleep(0)  # handle keys before the other lines
-        self._is_read = True
+        self._lines.is_read = True
         self._show()
         with suppress(AcpError):  # the list stays as it is
             async for news in self._source.changes():
-                self._take(news)
-
-    def _take(self, news: PickerNews) -> None:
-        """Take in what has changed: a session that was active goes to the top of its group."""
-        new = {line.session_id: line for line in news.lines}
-        gone = {*news.gone} - self._hidden  # those come back if it is undone
-        for number, group in enumerate(self._known):
-            left = list[tuple[str, PickerLine]]()
-            for known in group:
-                line = new.get(known[1].session_id)
-                if line is None:
-                    left += [known] if known[1].session_id not in gone else []
-                elif (line.group, line.at) == (number, known[1].at):
-                    left.append((line.search_text, line))
-                    del new[line.session_id]
-            self._known[number] = left
-        for line in sorted(new.values(), key=lambda it: it.at or 0):
-            self._stale.add(line.session_id)
-            group = self._known[line.group]
-            older = (n for n, (_, it) in enumerate(group) if (it.at or 0) <= (line.at or 0))
-            group.insert(next(older, len(group)), (line.search_text, line))
-        self._fit()
-        self._show()
-
-    def _fits(self, known: tuple[str, PickerLine]) -> bool:
-        """Return True if the typed words fit a session."""
-        searched, line = known
-        return line.session_id not in self._hidden and all(
-            word in searched or line.session_id.startswith(word) for word in self._sought
-        )
-
-    def _fit(self) -> None:
-        self._fitting = [
-            [known[1] for known in group if self._fits(known)] for group in self._known
-        ]
+                self._stale.update(self._lines.take(news))
+                self._show()
 
     def _filter(self) -> None:
         """Filter by the words again; the selection starts at the top."""
-        self._sought = self._words.text.casefold().split()
-        self._fit()
-        self._hits = ()
+        self._lines.seek(self._words.text)
         self._notice = ""
         if self._searching is not None:
             self._searching.cancel()
@@ -425,14 +340,7 @@ class Picker:
     def _show(self) -> None:
         """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._at or (self._current.session_id if self._current else "")
-        groups = self._fitting[: ELSEWHERE + 1 if self._all_folders else ELSEWHERE]
-        if self._shows_programs:
-            groups = [*groups, self._fitting[PROGRAMS]]
-        self._shown = [line for group in groups for line in group]
-        if self._hits:  # one may be listed by its title already
-            listed = {line.session_id for line in self._shown}
-            listed |= self._hidden
-            self._shown += [hit for hit in self._hits if hit.session_id not in listed]
+        self._shown = self._lines.shown
         if chosen:
             places = (n for n, line in enumerate(self._shown) if line.session_id == chosen)
             self._place = next(places, self._place)
@@ -468,7 +376,7 @@ class Picker:
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
-        self._hits, self._left_out = await self._source.search(words)
+        self._lines.hits, self._lines.left_out = await self._source.search(words)
         self._show()
 
     @property
@@ -495,9 +403,11 @@ class Picker:
         """Carry out one of AT_ONCE. What is archived or deleted leaves the list at once, so that
         the next key is for the next session."""
         if choice.action in ("archive", "delete"):
-            self._hidden |= {choice.session_id, *choice.others}
+            self._lines.hidden |= {choice.session_id, *choice.others}
+            below = (it.session_id for it in self._shown[self._place :])
+            self._at = next((it for it in below if it not in self._lines.hidden), "")
             self._selected.clear()
-            self._fit()
+            self._lines.fit()
             self._show()
         self._begin(self._carry_out(choice))
 
@@ -508,8 +418,8 @@ class Picker:
                 self._notice = await self._acts.act(choice)
             except (AcpError, OSError) as error:
                 self._notice = on_one_line(str(error))
-                self._hidden -= {choice.session_id, *choice.others}
-        self._fit()
+                self._lines.hidden -= {choice.session_id, *choice.others}
+        self._lines.fit()
         self._show()
 
     async def _read_whole(self, session_id: str) -> None:
@@ -573,12 +483,12 @@ class Picker:
 
         @keys.add("c-a")
         def _(_: KeyPressEvent) -> None:
-            self._all_folders = not self._all_folders
+            self._lines.all_folders = not self._lines.all_folders
             self._filter()
 
         @keys.add("c-g")
         def _(_: KeyPressEvent) -> None:
-            self._with_programs = not self._with_programs
+            self._lines.with_programs = not self._lines.with_programs
             self._filter()
 
         @keys.add("c-s", filter=Condition(lambda: self._acts is not None))
@@ -599,7 +509,8 @@ class Picker:
             if action in AT_ONCE:
                 self._act(choice)
             else:
-                event.app.exit(result=choice._replace(words=self._words.text))
+                at = "" if action == "open" else self._current.session_id
+                event.app.exit(result=choice._replace(words=self._words.text, at=at))
 
         keys.add("enter")(partial(act, action="open"))
         if self._acts is not None:
@@ -636,21 +547,11 @@ class Picker:
         columns = self._app.output.get_size().columns
         return int(columns * LIST_SHARE) if self._is_beside else columns
 
-    @property
-    def _shows_programs(self) -> bool:
-        """True if those of programs are wanted, or if there are no others."""
-        is_all = self._is_read and sum(map(len, self._known)) == len(self._known[PROGRAMS])
-        return bool(self._sought) or self._with_programs or is_all
-
     def _count(self) -> StyleAndTextTuples:
-        known, shown = sum(map(len, self._known)), len(self._shown)
-        programs = len(self._known[PROGRAMS])
-        more = "" if self._is_read else " …"
-        if programs and not self._shows_programs:
-            known -= programs
+        (known, programs), shown = self._lines.counts, len(self._shown)
+        more = "" if self._lines.is_read else " …"
+        if programs:
             more = f" · {programs:,} by programs: ^G{more}"
-        if self._hidden:
-            known -= sum(it.session_id in self._hidden for of in self._known for _, it in of)
         if self._selected:
             more = f" · {len(self._selected):,} selected"
         return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
@@ -666,7 +567,7 @@ class Picker:
         if self._helps:
             return self._help_text()
         if not self._shown:
-            return [("class:faint", "  no matches" if self._is_read else "  …")]
+            return [("class:faint", "  no matches" if self._lines.is_read else "  …")]
         width, room = self._list_width - 1, self._height
         rows: list[StyleAndTextTuples] = []
         at = 0
@@ -674,8 +575,8 @@ class Picker:
             line = self._shown[number]
             if number == self._numbers.start or self._shown[number - 1].group != line.group:
                 rows.append([("class:heading", f"  {GROUPS[line.group]}")])
-                if line.group == FOUND and self._left_out:
-                    lacking = Text(self._left_out).wrap(WRAPPING, width - 4)
+                if line.group == FOUND and self._lines.left_out:
+                    lacking = Text(self._lines.left_out).wrap(WRAPPING, width - 4)
                     rows += [[("class:state", f"    {it.plain.rstrip()}")] for it in lacking]
             if number == self._place:
                 at = len(rows)
@@ -697,7 +598,7 @@ class Picker:
         title = set_cell_size(shorten(line.title, room), room)
         selected = "•" if line.session_id in self._selected else " "
         mark = ("class:mark", f"{MARK if chosen else ' '}{selected}")
-        words = highlight(title, self._sought, "class:chosen" if chosen else "")
+        words = highlight(title, self._lines.sought, "class:chosen" if chosen else "")
         return [mark, (f"{colour} bold", set_cell_size(letters, 3)), *words, *beside]
 
     def _row_below(self, line: PickerLine, width: int) -> StyleAndTextTuples:
@@ -709,7 +610,7 @@ class Picker:
         if not words and not place:
             return []
         text = set_cell_size(shorten(words, room), room)
-        sought = self._sought if line.excerpt else ()
+        sought = self._lines.sought if line.excerpt else ()
         found = highlight(text, sought, "class:faint")
         return [("", " " * 5), *found, ("class:faint", f"  {place}" if place else "")]
 
@@ -745,14 +646,18 @@ class Picker:
         height -= len(head) + 1
         begin = max(0, len(rows) - height)
         if chosen.excerpt:  # from the place that was found
-            hits = (n for n, it in enumerate(rows) if any(w in it.casefold() for w in self._sought))
+            hits = (
+                n
+                for n, it in enumerate(rows)
+                if any(w in it.casefold() for w in self._lines.sought)
+            )
             begin = max(0, min(begin, next(hits, 0) - 2))
         indent = " " if self._is_beside else ""
         text: StyleAndTextTuples = [] if indent else [("class:heading", "─" * width + "\n")]
         for style, words in head:
             text.append((style, f"{indent}{words}\n"))
         for row in ("", *rows[begin : begin + height]):
-            marks = highlight(row, self._sought if chosen.excerpt else (), "")
+            marks = highlight(row, self._lines.sought if chosen.excerpt else (), "")
             text += [("", indent), *marks, ("", "\n")]
         return text
 
@@ -767,7 +672,7 @@ class Picker:
         if news := self._notice or (done and f"{done}, ^Z undoes"):
             hints[:0] = [news]
         hints += [
-            "^A all folders" if not self._all_folders else "^A this folder",
+            "^A all folders" if not self._lines.all_folders else "^A this folder",
             "F1 keys" if self._words.text else "? keys",
             "Esc clears" if self._words.text else "Esc leaves",
         ]

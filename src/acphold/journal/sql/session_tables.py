@@ -318,12 +318,13 @@ def mark(tables: Tables, session_id: str, marks: Marks) -> RowChange:
 def repeated_titles(tables: Tables, least: int, messages: int) -> frozenset[Titled]:
     """Like `Journal.repeated_titles`."""
     rows = tables.execute(
-        "SELECT tenant, title FROM acphold.sessions WHERE title IS NOT NULL AND message_count <= %s"
-        " AND NOT renamed AND tags = '[]' AND pins = '[]'"
-        " GROUP BY tenant, title HAVING count(*) >= %s",
+        "SELECT tenant, cwd, title FROM acphold.sessions"
+        " WHERE title IS NOT NULL AND message_count <= %s"
+        " AND NOT renamed AND tags = '[]' AND pins = '[]' AND origins = '[]'"
+        " GROUP BY tenant, cwd, title HAVING count(*) >= %s",
         (messages, least),
     )
-    return frozenset((tenant, title) for tenant, title in rows.fetchall())
+    return frozenset((tenant, cwd, title) for tenant, cwd, title in rows.fetchall())
 
 
 def change_row(tables: Tables, key: Key, change: RowChange) -> None:

@@ -40,7 +40,8 @@ class CopyRequest(Struct, frozen=True, rename="camel"):
     """The params: copy the turns up to the one with entry `at`, or those `before` it, or all.
 
     `files` also copies the files of that moment, into the folder that it names, or for true into
-    one beside the project. `include` adds the ignored files that the project names.
+    one beside the project. `include` adds the ignored files that the project names. `agent` is the
+    name of the one that continues it, by default its own.
     """
 
     session_id: str
@@ -48,6 +49,7 @@ class CopyRequest(Struct, frozen=True, rename="camel"):
     before: bool = False
     files: bool | str = False
     include: bool = False
+    agent: str | None = None
 
     @property
     def folder(self) -> str | None:

@@ -361,8 +361,11 @@ class ListedSessions(Struct, eq=False):
         made = await fork(self._journal, row, at=at, folders=folders)
         return made.session_id
 
-    async def copy(self, wanted: CopyRequest) -> tuple[Forked, KeptThere | None]:
-        """Make a copy of a session in the same folder, or with its files in another one.
+    async def copy(
+        self, wanted: CopyRequest, agent: str | None = None
+    ) -> tuple[Forked, KeptThere | None]:
+        """Make a copy of a session in the same folder, or with its files in another one; for the
+        agent with this key, by default its own.
 
         Raises what `hub.kept_files.fork_with_files` raises.
         """
@@ -371,13 +374,14 @@ class ListedSessions(Struct, eq=False):
         if not wanted.files:
             from acphold.live.hub.forks import fork
 
-            return await fork(self._journal, row, at=at, before=before), None
+            return await fork(self._journal, row, at=at, before=before, agent=agent), None
         from acphold.live.hub.kept_files import fork_with_files
 
         there, made = await fork_with_files(
             *(self._journal, row, self._surroundings, wanted.folder),
             at=at,
             before=before,
+            agent=agent,
             include=wanted.include,
         )
         return made, there

@@ -433,10 +433,10 @@ async def _projects(folders: Collection[str]) -> dict[str, str]:
 
 
 def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
-    """Return True if a session is a program's, and nobody has marked it."""
+    """Return True if a session is a program's, and nobody has marked or copied it."""
     is_short = row.message_count <= bounds.SHORT_SESSION
-    is_programs = row.by_program or (is_short and (row.tenant, row.title) in repeated)
-    return is_programs and not (row.renamed or row.tags or row.pins)
+    is_programs = row.by_program or (is_short and (row.tenant, row.cwd, row.title) in repeated)
+    return is_programs and not (row.renamed or row.tags or row.pins or row.origins)
 
 
 def as_listed(

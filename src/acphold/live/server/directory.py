@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from acp_wire.rpc.requests import Request
-from acphold.errors import OtherAgentError
+from acphold.errors import InvalidParamsError, OtherAgentError
 from acphold.journal.access import Scope
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub.conversation import Conversation
@@ -73,6 +73,12 @@ class Directory:
     async def find(self, session_id: str, asked: OpenParams | None = None) -> FoundSession:
         """Return where a session is opened; InvalidParamsError for an agent that is not served."""
         return FoundSession()
+
+    def require_served(self, name: str | None) -> str | None:
+        """Return the name of an agent, or None; InvalidParamsError if it is not served."""
+        if name is not None:
+            raise InvalidParamsError("agent: only a client of all agents can name one", "agent")
+        return None
 
     @asynccontextmanager
     async def at(

@@ -318,7 +318,7 @@ class ServerDirectory(Directory):
     async def find(self, session_id: str, asked: OpenParams | None = None) -> FoundSession:
         if not self.are_many:
             return FoundSession()
-        chosen = None if asked is None else self._require_served(asked.agent)
+        chosen = None if asked is None else self.require_served(asked.agent)
         if (row := await row_of(self.hub.journal, session_id)) is None:
             return FoundSession(self._name, chosen)  # the agent's own
         name = self._served.served(row)
@@ -331,7 +331,7 @@ class ServerDirectory(Directory):
         refusal = OtherAgentError(session_id, short_name(row.agent), tuple(self._served.agents))
         return FoundSession(None, chosen, refusal, row.agent)
 
-    def _require_served(self, name: str | None) -> str | None:
+    def require_served(self, name: str | None) -> str | None:
         """Return the name of an agent, or None; InvalidParamsError if it is not served."""
         if name is not None and name not in self._served.agents:
             names = ", ".join(self._served.agents)
@@ -378,7 +378,7 @@ class ServerDirectory(Directory):
         agent: str | None = None
         if self.are_many and session_id is None:
             asked = OpenParams.decode(request.params or b"{}")
-            agent = self._require_served(asked.agent) or self._name
+            agent = self.require_served(asked.agent) or self._name
             request.params = asked.naming(None).params
         elif self.are_many and session_id is not None:
             found = await self.find(session_id)

@@ -248,8 +248,12 @@ class UnstableMethods:
                 raise InvalidParamsError(only, "files")
             require_absolute(asked.folder, "files")
         scopes = self._client.scopes_in(asked.session_id)
+        agent: str | None = None
+        if (named := self._directory.require_served(asked.agent)) is not None:
+            async with self._directory.at(request, named, scopes) as its:
+                agent = its.agent.key
         async with self._directory.of(request, asked.session_id, scopes) as desk:
-            copy, folder = await desk.listed.copy(asked)
+            copy, folder = await desk.listed.copy(asked, agent)
         self._note(request.method, copy.session_id)
         if folder is None:
             row = await self._directory.hub.journal.session(copy.session_id)

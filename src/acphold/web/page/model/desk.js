@@ -44,6 +44,7 @@ export class Desk {
   hidden = signal(new Set());
   /** Sessions that are chosen to be acted on together, as they were then; null while nobody chooses. @type {import("@preact/signals").Signal<Map<string, Row> | null>} */
   chosen = signal(/** @type {Map<string, Row> | null} */ (null));
+  #lastChosen = "";
   /** What was just done to sessions. @type {import("@preact/signals").Signal<Notice[]>} */
   notices = signal([]);
   /** @type {Map<string, Session>} */
@@ -140,10 +141,13 @@ export class Desk {
     this.hidden.value = hidden;
   }
 
-  /** Choose a session, or choose it no more. @param {Row} row */
-  choose(row) {
+  /** Choose a session, or choose it no more; with `among`, the listed ones, all from the last one on. @param {Row} row @param {Row[]} [among] */
+  choose(row, among = []) {
     const chosen = new Map(this.chosen.peek());
-    if (!chosen.delete(row.sessionId)) chosen.set(row.sessionId, row);
+    const ends = [row.sessionId, this.#lastChosen].map((id) => among.findIndex((each) => each.sessionId === id)).sort((a, b) => a - b);
+    if (ends[0] >= 0) among.slice(ends[0], ends[1] + 1).forEach((each) => chosen.set(each.sessionId, each));
+    else if (!chosen.delete(row.sessionId)) chosen.set(row.sessionId, row);
+    this.#lastChosen = row.sessionId;
     this.chosen.value = chosen;
   }
 

@@ -90,8 +90,8 @@ export class Session {
   #tag;
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
-  /** The agent that a person has chosen to continue it, in this copy. */
-  continuedBy = signal("");
+  /** A copy for an agent that a person has chosen of those here: its name in the list may be another one. */
+  isServed = false;
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
   /** Our id of the prompt whose turn ran when the end was read. @type {string | null} */
@@ -612,7 +612,7 @@ export class Session {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
-      _meta: { ...this.#line.resume(), ...(this.continuedBy.peek() && { "acphold/agent": this.continuedBy.peek() }), ...(reads && { "acphold/reads": true }) },
+      _meta: { ...this.#line.resume(), ...(reads && { "acphold/reads": true }) },
     };
   }
 

@@ -37,7 +37,7 @@ export function Conversation({ desk, id, seq }) {
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
-  const who = agentName(session.continuedBy.value || (row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent"));
+  const who = agentName(row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent");
   // Who can continue it is known once the list is there; on a page that began offline, not until then.
   const isKnown = useRef(false);
   isKnown.current ||= row !== undefined || desk.isListed.value || session.isAttached.value || session.server.link.value.state === "offline";
@@ -76,7 +76,7 @@ export function Conversation({ desk, id, seq }) {
 /** Nobody can go on with what was imported from an agent that is not served, until another one is to: nothing is offered that would need it. @param {import("../model/session.js").Session} session @param {import("../wire/pages.js").Row | undefined} row */
 function unservedAgent(session, row) {
   const served = session.server.agents.value;
-  const isUnserved = !session.continuedBy.value && row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
+  const isUnserved = !session.isServed && row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
   return isUnserved && session.permits("prompt") ? { agent: row.agentName, served } : null;
 }
 

@@ -92,10 +92,10 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
     setBusy(true);
     setProblem("");
     try {
-      const found = await desk.server.call("_acphold/fork", { sessionId: session.id, ...(item && { at: item.seq, before }), files: isWithFiles, include: isWithFiles && isIncluded });
+      const found = await desk.server.call("_acphold/fork", { sessionId: session.id, agent: agent || undefined, ...(item && { at: item.seq, before }), files: isWithFiles, include: isWithFiles && isIncluded });
       const words = item?.content.filter((each) => each.type === "text").map((each) => each.text).join("\n\n");
+      desk.session(found.sessionId).isServed = Boolean(agent);
       if (before && words) await keepDraft(found.sessionId, words).catch(() => {});  // to be asked in another way
-      if (agent) desk.session(found.sessionId).continuedBy.value = agent;
       if (!isWithFiles) return close(found.sessionId);
       setMade(found);
     } catch (error) {

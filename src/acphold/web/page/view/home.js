@@ -1,5 +1,5 @@
 // What waits, and the sessions by project; below them, what a search has found.
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { sessions } from "../wire/pages.js";
 import { grouping, standing } from "../model/rows.js";
 import { CUT } from "../model/tables.js";
@@ -15,7 +15,7 @@ import { RowView } from "./rows.js";
 /** As few and as short as stand in one row; those that are archived are further below. */
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"], ["program", "By programs"]]);
 
-const PROGRAMS = "Only scripts and other programs wrote in these.";
+const PROGRAMS = "Written by scripts and other programs, or short and often with the same words in one folder. A pin or a tag makes one yours.";
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;
@@ -63,7 +63,10 @@ export function Home({ desk, current, asking, isAll }) {
   const shown = (isArchive ? found.filter((row) => desk.rows.value.get(row.sessionId)?.archived !== false) : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
   // Below the list, which it would move: it is known a moment later.
   const offer = !sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`;
-  const [choose] = useState(() => (/** @type {import("../wire/pages.js").Row} */ row) => desk.choose(row));
+  const projects = byProject(shown);
+  const listedRows = useRef(/** @type {import("../wire/pages.js").Row[]} */ ([]));
+  listedRows.current = projects.flatMap((group) => group.places.map(({ row }) => row));
+  const [choose] = useState(() => (/** @type {import("../wire/pages.js").Row} */ row, /** @type {boolean} */ isRange) => desk.choose(row, isRange ? listedRows.current : undefined));
   /** What can be done with those that are chosen is another thing in the archive. @param {string} name */
   const turn = (name) => {
     if (chosen && isArchive !== (name === "archived")) desk.chosen.value = new Map();
@@ -83,9 +86,10 @@ export function Home({ desk, current, asking, isAll }) {
   // What waits stands above the list: the list comes with it, and not before, to move away under a finger.
   const isEarly = !isBesideNews && desk.inbox.value.length > 0 && !loaded.value;
   const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
-  return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
-    <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
-      ${!device()?.user && html`<a class="button" href="#/usage">Usage</a>`}<a class="button main" href="#/new">New</a></header>
+  // One element, as another one would begin at the top again.
+  return html`<div role=${isAll ? "main" : "navigation"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
+    <div class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
+      ${!device()?.user && html`<a class="button" href="#/usage">Usage</a>`}<a class="button main" href="#/new">New</a></div>
     <div class="scroll">
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}${isEarly ? null : html`
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} onKeyDown=${onKey} /><kbd aria-hidden="true">/</kbd></search>
@@ -98,7 +102,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${filter === "program" && html`<p class="aside about-filter">${PROGRAMS} “All” leaves them out; a search finds them.</p>`}
       ${chosen && html`<${Later} name="Chosen" desk=${desk} isArchive=${isArchive} />`}
       ${desk.isListed.value && all.length === 0 && offer}
-      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only.length > 0 || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
+      ${projects.map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only.length > 0 || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} hits=${sought.length > 1 ? desk.hits.value : 0} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
@@ -110,7 +114,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}`}
     </div>
-  <//>`;
+  </div>`;
 }
 
 /** @typedef {{rows: import("../wire/pages.js").Row[], isKnown?: boolean, problem?: string, more?: () => void}} Others  `more` reads on */
@@ -171,7 +175,7 @@ function Only({ rows, only, pick }) {
 }
 
 /** A project with its sessions, some of them until somebody asks for all. */
-const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean, chosen: Map<string, unknown> | null, choose?: (row: import("../wire/pages.js").Row) => void}} */ { group, now, current, isAll, chosen, choose }) => {
+const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean, chosen: Map<string, unknown> | null, choose?: (row: import("../wire/pages.js").Row, isRange: boolean) => void}} */ { group, now, current, isAll, chosen, choose }) => {
   const [isOpen, setOpen] = useState(false);
   const number = group.places.length;
   const at = group.places.findLastIndex(({ row }) => row.sessionId === current || sessionPlace(row.sessionId) === held());

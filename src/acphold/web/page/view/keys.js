@@ -12,18 +12,19 @@ const KEYS = [
   [["k"], "Previous session, or file"],
   [["Enter"], "Open it; in the search, open the first result"],
   [["w"], "Write to the agent: no need to pass its buttons with Tab"],
-  [["m"], "Menu of the session"],
+  [["m"], "Menu of the session: arrows and Enter"],
   [["Esc"], "From writing, or from Changes, back to the conversation"],
   [["Space"], "After Select: select the session, or not"],
+  [["a"], "Archive the selected sessions; t tags them"],
   [["u"], "Undo what was just done"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
 ];
 
 /** What `j` and `k` go through. */
-const ROWS = ".home :is(.brief a, a.session, label.session input), .news .hits a.session";
+const ROWS = ".home:not(:has(label.session)) .brief a, .home :is(a.session, label.session input), .news .hits a.session";
 
-/** Longest that is waited for the first result. */
+/** Longest that is waited for the first result, or a view. */
 const FIND_MS = 5000;
 
 /** Set where somebody wants no keys of one letter, which speech input may say. */
@@ -61,12 +62,38 @@ const SINGLE = Object.assign(Object.create(null), {
   "/": search,
   j: () => file(1) || step(1),
   k: () => file(-1) || step(-1),
-  w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(),
-  m: () => /** @type {HTMLElement | null} */ (document.querySelector(".conversation .menu button"))?.click(),
-  u: () => undoing()?.click(),
-  n: () => go("#/new"),
+  w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea, .other-agent button"))?.focus(),
+  m: () => void menu(),
+  u: () => (undoing()?.click(), void setTimeout(() => document.activeElement === document.body && document.getElementById("main")?.focus())),
+  n: () => (go("#/new"), void soon("main.new textarea").then((field) => field?.focus())),
+  a: () => chosen(1),
+  t: () => chosen(2),
   "?": () => void inFront(Shown, {}),
 });
+
+/** What is there in a moment. @param {string} selector @returns {Promise<HTMLElement | null>} */
+async function soon(selector) {
+  for (const begun = performance.now(); performance.now() - begun < FIND_MS; await new Promise(requestAnimationFrame)) {
+    const found = /** @type {HTMLElement | null} */ (document.querySelector(selector));
+    if (found) return found;
+  }
+  return null;
+}
+
+/** Open the menu of what is open, or of the row that has the keyboard. */
+async function menu() {
+  const row = /** @type {HTMLAnchorElement} */ (document.activeElement);
+  if (row.matches(":is(.home, .news) a[href^='#/session/']") && row.hash !== location.hash) {
+    const shown = new Promise((resolve) => addEventListener("hashchange", () => setTimeout(resolve), { once: true }));
+    row.click();
+    await shown;
+  }
+  (await soon(".conversation .menu > button"))?.click();
+  /** @type {HTMLElement | null} */ (document.querySelector("#session-menu:popover-open button"))?.focus();
+}
+
+/** Do something with those that are selected. @param {number} number  of the button */
+const chosen = (number) => /** @type {HTMLElement | null} */ (document.querySelector(`.chosen button:nth-of-type(${number})`))?.click();
 
 /** To the search, which on a narrow screen is not beside what is open. */
 function search() {

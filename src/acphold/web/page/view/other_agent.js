@@ -13,15 +13,15 @@ export function OtherAgent({ desk, session, other }) {
   const choose = async (name) => {
     setBusy(true);
     try {
-      const { sessionId } = await desk.server.call("_acphold/fork", { sessionId: session.id });
+      const { sessionId } = await desk.server.call("_acphold/fork", { sessionId: session.id, agent: name });
       const copy = desk.session(sessionId);
-      copy.continuedBy.value = name;
+      copy.isServed = true;
       for (const { kept } of session.sending.value) {  // written before it was known that nobody is here to answer
         void copy.prompt(kept.content, kept.later);
         void session.discard(kept);
       }
       go(sessionPlace(sessionId));
-      notify(desk, `This is a copy for ${agentName(name)}; the conversation with ${its} stays as it is.`);
+      notify(desk, `A copy for ${agentName(name)}: ${its} keeps its own.`);
       await copy.seen;
       await new Promise(requestAnimationFrame);
       const isLost = document.activeElement === document.body && place.value.id === sessionId;

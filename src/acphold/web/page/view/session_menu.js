@@ -37,10 +37,16 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     await put(name);
     notify(desk, "The session is renamed.", () => void put(title).catch((error) => notify(desk, `The new name stays. ${error.message}`)));
   };
-  const pin = async () => desk.server.call("_acphold/mark", { sessionId: id, pinned: !row?.pinned });
+  /** @param {object} to @param {object} back @param {string} words */
+  const mark = async (to, back, words) => {
+    const put = (/** @type {object} */ marks) => desk.server.call("_acphold/mark", { sessionId: id, ...marks });
+    await put(to);
+    notify(desk, words, () => void put(back).catch((error) => notify(desk, `It stays so. ${error.message}`)));
+  };
+  const pin = () => mark({ pinned: !row?.pinned }, { pinned: Boolean(row?.pinned) }, row?.pinned ? "The session is no longer pinned." : "The session is pinned.");
   const tag = async () => {
     const words = await asked({ title: "Tag this session", label: "Tags, with spaces between them", value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
-    if (words !== null) return desk.server.call("_acphold/mark", { sessionId: id, tags: words.split(/[\s,]+/).filter(Boolean) });
+    if (words !== null) return mark({ tags: words.split(/[\s,]+/).filter(Boolean) }, { tags: row?.tags ?? [] }, "The session is tagged.");
   };
   const putAway = async () => {
     await archive(desk, [id], title, row?.archived);
@@ -51,9 +57,17 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   useKept(desk, session, row);
   const isOurs = session.permits("manage");
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const items = /** @type {HTMLElement[]} */ ([...(menu.current?.querySelectorAll("button, a") ?? [])]);
+    if (!step) return;
+    event.preventDefault();
+    items.at((items.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + step) % items.length)?.focus();
+  };
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More" aria-keyshortcuts="m">⋯</button>
-    <div id="session-menu" popover="auto" ref=${menu}>
+    <div id="session-menu" popover="auto" ref=${menu} onKeyDown=${onKey}>
       <button type="button" onClick=${act(find)}>Find</button>
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
       <button type="button" onClick=${act(pin)}>${row?.pinned ? "Unpin" : "Pin"}</button>
