@@ -86,6 +86,7 @@ async def test_a_form_of_another_page_does_nothing_with_the_cookie_of_its_victim
             # Browsers name the page; one that did not would still need leave for JSON.
             named = {**headers, "Origin": "http://evil.example"}
             assert (await http.post(path, content=INITIALIZE, headers=named)).status_code == 403
+            assert (await http.get("/health", headers=named)).status_code == 403
             answer = await http.post(path, content=INITIALIZE, headers=headers)
             assert answer.status_code == then
             assert "access-control-allow-origin" not in answer.headers
