@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr
 
 from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter
@@ -79,7 +79,8 @@ class Reader(NamedTuple):
     def find(self, home: Home) -> Iterator[Source]:
         """Yield the conversations below a home folder."""
         for source in self.search(home):
-            yield replace(source, reader=self.name)
+            force_setattr(source, "reader", self.name)  # it is new; a copy of each costs 2 μs
+            yield source
 
 
 def reader(name: str) -> Reader:
