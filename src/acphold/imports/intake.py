@@ -459,7 +459,7 @@ class Intake:
             if writing is None:
                 compared = piece.compared or compared
                 is_mended = before is not None and before.is_mended(source, compared)
-                if compared.has_all and (is_mended or compared.longer >= kept) and not again:
+                if compared.has_all and (is_mended or compared.answered >= kept) and not again:
                     return await self._take_more(source, row, news, again=True)
                 is_strange = compared.verdict == "strange"
                 if is_strange and not (again or source.apart):

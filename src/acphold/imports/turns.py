@@ -53,8 +53,7 @@ CONTENT: Final = frozenset(
 class ReadTurn(Struct):
     """A turn as it is compared.
 
-    `words` are the prompt's, `answer` a digest of the agent's, both without white space, and `size`
-    the latter's length; of the
+    `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
     last turn, and one to be compared with it, `last` is the answer itself; `end` is the entry that
     ended it, if it is the last one. `at` is the time of the prompt, `count` the number of entries
     in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the
@@ -67,7 +66,6 @@ class ReadTurn(Struct):
     words: str = ""
     at: int = 0
     answer: str = ""
-    size: int = 0
     count: int = 0
     digest: str = ""
     is_here: bool = False
@@ -168,7 +166,7 @@ class ReadTurns:
     def _close(self) -> None:
         if self.found:
             self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
-            self.found[-1].answer, self.found[-1].size = digest_of(text), len(text)
+            self.found[-1].answer = digest_of(text)
             if len(self.found) > 1:
                 before = self.found[-2]
                 before.end = b""
@@ -254,8 +252,8 @@ class Comparison(Struct):
     stands for one of ours that moves among them. `void` are our turns that go: told twice, or
     moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
-    it goes on, else -1. With `has_all`, they have each of our turns. `longer` is the last of ours
-    before the end that has a longer answer there, else -1; `missed` counts what their reader could
+    it goes on, else -1. With `has_all`, they have each of our turns. `answered` is the last of ours
+    before the end that has an answer only there, else -1; `missed` counts what their reader could
     not interpret.
     """
 
@@ -267,7 +265,7 @@ class Comparison(Struct):
     behind: list[str] = field(default_factory=list)
     rest: int = -1
     has_all: bool = False
-    longer: int = -1
+    answered: int = -1
     missed: Counter[str] = field(default_factory=Counter)
 
 
@@ -288,8 +286,10 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
     )
     if known.is_same_reader and (known.is_same_place or not given):
-        longer = (n for n, it in found.known.items() if n != end and theirs[it].size > ours[n].size)
-        found.longer = max(longer, default=-1)
+        none = digest_of("")
+        missing = (n for n in found.known if n != end and ours[n].answer == none)
+        told = (n for n in missing if theirs[found.known[n]].answer != none)
+        found.answered = max(told, default=-1)
     met = {*found.known.values()}
     last_here = max(found.known, default=-1)
     last_there = max(met, default=-1)
