@@ -54,6 +54,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(place: Place)
             shown = inbox.until("command: make all\\x1b[2J", "[y] allow once", ", then Enter")
             assert f"·{str(question['sessionId'])[:6]}" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
+            inbox.type("yes please\r", "“yes please” is no answer: type one of the letters")
             inbox.type("y\r", "allowed once: Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
@@ -63,6 +64,20 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(place: Place)
         assert str(question["sessionId"]) not in history  # the short id is enough
         (decided,) = place.here("inbox", "--history", "--json").out.splitlines()
         assert json.loads(decided)["client"] == "acphold"
+        chat.type("\x04")
+
+
+@pytest.mark.slow
+def test_a_call_of_which_the_question_gives_the_id_alone_is_shown_as_it_was_announced(
+    place: Place,
+) -> None:
+    announced = {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Edit a.py"}
+    with place.chat() as chat:
+        asking(chat, {"update": announced}, ask())
+        listed(place)
+        with place.on_terminal("inbox") as inbox:
+            inbox.until("Allow this? Edit a.py", ", then Enter")
+            inbox.type("\x03")
         chat.type("\x04")
 
 

@@ -189,6 +189,16 @@ def test_sessions_of_programs_are_listed_if_there_are_no_others(
     assert "by programs" not in shown
 
 
+@pytest.mark.usefixtures("three")
+def test_that_nothing_is_archived_is_said_where_the_archive_is_asked_for(
+    acphold: CommandLine,
+) -> None:
+    none = acphold.run("list", "--archived").err
+    assert none.startswith("No sessions that are archived.")
+    acphold.run("session", "archive", "aaaaaaaa-1")
+    assert "First" in acphold.run("list", "--archived").out
+
+
 def test_a_work_tree_is_no_project_of_its_own(
     acphold: CommandLine, journal: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from acp_wire.tasks import beside, first
-from acphold.faces.cli.terminal_text import LINE_TERMINALS, console
+from acphold.faces.cli.terminal_text import LINE_TERMINALS, console, on_one_line
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
@@ -128,7 +128,10 @@ class TerminalPerson:
     # -- as the target of the keys --------------------------------------------------------
 
     def submit(self, text: str) -> bool:
-        """Ignore a line that is no answer."""
+        """Say that a line is no answer."""
+        if text.strip():
+            self.flow.tell(f"“{on_one_line(text[:40])}” is no answer: type one of the letters")
+            self.refresh()
         return False
 
     def interrupt(self) -> None:

@@ -361,9 +361,15 @@ def at_ctrl_c(leave: Callable[[], NoReturn] | None = None) -> Iterator[None]:
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask the person; no answer is a no."""
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    """Ask the person; no answer is a no. Raises KeyboardInterrupt at Ctrl-C."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a loop's would not end the read
+    try:
+        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def confirm(question: str, done: str, *, sure: bool) -> bool:

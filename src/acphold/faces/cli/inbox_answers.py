@@ -21,6 +21,7 @@ from acphold.client.answers import Answers, PermissionAnswer
 from acphold.client.journal_endpoints import OwnerEndpoint
 from acphold.client.uplink import Endpoint
 from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.raw_update import string
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
@@ -184,8 +185,8 @@ class InboxVisit:
         self._items = {it.question.id: it for it in found if it.row.session_id == self._session_id}
         self._elsewhere = {it.question.id for it in found} - set(self._items)
         for item in self._items.values():
-            if (raw := item.call.get("toolCallId")) is not None:
-                self._calls[raw.decode(errors="replace").strip('"')] = item
+            if (call_id := string(item.question.tool_call.get("toolCallId"))) is not None:
+                self._calls[call_id] = item
 
     async def _connection(self) -> AbstractAsyncContextManager[RemoteAgent]:
         """Return a connection to the process that has the session, or to the server."""

@@ -139,8 +139,8 @@ async def list_sessions(
     Words select the sessions that have all of them in title, agent, folder, tags or last words; if
     there is none, those that `acphold search` finds, but not with --json. On a terminal sessions
     are grouped by day, each above its last words; ★ marks those that you pinned. Those that only a
-    program prompted (`ask` in a script, an SDK, several that begin with the same words) are counted
-    there, and listed with words or --all.
+    program prompted (`ask` in a script, an SDK, several of a folder with the same words) are
+    counted there, and listed with words or --all. A tag or a pin makes one yours.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
@@ -336,10 +336,12 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     """Return the message for an empty list."""
     with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
     # For words, the search of all that was said has looked for those, too.
-    if not wanted.words and [page async for page in session_pages(reader, with_archived, 1)]:
+    is_excluded = wanted.filter.archived == "exclude" and not wanted.words
+    if is_excluded and [page async for page in session_pages(reader, with_archived, 1)]:
         return ARCHIVED
     cwd, agents = wanted.filter.cwd, wanted.filter.agents
     filters = [
+        "that are archived" if wanted.filter.archived == "only" else "",
         "that are running, waiting or idle" if wanted.only_live else "",
         f"in {cwd}" if cwd is not None else "",
         f"of agent {agents[0]!r}" if agents else "",

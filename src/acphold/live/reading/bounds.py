@@ -82,7 +82,7 @@ HUNG_BYTES: Final = 1 << 24
 """Most bytes of such an answer."""
 
 SAME_WORDS = 4
-"""So many sessions that begin with the same words are a program's, if they are short."""
+"""So many sessions that begin with the same words are probably a program's, if they are short."""
 
 SHORT_SESSION = 6
 """Messages of such a session: one prompt, and what an agent says around its tools."""
