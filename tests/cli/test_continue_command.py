@@ -189,6 +189,7 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
         one.type("fruit salad; \r", asking, below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
         assert sorted(tags()) == [[], ["fruit"], ["fruit"]]
+        one.until("▸ Sc about pears")  # where it was
         one.type("\x1a", "Undone: tagged 2 sessions", "3 of 3")
         assert tags() == [[], [], []]
         one.type("\x13\x1b[B\x13\x18", "archived 2 sessions, ^Z undoes", "1 of 1")

@@ -163,7 +163,7 @@ async def test_sessions_are_selected_archived_and_taken_back_with_keys(
         place < 2 for place in range(await chosen.count())
     ]
     await expect(chosen.nth(2)).to_be_focused()
-    await page.get_by_role("toolbar").get_by_role("button", name="Archive").press("Enter")
+    await page.keyboard.press("a")
     undo = page.locator(".undo").get_by_role("button", name="Undo")
     await expect(undo).to_be_focused()
     await expect(row_of(page, sessions[2])).to_have_count(0)
@@ -175,3 +175,25 @@ async def test_sessions_are_selected_archived_and_taken_back_with_keys(
     dialog = page.get_by_role("dialog", name="Keys")
     for words in ("Undo what was just done", "Write to the agent", "open the first result"):
         await expect(dialog).to_contain_text(words)
+
+
+async def test_keys_lead_into_the_menu_of_a_row_and_into_a_new_prompt(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "Said."}))
+    await keyed(page)
+    await row_of(page, session).focus()
+    await page.keyboard.press("m")
+    menu = page.locator("#session-menu")
+    await expect(menu.get_by_role("button", name="Find")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await expect(menu.get_by_role("link", name="Changes")).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("ArrowUp")
+    await expect(menu.get_by_role("button", name="Delete")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(menu).to_be_hidden()
+    await page.keyboard.press("n")
+    await expect(page.get_by_label("First prompt")).to_be_focused()
