@@ -184,8 +184,6 @@ class Turns(Struct, eq=False):
 
     def give_up(self, turn: PromptTurn) -> None:
         """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
-        if turn is self.running:
-            self._questions.cancel()
         self._winding_down.start(self._cancel(turn), "turn winds down")
 
     def _begin_first(self) -> None:
