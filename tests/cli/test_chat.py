@@ -409,9 +409,11 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
         one.until("? Allow this? Run it", "[y] allow once: Go on", ", then Enter")
-        one.type("y\ry\r")  # a paste, which is no answer
-        one.until("y\ny\n", "y alone is the answer")
-        one.type("y\r", "asked: allowed once: Run it → Go on", "agent: answer")
+        one.type("y\ry\r")  # a paste, which is never a yes
+        one.until("y\ny\n", "acphold: Rejected; said to the agent: y y", "you: y")
+        one.type(steps(ask(title="Make it")) + "\r")
+        one.until("[y]", ", then Enter", below="? Allow this? Make it")
+        one.type("y\r", "asked: allowed once: Make it → Go on")
         one.type(steps(ask(title="Do it")) + "\r")
         one.until("[y]", ", then Enter", below="? Allow this? Do it")
         one.type("use make\r", "acphold: Rejected; said to the agent: use make", "you: use make")

@@ -134,8 +134,13 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
 
 
 def row_by_id(path: Path, table: str, wanted: Iterable[str], row_id: str) -> dict[str, Any]:
-    """Return a row as `objects_of`; empty if there is none with this id."""
-    return next(objects_of(path, table, wanted, "id = ?", Missed(), row_id), {})
+    """Return a row as `objects_of`; empty if there is none with this id. Raises OSError if one of
+    its values is too long."""
+    missed = Missed()
+    found = next(objects_of(path, table, wanted, "id = ?", missed, row_id), {})
+    if missed.counts[TOO_LONG]:
+        raise OSError(EFBIG, "a session has too long a value", str(path))
+    return found
 
 
 def objects_of(
