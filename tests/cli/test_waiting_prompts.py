@@ -99,6 +99,8 @@ def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
         go.touch()
         one.until("agent  queued", "running", but="1 queued prompt")
         one.type("\x03", "turn  cancelled", "ready")
+        one.type("/queue\r", "no queued prompts")
+        assert one.text.count("turn  cancelled") == 1
 
 
 def test_a_terminal_that_only_prints_says_what_waits(place: Place, tmp_path: Path) -> None:

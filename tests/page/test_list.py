@@ -37,6 +37,15 @@ async def test_a_fork_stands_below_its_origin_and_is_told_from_it(
     assert box is not None
     assert under is not None
     assert under["x"] > box["x"]
+    # It is told from it where it stands apart, too.
+    await opened(page, origin.id)
+    await page.get_by_label("More").click()
+    await page.locator("#session-menu").get_by_text("Pin", exact=True).click()
+    await page.goto(f"{page.url.partition('#')[0]}#/")
+    await expect(page.locator(f"a.session[href='#/session/{fork}']")).to_contain_text("fork")
+    await opened(page, origin.id)
+    await page.get_by_label("More").click()
+    await page.locator("#session-menu").get_by_text("Unpin", exact=True).click()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -269,6 +278,23 @@ async def test_sessions_of_programs_stand_behind_their_number_and_are_found(
     assert await violations(page) == []
     await chip.click()
     await expect(row_of(page, mine)).to_be_visible()
+
+
+async def test_an_archive_without_what_was_picked_says_so(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "picked").mkdir()
+    tagged, archived = [await agent.new_session(cwd=folder) for _ in range(2)]
+    for session in (tagged, archived):
+        await session.prompt(steps({"say": "Said."}))
+    journal = open_journal(served.folder / "journal.db")
+    await journal.change(tagged.id, RowChange(tags=("later",)))
+    await journal.change(archived.id, RowChange(archived=True))
+    await journal.aclose()
+    await expect(row_of(page, archived)).to_have_count(0)
+    await page.get_by_label("Add a filter").select_option("tag later")
+    await page.get_by_role("button", name="Archived").click()
+    await expect(page.get_by_text("No archived session is of what you picked")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [360, 1280])

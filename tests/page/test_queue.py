@@ -167,7 +167,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await put_off(page, "one", "two")
     await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
     # Answered before the page knows that the stop has held them.
-    await pressed_at_once(page, "Pause")
+    await pressed_at_once(page, "Keep paused")
     await page.get_by_role("button", name="Stop").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("paused: stopped")

@@ -310,7 +310,7 @@ class ShownTurns:
         elif queue.begun is None and self._in_queued_turn:
             state = queue.ended[-1].state if queue.ended else "done"
             outcome = cast("TurnOutcome", "completed" if state == "done" else state)
-            self._show_end(TurnEnd(outcome, 0))
+            self._show_end(TurnEnd(outcome, 0) if self._flow.is_open else None)
         self._in_queued_turn = queue.begun is not None
         self._screen.face.show_queue(queue)
 
@@ -391,8 +391,9 @@ class ShownTurns:
         self._show_end(end)
         self._screen.face.refresh()
 
-    def _show_end(self, end: TurnEnd) -> None:
-        """Show the end of the turn of a prompt from here; a long one rings the bell."""
+    def _show_end(self, end: TurnEnd | None) -> None:
+        """Show the end of the turn of a prompt from here, None if the session's updates have shown
+        it; a long one rings the bell."""
         self._flow.turn_over(end)
         if monotonic() - self._began > bounds.LONG_TURN_SECONDS:
             self._screen.face.ring()

@@ -110,6 +110,9 @@ function inOrder(rows) {
 /** The session that this one was copied from. @param {Row} row */
 const originOf = (row) => row.origins?.findLast((each) => each.sessionId !== row.sessionId)?.sessionId;
 
+/** Also where its origin stands elsewhere, as one that is pinned does. @param {Row} row */
+export const isFork = (row) => originOf(row) !== undefined;
+
 /** Sessions, each with its forks below it. @param {Row[]} rows @returns {Place[][]} */
 function familiesOf(rows) {
   const known = new Set(rows.map((row) => row.sessionId));

@@ -105,7 +105,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${projects.map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter || only.length > 0 || chosen)} chosen=${chosen} choose=${chosen ? choose : undefined} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
-      ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} hits=${sought.length > 1 ? desk.hits.value : 0} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
+      ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} hits=${sought.length > 1 ? desk.hits.value : 0} isSearch=${Boolean(sought)} isOnly=${only.length > 0} isBesideNews=${isBesideNews} />`}
       ${all.length > 0 && offer}
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" desk=${desk} words=${words} />`}
       <${Later} name="Swipes" desk=${desk} />

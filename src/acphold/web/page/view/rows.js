@@ -1,5 +1,5 @@
 // Sessions as rows of a list.
-import { lastWords, standing, waits } from "../model/rows.js";
+import { isFork, lastWords, standing, waits } from "../model/rows.js";
 import { CUT } from "../model/tables.js";
 import { agentName, called, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
@@ -20,7 +20,7 @@ export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boole
   const [kind, words] = standing(row);
   const inside = html`
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${depth > 0 && html`<span class="words">fork${number > 0 && ` ${number}`}</span>`}${row.tags?.length ? html`<span class="tags">${row.tags.map((each) => `#${line(each, CUT.short)}`).join(" ")}</span>` : ""}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${(depth > 0 || isFork(row)) && html`<span class="words">fork${number > 0 && ` ${number}`}</span>`}${row.tags?.length ? html`<span class="tags">${row.tags.map((each) => `#${line(each, CUT.short)}`).join(" ")}</span>` : ""}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>`;
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}>${choose
     ? html`<label class=${`session ${kind}`}><input type="checkbox" checked=${isChosen} onClick=${(/** @type {MouseEvent} */ event) => choose(row, event.shiftKey)} />${inside}</label>`

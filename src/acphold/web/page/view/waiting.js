@@ -70,12 +70,12 @@ function Queue({ desk, session }) {
     session.afterStop.value = isHeld ? "" : "continue";
     if (isHeld) void act({ do: "go" });
   };
-  // The question is over once the queue runs again. Before the end of the turn nothing is held yet.
+  // The question is over once the queue runs again: the end of the turn may be told before the hold.
   const last = useRef(session.queue.value);
   useEffect(() => {
     const before = last.current;
     const now = (last.current = session.queue.value);
-    const isReleased = !now?.held && (before?.held || before?.begun?.id !== now?.begun?.id);
+    const isReleased = !now?.held && (before?.held || (now?.begun && before?.begun?.id !== now.begun.id));
     if (!now?.waiting || isReleased || (now.held && now.held !== "cancelled")) session.afterStop.value = "";
     else if (session.afterStop.value === "continue" && now.held) goOn();
   }, [session.queue.value]);
@@ -136,7 +136,7 @@ function Queue({ desk, session }) {
       <p role="status">${held && `${HELD[held] ?? `paused: ${line(held, CUT.name)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
       ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Resume" : "Pause"}</button>`}</header>
     ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Resume the queued prompts?</p>
-      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${pause}>Pause</button><button type="button" disabled=${isOff} onClick=${goOn}>Resume</button></div></div>`}
+      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${pause}>Keep paused</button><button type="button" disabled=${isOff} onClick=${goOn}>Resume</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
       const words = line(each.words, CUT.title);
       /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
