@@ -32,7 +32,7 @@ from acphold.live.reading import bounds
 from acphold.live.reading.local_reader import LocalReader, existing_journal
 from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
 
-# Late, below, is what a list needs not: the commands open this, too.
+# What a list does not need is imported late: the commands use this module, too.
 if TYPE_CHECKING:
     from acphold.client.answers import (
         Filled,

@@ -170,6 +170,7 @@ async def test_a_copy_is_for_the_agent_that_is_named(served: Served) -> None:
         with pytest.raises(RemoteError) as refused:
             await client.ask("_acphold/fork", sessionId=first["sessionId"], agent="three")
         assert refused.value.code == INVALID_PARAMS
+        assert refused.value.message.startswith("agent: must be one of one, two")
 
 
 async def test_what_an_agent_asks_is_answered_and_a_turn_is_cancelled(served: Served) -> None:

@@ -190,8 +190,8 @@ REPORT_PART = 0.15
 """The part of a time limit that is for the report: no case goes on then."""
 
 REPORT_SECONDS = 2.0
-"""At least so many seconds of a limit are for the report, but no more than half of what the start
-of the command has left."""
+"""At least so many seconds of a limit are for the report, or half of what the start of the command
+has left; more if that start took longer."""
 
 OBSERVATION_PART = 0.05
 OBSERVATION_SECONDS = 1.0

@@ -9,9 +9,9 @@ A task, of the editor extensions, has the messages of their screen. A message wa
 inside its `text`. The folder of a task is in a list of all tasks, in a file beside it, or in the
 model's prompt. Roo Code and Kilo Code began as copies of Cline and use the same format, each below
 the name of its extension. They add some kinds and tools, and an edit may be a whole patch there.
-The model's side of a task lies beside that of the screen, `api_conversation_history.json`. When a
-program that wrote the latter was stopped in the middle of the file, it has what was lost: what was
-said, and the calls, as XML in a text or as blocks.
+The model's side of a task lies beside that of the screen, `api_conversation_history.json`. If the
+program was stopped while it wrote the screen's file, the model's has what was lost: what was said,
+and the calls, as XML in a text or as blocks.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ DELETED_BESIDE_TURNS: Final = 8
 """The same while anybody has a session: its turns wait meanwhile."""
 
 PIECE_BESIDE_TURNS: Final = 0.002
-"""Time for which such a piece holds the lock. On a busy machine whoever works longer without a rest
-is made to pause, and holds the lock meanwhile."""
+"""Seconds for which a piece of work holds the lock then. On a busy machine whoever works longer
+without a rest is made to pause, and holds the lock meanwhile."""
 
 OLD_MS: Final = 24 * 60 * 60 * 1000
 """Age at which a turn is old, and packed: it is rarely replayed any more."""
@@ -148,7 +148,7 @@ SUMMED_TOGETHER: Final = 1024
 """Numbers of sessions whose sums are kept together: a reader adds up as many in 4 ms."""
 
 BLOCKS_SECONDS: Final = 3600.0
-"""How often a process that goes on makes the sums of many sessions that hold no more."""
+"""Seconds after which a process that goes on makes outdated sums of many sessions anew."""
 
 FEW_CURRENCIES: Final = 50
 """Sums are kept of a session with this many pairs of agents and currencies at most."""

@@ -312,9 +312,9 @@ class Sessions(Protocol):
         """
 
     async def repeated_titles(self, least: int, messages: int) -> frozenset[Titled]:
-        """Return the titles that at least so many sessions of a tenant in one folder share which
-        have at most so many messages, not counting copies, and those in which a person gave a
-        title, a tag or a pin."""
+        """Return the titles that at least `least` sessions of a tenant and a folder share, of those
+        with at most so many messages. Copies, and sessions that a person named, tagged or pinned,
+        do not count."""
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         """Delete sessions with their entries and leases; return the ids of those that are gone now.

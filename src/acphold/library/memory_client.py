@@ -425,14 +425,14 @@ class WatchedAgent(RemoteAgent):
         return self._as_watched(await super().resume_session(known, cwd, **options))
 
     async def _known(self, session: str | SessionInfo) -> str | SessionInfo:
-        """Find its folders, and forget what was received of it."""
+        """Return a session with its folders, and forget what was received of it."""
         session_id = session if isinstance(session, str) else session.session_id
         self._recording.forget(session_id)
         if isinstance(session, str):
             async for info in self.sessions():
                 if info.session_id == session_id:
                     return info
-        return session  # one that it does not have the agent refuses, as any agent would
+        return session  # the agent itself refuses one that it does not have
 
     def _session(self, feed: SessionFeed) -> WatchedSession:
         return WatchedSession(feed, self._uplink, self._recording)

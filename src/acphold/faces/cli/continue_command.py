@@ -256,7 +256,7 @@ def continue_conversation(**given: Any) -> int:
 
 
 def _talk_in_copy(made: MadeCopy, wanted: WantedConversation) -> int:
-    """Continue in a copy, which goes again if that is not possible."""
+    """Continue in a copy; remove it again if that fails."""
     try:
         return talk_here(wanted)
     except Exception:

@@ -140,7 +140,7 @@ async def list_sessions(
     there is none, those that `acphold search` finds, but not with --json. On a terminal sessions
     are grouped by day, each above its last words; ★ marks those that you pinned. Those that only a
     program prompted (`ask` in a script, an SDK, several of a folder with the same words) are
-    counted there, and listed with words or --all. A tag or a pin makes one yours.
+    counted there, and listed with words or --all. A name, a tag or a pin makes one yours.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the

@@ -78,7 +78,7 @@ class PickerLines:
                 self._fitting[line.group].append(line)
 
     def take(self, news: PickerNews) -> list[str]:
-        """Take in what has changed: a session that was active goes to the top of its group. Return
+        """Take in what has changed: a session that was active goes up in its group, by time. Return
         the ids of those."""
         new = {line.session_id: line for line in news.lines}
         gone = {*news.gone} - self.hidden  # those come back if it is undone

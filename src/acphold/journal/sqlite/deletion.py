@@ -78,7 +78,7 @@ def delete(
 
 
 def _gives_more_way(connection: Connection, sessions: int) -> bool:
-    """Hold the lock for less time, while many sessions are deleted, if anybody has one; True if
+    """Make pieces of work shorter if many sessions are deleted while a process has any; True if
     so."""
     connection.beside_turns = sessions > bounds.DELETED_BESIDE_TURNS and any(
         leases.lives(connection.path, owner)

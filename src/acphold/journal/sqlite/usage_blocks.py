@@ -39,7 +39,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
 
 def kept_sums(tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
-    """The sums of the blocks that hold, and the spans of numbers between them."""
+    """The sums of the blocks that hold, and the spans of numbers outside of them."""
     kept: list[PlainSums] = []
     spans: list[Span] = []
     begin = 0
@@ -56,8 +56,8 @@ def kept_sums(tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]
 
 
 def make_next(tables: Tables) -> bool:
-    """Make one of the blocks that are due, once all sums of sessions are there; False if none is
-    left."""
+    """Add up one session whose sums are missing, else make one of the blocks that are due; False if
+    nothing is left, or a session was deleted meanwhile."""
     if usage_rows.add_up_next(tables):
         return True
     size = bounds.SUMMED_TOGETHER

@@ -146,7 +146,7 @@ class HubAgent:
     """A coding agent, wherever it runs.
 
     By itself it is that of a desk where clients only join sessions that are live at others:
-    whatever needs an agent is refused.
+    requests are refused, and what needs no answer does nothing.
     """
 
     key: str = ""

@@ -433,7 +433,7 @@ async def _projects(folders: Collection[str]) -> dict[str, str]:
 
 
 def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
-    """Return True if a session is a program's, and nobody has marked or copied it."""
+    """Return True if a session is a program's, no copy, and nobody has named or marked it."""
     is_short = row.message_count <= bounds.SHORT_SESSION
     is_programs = row.by_program or (is_short and (row.tenant, row.cwd, row.title) in repeated)
     return is_programs and not (row.renamed or row.tags or row.pins or row.origins)

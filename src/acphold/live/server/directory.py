@@ -74,10 +74,11 @@ class Directory:
         """Return where a session is opened; InvalidParamsError for an agent that is not served."""
         return FoundSession()
 
-    def require_served(self, name: str | None) -> str | None:
-        """Return the name of an agent, or None; InvalidParamsError if it is not served."""
+    def require_served(self, name: str | None, field: str = "agent") -> str | None:
+        """Return the name of an agent, or None; InvalidParamsError for the field of the params if
+        it is not served."""
         if name is not None:
-            raise InvalidParamsError("agent: only a client of all agents can name one", "agent")
+            raise InvalidParamsError(f"{field}: only a client of all agents can name one", field)
         return None
 
     @asynccontextmanager

@@ -331,11 +331,12 @@ class ServerDirectory(Directory):
         refusal = OtherAgentError(session_id, short_name(row.agent), tuple(self._served.agents))
         return FoundSession(None, chosen, refusal, row.agent)
 
-    def require_served(self, name: str | None) -> str | None:
-        """Return the name of an agent, or None; InvalidParamsError if it is not served."""
+    def require_served(self, name: str | None, field: str = f"_meta.{AGENT}") -> str | None:
+        """Return the name of an agent, or None; InvalidParamsError for the field of the params if
+        it is not served."""
         if name is not None and name not in self._served.agents:
             names = ", ".join(self._served.agents)
-            raise InvalidParamsError(f"{AGENT}: must be one of {names}", f"_meta.{AGENT}")
+            raise InvalidParamsError(f"{field}: must be one of {names}", field)
         return name
 
     @asynccontextmanager

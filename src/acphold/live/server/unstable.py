@@ -249,7 +249,7 @@ class UnstableMethods:
             require_absolute(asked.folder, "files")
         scopes = self._client.scopes_in(asked.session_id)
         agent: str | None = None
-        if (named := self._directory.require_served(asked.agent)) is not None:
+        if (named := self._directory.require_served(asked.agent, "agent")) is not None:
             async with self._directory.at(request, named, scopes) as its:
                 agent = its.agent.key
         async with self._directory.of(request, asked.session_id, scopes) as desk:

@@ -90,7 +90,7 @@ export class Session {
   #tag;
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
-  /** A copy for an agent that a person has chosen of those here: its name in the list may be another one. */
+  /** True for a copy that was made here for an agent of the person's choice: in the list it may have another name. */
   isServed = false;
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);

@@ -15,7 +15,7 @@ import { RowView } from "./rows.js";
 /** As few and as short as stand in one row; those that are archived are further below. */
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"], ["program", "By programs"]]);
 
-const PROGRAMS = "Written by scripts and other programs, or short and often with the same words in one folder. A pin or a tag makes one yours.";
+const PROGRAMS = "Written by scripts and other programs, or short and often with the same words in one folder. A name, a pin or a tag makes one yours.";
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;

@@ -71,7 +71,7 @@ const SINGLE = Object.assign(Object.create(null), {
   "?": () => void inFront(Shown, {}),
 });
 
-/** What is there in a moment. @param {string} selector @returns {Promise<HTMLElement | null>} */
+/** The element, once it is there; null after FIND_MS. @param {string} selector @returns {Promise<HTMLElement | null>} */
 async function soon(selector) {
   for (const begun = performance.now(); performance.now() - begun < FIND_MS; await new Promise(requestAnimationFrame)) {
     const found = /** @type {HTMLElement | null} */ (document.querySelector(selector));

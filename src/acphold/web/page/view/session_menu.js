@@ -41,12 +41,12 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   const mark = async (to, back, words) => {
     const put = (/** @type {object} */ marks) => desk.server.call("_acphold/mark", { sessionId: id, ...marks });
     await put(to);
-    notify(desk, words, () => void put(back).catch((error) => notify(desk, `It stays so. ${error.message}`)));
+    notify(desk, words, () => void put(back).catch((error) => notify(desk, `It could not be undone: ${error.message}`)));
   };
   const pin = () => mark({ pinned: !row?.pinned }, { pinned: Boolean(row?.pinned) }, row?.pinned ? "The session is no longer pinned." : "The session is pinned.");
   const tag = async () => {
     const words = await asked({ title: "Tag this session", label: "Tags, with spaces between them", value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
-    if (words !== null) return mark({ tags: words.split(/[\s,]+/).filter(Boolean) }, { tags: row?.tags ?? [] }, "The session is tagged.");
+    if (words !== null) return mark({ tags: words.split(/[\s,]+/).filter(Boolean) }, { tags: row?.tags ?? [] }, "The tags are saved.");
   };
   const putAway = async () => {
     await archive(desk, [id], title, row?.archived);
