@@ -9,7 +9,7 @@ from functools import partial
 
 from acphold.errors import AcpError
 from acphold.faces.cli.command_line import UsageError
-from acphold.faces.cli.session_copies import MadeCopy, copy_of_list
+from acphold.faces.cli.session_copies import MadeCopy, copy_listed
 from acphold.faces.cli.settings import NamedAgent, agent_name, agents_in_file, agents_on_path
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
 from acphold.faces.screen.picker import Picked
@@ -123,7 +123,7 @@ def _copy(session_id: str) -> MadeCopy | None:
     while (named := _asked(asking)) is not None:
         agent = named.strip()
         try:
-            return copy_of_list(session_id, agent if agent not in ("", its) else None)
+            return copy_listed(session_id, agent if agent not in ("", its) else None)
         except (AcpError, UsageError) as error:
             tell(str(error))
     return None

@@ -136,7 +136,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     return MadeCopy(made.session_id, row.last_seq, files, changed_at)
 
 
-def copy_of_list(session_id: str, agent: str | None) -> MadeCopy:
+def copy_listed(session_id: str, agent: str | None) -> MadeCopy:
     """Copy a session that was chosen from a list, for this agent, by default its own; ask for its
     files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
