@@ -88,7 +88,12 @@ async def test_an_option_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("option", "why"),
-    [({"journal": "x.db"}, "without durable=True"), ({"token": "x"}, "for an address alone")],
+    [
+        ({"journal": "x.db"}, "without durable"),
+        ({"name": "x"}, "without durable"),
+        ({"token": "x"}, "for an address, not for a command"),
+        ({"ca": "x.pem"}, "for an address, not for a command"),
+    ],
 )
 async def test_an_option_that_would_do_nothing_is_refused(option: Any, why: str) -> None:
     with pytest.raises(acphold.DeclarationError, match=why):

@@ -101,8 +101,10 @@ async def connect(
     """
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs either the command of an agent or a session")
-    if journal is not None and not durable and session is None:
-        raise DeclarationError("connect keeps nothing in a journal without durable=True")
+    if (journal is not None or name is not None) and not durable and session is None:
+        raise DeclarationError(
+            "connect keeps nothing, in a journal or under a name, without durable"
+        )
     try:
         words = tuple(os.fspath(word) for word in command)
     except TypeError as error:
@@ -127,8 +129,8 @@ async def connect(
             ca=None if ca is None else os.fspath(ca),
         )
     else:
-        if token is not None:
-            raise DeclarationError("connect needs a token for an address alone, not for a command")
+        if token is not None or ca is not None:
+            raise DeclarationError("a token and a ca are for an address, not for a command")
         program = ProgramStart(
             command=words,
             cwd=None if cwd is None else absolute(cwd),
