@@ -123,6 +123,7 @@ def _revision(tables: Tables) -> int:
 
 
 def _midnights(days: Iterable[str]) -> list[tuple[float, float]]:
-    """When these days begin and end here: sums by day hold wherever they do so at the same time."""
+    """The beginning and the end of each of these days here: sums by day hold wherever these are the
+    same moments."""
     begin = [datetime.fromisoformat(name) for name in days]
     return [(it.timestamp(), (it + timedelta(1)).timestamp()) for it in begin]
