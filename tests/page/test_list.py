@@ -294,7 +294,7 @@ async def test_an_archive_without_what_was_picked_says_so(
     await expect(row_of(page, archived)).to_have_count(0)
     await page.get_by_label("Add a filter").select_option("tag later")
     await page.get_by_role("button", name="Archived").click()
-    await expect(page.get_by_text("No archived session is of what you picked")).to_be_visible()
+    await expect(page.get_by_text("No archived session matches the filters")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [360, 1280])

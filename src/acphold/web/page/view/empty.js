@@ -8,7 +8,7 @@ const NONE = wordTable({ live: "No agent has a session open.", waiting: "Nothing
 export function Empty({ filter, hits, isSearch, isOnly, isBesideNews }) {
   if (isSearch && hits !== 0) return hits && isBesideNews && !filter && html`<p class="empty aside">Found only in messages.</p>`;
   if (isSearch) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session matches by title, agent or folder.</p>`;
-  if (isOnly) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session is of what you picked above.</p>`;
+  if (isOnly) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session matches the filters above.</p>`;
   if (filter === "archived") return html`<p class="empty">No archived sessions. To archive one, use its menu, or swipe it to the left on a touch screen.</p>`;
   if (filter) return html`<p class="empty">${NONE[filter]} Choose “All” to see every session.</p>`;
   if (isBesideNews) return html`<p class="empty">No sessions yet.</p>`;
