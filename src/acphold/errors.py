@@ -6,10 +6,8 @@
     │   ├── MethodNotFoundError    nobody here answers that method               -32601
     │   └── InvalidParamsError     parameters that break the protocol            -32602
     ├── RemoteError                the other side answered a request with an error
-    ├── RequestCancelledError      the request was cancelled                     -32800
     ├── ConnectionLostError        the other side went away
-    │   ├── SilentPeerError        it is there, and does not answer
-    │   └── EndedPeerError         another process has taken its place
+    │   └── SilentPeerError        it is there, and does not answer
     ├── RemoteRefusalError         a server far away does not let us in
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
@@ -77,13 +75,11 @@ from acp_wire.errors import (
     INVALID_REQUEST as INVALID_REQUEST,
     METHOD_NOT_FOUND as METHOD_NOT_FOUND,
     PARSE_ERROR as PARSE_ERROR,
-    REQUEST_CANCELLED as REQUEST_CANCELLED,
     RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND,
     AcpError as AcpError,
     AgentError as AgentError,
     AgentStartError as AgentStartError,
     ConnectionLostError as ConnectionLostError,
-    EndedPeerError as EndedPeerError,
     ExportError as ExportError,
     FileAccessError as FileAccessError,
     FileTooLargeError as FileTooLargeError,
@@ -98,8 +94,6 @@ from acp_wire.errors import (
     PeerError as PeerError,
     RemoteError as RemoteError,
     RemoteRefusalError as RemoteRefusalError,
-    RequestCancelledError as RequestCancelledError,
-    RuntimeFolderError as RuntimeFolderError,
     SettingsError as SettingsError,
     SilentPeerError as SilentPeerError,
     TerminalStartError as TerminalStartError,
@@ -107,6 +101,7 @@ from acp_wire.errors import (
     WorkspaceError as WorkspaceError,
 )
 from acphold.conversation.errors import InterruptedTurnError as InterruptedTurnError
+from acphold.machine.runtime_folder import RuntimeFolderError as RuntimeFolderError
 
 TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_wire.processes.place import place_of
 from acphold.faces.cli import bounds, watchdog
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.server.daemon import release_parts
+from acphold.machine.place import place_of
 from tests.cli.test_shared_daemon import Home, begin_question, home
 from tests.distributions import FOLDERS
 from tests.editor import (

@@ -48,9 +48,9 @@ from typing import Any
 
 import psutil
 
-from acp_wire.processes.place import name_of_place, place_of
 from acphold.live.server.bounds import OWNER_SEARCH_SECONDS
 from acphold.live.server.reconnection import GAP_HOW
+from acphold.machine.place import name_of_place, place_of
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.kept_session import KeptSession
 from tests.failures.visitors import Visitor, difference, on_screen

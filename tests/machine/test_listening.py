@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.pipes import PipeTransport
 from acphold.machine.first_frame import FirstFrame
+from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import own_socket
 from acphold.machine.unix import (
     ENDED_WELL,

@@ -13,10 +13,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acp_wire.errors import RuntimeFolderError
 from acp_wire.state_folder import write_private
 from acphold.machine import runtime_folder as place
-from acphold.machine.runtime_folder import machine_id, own_socket, runtime_folder
+from acphold.machine.runtime_folder import (
+    RuntimeFolderError,
+    machine_id,
+    own_socket,
+    runtime_folder,
+)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service
 from acphold.machine.first_frame import FirstFrame
+from acphold.machine.place import place_of
 from acphold.machine.unix import Front
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from acp_wire.processes.place import place_of
 from acp_wire.rpc import NotificationReceived, Peer, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
@@ -31,6 +30,7 @@ from acphold.live.server.relay_protocol import (
 )
 from acphold.live.server.service import Service
 from acphold.machine.first_frame import SERVER, FirstFrame
+from acphold.machine.place import place_of
 from acphold.machine.unix import Front
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE

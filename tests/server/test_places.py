@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from acp_wire.newest import Newest
-from acp_wire.processes import place
-from acp_wire.processes.place import describe_place, name_of_place, place_of
 from acphold.errors import ForbiddenError
 from acphold.live.server.methods import Asked
 from acphold.live.server.places import Places, allowed_places, set_allowed
 from acphold.live.server.principals import LOCAL_PROCESS, Entrance, Visitor
+from acphold.machine import place
+from acphold.machine.place import describe_place, name_of_place, place_of
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells where a process is"

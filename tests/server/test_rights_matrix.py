@@ -22,7 +22,7 @@ from msgspec.structs import fields
 from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
-from acp_wire.schema.updates import kinds_to_withhold
+from acphold.conversation.history.update_kinds import kinds_to_withhold
 from acphold.errors import (
     FORBIDDEN,
     METHOD_NOT_FOUND,

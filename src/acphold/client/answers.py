@@ -43,7 +43,6 @@ from acp_wire.schema import (
     NoticeCapabilities,
     PermissionOption,
     RequestPermissionRequest,
-    RequestPermissionResponse,
     SelectedPermissionOutcome,
     SessionConfigOptionsCapabilities,
     ToolKind,
@@ -58,7 +57,6 @@ from acphold.conversation.history.timeline import ToolCall, ToolDraft
 from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
 
 if TYPE_CHECKING:
-    from acp_wire.schema.updates import RequestPermissionOutcome
     from acp_wire.workspace.workspace import Workspace
 
 
@@ -222,7 +220,7 @@ def option_for(
 
 def outcome(
     answer: PermissionAnswer, options: Sequence[PermissionOption]
-) -> RequestPermissionOutcome:
+) -> SelectedPermissionOutcome | CancelledPermissionOutcome:
     """Return the answer to the agent.
 
     A "yes" becomes a "no" if the agent only offers to allow always. A "no" is a reject option if
@@ -329,7 +327,7 @@ class Duties:
             result = handler(msgspec.json.decode(params or b"{}"))
             return encode(await result if isawaitable(result) else result)
         if method == REQUEST_PERMISSION.name:
-            return encode(RequestPermissionResponse(await self._permit(params, session)))
+            return encode(REQUEST_PERMISSION.result(await self._permit(params, session)))
         if method == CREATE_ELICITATION.name:
             return encode(await self._elicit(params, session))
         serves_files = method.startswith("fs/") and self._answers.files

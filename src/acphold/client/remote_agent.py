@@ -16,17 +16,13 @@ from acp_wire.schema import (
     NEW_SESSION,
     RESUME_SESSION,
     AgentCapabilities,
-    AuthenticateRequest,
     AuthMethodTerminal,
-    DeleteSessionRequest,
     Implementation,
     InitializeResponse,
     ListSessionsRequest,
     LoadSessionRequest,
-    LogoutRequest,
     McpServer,
     NewSessionRequest,
-    NewSessionResponse,
     ResumeSessionRequest,
     SessionInfo,
     decode,
@@ -115,7 +111,7 @@ class RemoteAgent:
         made: list[SessionFeed] = []
 
         def take(answer: bytes) -> None:
-            session_id = decode(NewSessionResponse, answer).value.session_id
+            session_id = decode(NEW_SESSION.result, answer).value.session_id
             feed = self._feed(session_id, roots, servers)
             feed.begin_live(answer)
             self._uplink.adopt(session_id, feed)
@@ -178,7 +174,7 @@ class RemoteAgent:
     async def delete_session(self, session_id: str) -> None:
         """Delete a conversation for good."""
         self._uplink.advertised.check("delete")
-        await self._uplink.ask(DELETE_SESSION, DeleteSessionRequest(session_id=session_id))
+        await self._uplink.ask(DELETE_SESSION, DELETE_SESSION.params(session_id=session_id))
 
     # -- signing in -----------------------------------------------------------------------
 
@@ -198,12 +194,12 @@ class RemoteAgent:
                 f"{method_id!r} needs a terminal: run {self._uplink.name} {arguments} in one, and "
                 "connect again"
             )
-        await self._uplink.ask(AUTHENTICATE, AuthenticateRequest(method_id=method_id))
+        await self._uplink.ask(AUTHENTICATE, AUTHENTICATE.params(method_id=method_id))
 
     async def logout(self) -> None:
         """Sign out."""
         self._uplink.advertised.to_log_out()
-        await self._uplink.ask(LOGOUT, LogoutRequest())
+        await self._uplink.ask(LOGOUT, LOGOUT.params())
 
     # -- extensions -----------------------------------------------------------------------
 

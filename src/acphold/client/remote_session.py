@@ -17,7 +17,6 @@ from acp_wire.schema import (
     SET_SESSION_MODE,
     AvailableCommand,
     AvailableCommandsUpdate,
-    CloseSessionRequest,
     ConfigOptionUpdate,
     ContentBlock,
     PlanEntry,
@@ -25,8 +24,6 @@ from acp_wire.schema import (
     SessionConfigSelect,
     SessionMode,
     SessionModeState,
-    SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
     UnknownConfigOption,
     Update,
     UsageUpdate,
@@ -254,7 +251,7 @@ class RemoteSession:
             if option.category == "mode" and isinstance(option, SessionConfigSelect):
                 await self.set_option(option.id, mode_id)
                 return
-        request = SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
+        request = SET_SESSION_MODE.params(session_id=self.id, mode_id=mode_id)
         await self._uplink.ask_raw(
             SET_SESSION_MODE.name,
             encode(request),
@@ -263,7 +260,7 @@ class RemoteSession:
 
     async def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
         """Change a config option; return all of them afterwards. RemoteError if refused."""
-        request = SetSessionConfigOptionRequest(
+        request = SET_SESSION_CONFIG_OPTION.params(
             session_id=self.id,
             config_id=option_id,
             value=value,
@@ -298,7 +295,7 @@ class RemoteSession:
     async def close(self) -> None:
         """Close it, which cancels its turn."""
         self._feed.advertised.check("close")
-        await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
+        await self._uplink.ask(CLOSE_SESSION, CLOSE_SESSION.params(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
         self._feed.end(None)
         await finish(partial(self._uplink.duties.forget, self.id))

@@ -25,7 +25,6 @@ from msgspec import UNSET, json
 from msgspec.structs import replace
 
 from acp_wire.schema import splice
-from acp_wire.schema.updates import kinds_about
 from acp_wire.surroundings import resolve_folder
 from acphold import errors
 from acphold.conversation.history.entries import (
@@ -43,6 +42,7 @@ from acphold.conversation.history.entries import (
     turn_spans,
 )
 from acphold.conversation.history.raw_update import may_be_chunk, members, update_kind
+from acphold.conversation.history.update_kinds import kinds_about
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.journal import (

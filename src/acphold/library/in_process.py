@@ -182,11 +182,11 @@ class InProcessAgent(HubAgent):
     async def _answer(self, method: str, params: bytes) -> bytes:
         match method:
             case schema.CLOSE_SESSION.name:
-                closing = schema.decode(schema.CloseSessionRequest, params).value
+                closing = schema.decode(schema.CLOSE_SESSION.params, params).value
                 await self._end_session(self._look_up(closing.session_id))
                 return b"{}"
             case schema.SET_SESSION_MODE.name:
-                chosen = schema.decode(schema.SetSessionModeRequest, params).value
+                chosen = schema.decode(schema.SET_SESSION_MODE.params, params).value
                 selection = self._look_up(chosen.session_id).selection
                 try:
                     selection.choose_mode(chosen.mode_id)
@@ -194,7 +194,7 @@ class InProcessAgent(HubAgent):
                     raise errors.InvalidParamsError(f"modeId: {exc}", field="modeId") from None
                 return b"{}"
             case schema.SET_SESSION_CONFIG_OPTION.name:
-                option = schema.decode(schema.SetSessionConfigOptionRequest, params).value
+                option = schema.decode(schema.SET_SESSION_CONFIG_OPTION.params, params).value
                 selection = self._look_up(option.session_id).selection
                 field = "value" if option.config_id in selection.values else "configId"
                 try:

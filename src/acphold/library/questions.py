@@ -16,8 +16,6 @@ from acp_wire.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
     CancelledPermissionOutcome,
-    CompleteElicitationNotification,
-    CreateElicitationRequest,
     ElicitationContentValue,
     ElicitationSchema,
     PermissionOption,
@@ -148,7 +146,7 @@ class Visit:
 
     async def complete(self) -> None:
         """Tell the client that the purpose of the page has been fulfilled."""
-        completed = encode(CompleteElicitationNotification(elicitation_id=self.id))
+        completed = encode(COMPLETE_ELICITATION.params(elicitation_id=self.id))
         await self._client.notify(COMPLETE_ELICITATION.name, completed)
 
 
@@ -172,7 +170,7 @@ async def ask_form(
             raise errors.DeclarationError(
                 f"the field {name!r} has the type {field.kind!r}, which forms do not support"
             )
-    request = CreateElicitationRequest(
+    request = CREATE_ELICITATION.params(
         session_id=client.session_id,
         mode="form",
         message=message,
@@ -204,7 +202,7 @@ async def ask_page(client: ClientSide, message: str, url: str) -> Visit:
             f"{url!r}: the address of a page begins with https:// or http://"
         )
     visit_id = fresh_id("visit")
-    request = CreateElicitationRequest(
+    request = CREATE_ELICITATION.params(
         session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url
     )
     answer = await client.ask(CREATE_ELICITATION, request)

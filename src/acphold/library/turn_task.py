@@ -14,7 +14,6 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import acp_wire
-from acp_wire.rpc import wire_error
 from acp_wire.rpc.wire_errors import as_remote, incident
 from acp_wire.schema import (
     AudioContent,
@@ -196,8 +195,7 @@ def failure(error: errors.AcpError) -> errors.RemoteError:
     Its code is always INTERNAL_ERROR or AUTH_REQUIRED: another would be about the request itself.
     """
     code = error.code if isinstance(error, errors.AuthRequiredError) else errors.INTERNAL_ERROR
-    wire = wire_error(code, str(error), error.data)
-    return errors.RemoteError(wire.code, wire.message, wire.raw)
+    return as_remote(error, code)
 
 
 def meaning(error: BaseException) -> StopTurn | errors.AcpError | None:

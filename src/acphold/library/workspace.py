@@ -25,14 +25,11 @@ from acp_wire.schema import (
     WAIT_FOR_TERMINAL_EXIT,
     WRITE_TEXT_FILE,
     ClientCapabilities,
-    CreateTerminalRequest,
     EnvVariable,
     Implementation,
     InitializeRequest,
     Method,
-    ReadTextFileRequest,
     TerminalExitStatus,
-    WriteTextFileRequest,
     decode,
     encode,
 )
@@ -172,7 +169,7 @@ class SessionFiles:
             if value is not None and value < 0:
                 raise errors.InvalidParamsError(f"{field} is negative: {value}", field)
         if self._client.capabilities.fs.read_text_file:
-            request = ReadTextFileRequest(
+            request = READ_TEXT_FILE.params(
                 session_id=self._client.session_id,
                 path=await self._folders.client_path(path),
                 line=line,
@@ -186,7 +183,7 @@ class SessionFiles:
     async def write(self, path: str, content: str) -> None:
         """Write a whole file; a missing one is created."""
         if self._client.capabilities.fs.write_text_file:
-            request = WriteTextFileRequest(
+            request = WRITE_TEXT_FILE.params(
                 session_id=self._client.session_id,
                 path=await self._folders.client_path(path),
                 content=content,
@@ -416,7 +413,7 @@ class TurnCommands:
     async def _start(self, command: Command) -> RunningCommand:
         started: RunningCommand | None = None
         if self._client.capabilities.terminal:
-            request = CreateTerminalRequest(
+            request = CREATE_TERMINAL.params(
                 session_id=self._client.session_id,
                 command=command.command,
                 args=command.args,

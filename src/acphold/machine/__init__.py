@@ -6,6 +6,6 @@ uses do without asyncio, `typing`, `signal` and `socket` at their head (see `acp
 
 EXPORTS = """
     addresses begun clipboard first_frame folder_watch foreground installation late_tls
-    locked_file own_program program_group reread runtime_folder transient_service unix
+    locked_file own_program place program_group reread runtime_folder transient_service unix
 """
 """The modules that other wings may import."""

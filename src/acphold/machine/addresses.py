@@ -109,8 +109,8 @@ def pid_at(addresses: Iterable[str]) -> int | None:
 async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MESSAGE) -> Transport:
     """Connect to the process at these addresses, at the first one that accepts.
 
-    Raises SilentPeerError if a listener accepts no connection within `seconds`, EndedPeerError if
-    another process listens there now, else ConnectionLostError. `limit` is the longest message, in
+    Raises SilentPeerError if a listener accepts no connection within `seconds`, else
+    ConnectionLostError. `limit` is the longest message, in
     bytes.
     """
     addresses = tuple(addresses)
@@ -158,8 +158,5 @@ async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
 
     try:
         return await websocket.connect(route)
-    except websocket.NoUpgradeError as exc:
-        kind = errors.EndedPeerError if exc.status == ENDED else errors.ConnectionLostError
-        raise kind(str(exc)) from None
-    except errors.RemoteRefusalError as exc:
+    except (websocket.NoUpgradeError, errors.RemoteRefusalError) as exc:
         raise errors.ConnectionLostError(str(exc)) from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from acp_wire.rpc.transport import OfferingTransport, Transport
+from acp_wire.rpc import Transport
+from acp_wire.rpc.transport import OfferingTransport
 
 
 def reread(transport: Transport, data: bytes) -> Transport:

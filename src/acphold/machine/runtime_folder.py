@@ -13,7 +13,7 @@ import stat
 import sys
 from zlib import crc32
 
-from acp_wire.errors import RuntimeFolderError
+from acp_wire.errors import AcpError
 from acp_wire.state_folder import state_folder, write_private
 
 SUFFIX = ".sock"
@@ -34,6 +34,17 @@ LOGINS = "/run/user"
 TEMPORARY = "/tmp"
 
 MACHINE = "/etc/machine-id"
+
+
+class RuntimeFolderError(AcpError):
+    """The folder for the sockets of acphold's processes cannot be created or trusted."""
+
+    def __init__(self, folder: str, why: str) -> None:
+        super().__init__(
+            f"sessions cannot be shared between processes: {folder}: {why}; "
+            "set XDG_RUNTIME_DIR to a folder that is yours alone"
+        )
+        self.folder = folder
 
 
 def runtime_folder() -> str:

@@ -12,8 +12,8 @@ import os
 import sys
 import time
 
-from acp_wire.processes.place import place_of
 from acp_wire.processes.program import on_path
+from acphold.machine.place import place_of
 
 TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
-from acp_wire.processes.place import place_of
+from acp_wire.errors import ConnectionLostError, SilentPeerError
 from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
 from acp_wire.transports.pipes import READ_SIZE, PipeTransport
 from acphold.machine.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
@@ -38,7 +37,8 @@ from acphold.machine.folder_watch import (
     MOVED_FROM,
     FolderWatch,
 )
-from acphold.machine.runtime_folder import runtime_folder, sweep
+from acphold.machine.place import place_of
+from acphold.machine.runtime_folder import RuntimeFolderError, runtime_folder, sweep
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ SO_PEERPIDFD = 77
 
 
 def place_at(connection: socket.socket) -> str | None:
-    """Return the place of the process at the other end (`processes.place`); None if it has gone or
+    """Return the place of the process at the other end (`machine.place`); None if it has gone or
     hides."""
     if sys.platform != "linux":
         return place_of()

@@ -8,15 +8,13 @@
     ├── RemoteError                the other side answered a request with an error
     ├── RequestCancelledError      the request was cancelled                     -32800
     ├── ConnectionLostError        the other side went away
-    │   ├── SilentPeerError        it is there, and does not answer
-    │   └── EndedPeerError         another process has taken its place
+    │   └── SilentPeerError        it is there, and does not answer
     ├── RemoteRefusalError         a server far away does not let us in
     ├── SettingsError              the settings file cannot be used, or has no such agent
     │   └── MissingExtraError      … or an optional package is not installed
     ├── IncidentError              an author's code failed; only the log says how
     ├── AgentError                 the wrapped program
     │   └── AgentStartError        cannot be started, or never answers `initialize`
-    ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── ExportError                a file of an export that cannot be written
     └── WorkspaceError             files and terminals of a session
         ├── OutsideRootsError      a path that leads out of the session's folders -32602
@@ -143,10 +141,6 @@ class SilentPeerError(ConnectionLostError):
     """The other side exists, but takes no connection or does not answer."""
 
 
-class EndedPeerError(ConnectionLostError):
-    """The other side has ended, according to another process that is there now."""
-
-
 class RemoteRefusalError(AcpError):
     """The server at `address` does not let us in; `status` is its HTTP status.
 
@@ -193,17 +187,6 @@ class AgentError(AcpError):
 
 class AgentStartError(AgentError):
     """The program cannot be started, ended at once, or never answered `initialize`."""
-
-
-class RuntimeFolderError(AcpError):
-    """The folder for the sockets of acphold's processes cannot be created or trusted."""
-
-    def __init__(self, folder: str, why: str) -> None:
-        super().__init__(
-            f"sessions cannot be shared between processes: {folder}: {why}; "
-            "set XDG_RUNTIME_DIR to a folder that is yours alone"
-        )
-        self.folder = folder
 
 
 class ExportError(AcpError):

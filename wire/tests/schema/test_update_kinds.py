@@ -7,13 +7,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from acp_wire.schema.updates import (
-    OPENCODE_CHILD,
-    UPDATE_KINDS,
-    KnownUpdate,
-    UpdateForm,
-    kinds_to_withhold,
-)
+from acp_wire.schema.updates import UPDATE_KINDS, KnownUpdate, UpdateForm
 
 STABLE = {variant.__struct_config__.tag: variant for variant in get_args(KnownUpdate)}
 
@@ -33,28 +27,3 @@ def test_what_goes_on_with_a_thing_or_changes_it_says_which_one() -> None:
     for kind in UPDATE_KINDS.values():
         if kind.form in (UpdateForm.PIECE, UpdateForm.PATCH) and kind.subject == "conversation":
             assert kind.of, kind.name
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "shown"),
-    [
-        (b'{"session":{"notices":{}}}', {"notice"}),
-        (b'{"session":{"notices":null,"compaction":{}}}', {"compaction_update"}),
-        (b'{"session":[]}', set()),
-        (b'{"subagents":{}}', {"subagent_update", "subagent_spawned"}),
-        (
-            b'{"_meta":{"jetbrains":{"air":{"capabilities":["nativeSubagentSessions"]}}}}',
-            {"subagent_update", "subagent_spawned"},
-        ),
-        (b'{"_meta":{"opencode/child-session-updates":true}}', {OPENCODE_CHILD}),
-        (b"null", set()),
-        (b"no JSON", set()),
-        (b"\xff", set()),
-        (b"[" * 100_000, set()),
-    ],
-)
-def test_what_a_client_does_not_offer_to_show_is_withheld(
-    capabilities: bytes, shown: set[str]
-) -> None:
-    kinds = {"notice", "compaction_update", "subagent_update", "subagent_spawned", OPENCODE_CHILD}
-    assert kinds - kinds_to_withhold(capabilities) == shown

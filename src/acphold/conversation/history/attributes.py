@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_wire.schema.updates import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
+from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acphold.conversation.history.raw_update import (
     encode_object,
     encode_text,
@@ -21,6 +21,7 @@ from acphold.conversation.history.raw_update import (
     meta_without_marks,
     string,
 )
+from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS
 
 
 class Attributes(Struct, frozen=True):

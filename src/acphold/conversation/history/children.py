@@ -25,7 +25,6 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from acp_wire.schema import splice
-from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.conversation.history.raw_update import (
     ROLES,
     encode_object,
@@ -34,6 +33,7 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
+from acphold.conversation.history.update_kinds import OPENCODE_CHILD
 
 MOST_CHILDREN: Final = 512
 """Most children of one session that are told apart while its agent runs."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from acp_wire.schema.updates import is_for_the_moment
 from acphold.conversation.history.attributes import changes_meta, is_snapshot
 from acphold.conversation.history.children import LASTING, child_update, with_update
 from acphold.conversation.history.display_terminals import (
@@ -45,6 +44,7 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.timeline import ToolDraft
+from acphold.conversation.history.update_kinds import is_for_the_moment
 
 LINE_BYTES: Final = 60 << 10
 """Most bytes of an entry after joining, unless a single one came longer.

@@ -7,7 +7,6 @@ from typing import cast, get_args
 
 from msgspec import Struct
 
-from acp_wire.schema.updates import is_for_the_moment
 from acphold.conversation.history.children import child_update
 from acphold.conversation.history.compaction import Run
 from acphold.conversation.history.entries import (
@@ -39,6 +38,7 @@ from acphold.conversation.history.timeline import (
     turn_end,
     with_limit,
 )
+from acphold.conversation.history.update_kinds import is_for_the_moment
 
 CLIENT_MARK = "acphold/client"
 """The `_meta` key of a user's words: the client that they came from."""

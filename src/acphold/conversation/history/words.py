@@ -19,7 +19,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from acp_wire.schema.updates import TOOL_KINDS
 from acphold.conversation.history.children import child_change
 from acphold.conversation.history.display_terminals import output_in
 from acphold.conversation.history.entries import PROMPT, Entry
@@ -31,6 +30,7 @@ from acphold.conversation.history.raw_update import (
     update_kind,
     values_in,
 )
+from acphold.conversation.history.update_kinds import TOOL_KINDS
 
 TEXT_CHARACTERS: Final = 64 << 10
 """Most characters of one entry that are searched, of each part."""

@@ -37,7 +37,7 @@ from acphold.live.reading.processes import processes
 from acphold.live.server.places import allowed_places, set_allowed
 
 PLACE: Final = r"sandbox-[0-9a-f]{12}"
-"""The name of a place, as `processes.place` makes it."""
+"""The name of a place, as `machine.place` makes it."""
 
 # -- tokens -----------------------------------------------------------------------------------
 

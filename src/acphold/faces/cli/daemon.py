@@ -20,7 +20,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from acp_wire.processes.limits import free_self
-from acp_wire.processes.place import place_of
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acphold.errors import (
@@ -60,6 +59,7 @@ from acphold.machine import begun
 from acphold.machine.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
 from acphold.machine.installation import is_replaced
 from acphold.machine.locked_file import LockedFile, hold
+from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import daemon_socket
 from acphold.serve_options import ServeOptions
 

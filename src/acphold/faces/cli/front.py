@@ -16,7 +16,6 @@ import sys
 import time
 
 from acp_wire.processes.own_python import own_python
-from acp_wire.processes.place import place_of
 from acp_wire.surroundings import HOMES, Surroundings, limits_here
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import (
@@ -31,6 +30,7 @@ from acphold.journal_location import (
 from acphold.machine.first_frame import EDITOR, FirstFrame
 from acphold.machine.locked_file import is_held, read_note
 from acphold.machine.own_program import start_detached
+from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import (
     daemon_socket,
     daemon_socket_name,

@@ -24,7 +24,6 @@ from typing import Literal
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_wire.schema.updates import ATTRIBUTE_KINDS
 from acphold.conversation.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
 from acphold.conversation.history.entries import CHILD, UPDATE, Entry
 from acphold.conversation.history.fold import Fold
@@ -53,6 +52,7 @@ from acphold.conversation.history.timeline import (
     ToolDraft,
     TurnEnd,
 )
+from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS
 from acphold.conversation.presentation.scenes import PAGE
 from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep

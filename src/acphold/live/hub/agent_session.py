@@ -41,7 +41,6 @@ from msgspec import Struct
 
 from acp_wire.schema import encode, splice
 from acp_wire.schema.splice import session_id_in
-from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.conversation.history import children
 from acphold.conversation.history.attributes import Attributes, fold_update
 from acphold.conversation.history.raw_update import (
@@ -52,6 +51,7 @@ from acphold.conversation.history.raw_update import (
     update_kind,
     without_marks,
 )
+from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS, kinds_about
 from acphold.errors import INTERNAL_ERROR, RemoteError
 from acphold.journal.journal import Sessions, row_of
 from acphold.live.agents.capabilities import params_for_author

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 from acp_wire.newest import Newest
 from acp_wire.schema import encode
-from acp_wire.schema.updates import CHILD
 from acphold.conversation.history.entries import Segment
 from acphold.conversation.history.prompt_queue import NO_QUEUE
+from acphold.conversation.history.update_kinds import CHILD
 from acphold.errors import HistoryLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.hub import bounds

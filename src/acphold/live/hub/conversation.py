@@ -12,7 +12,6 @@ from operator import methodcaller
 
 from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode, members, splice
 from acp_wire.schema.splice import array, json_value
-from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
 from acphold import errors
 from acphold.conversation.history.attributes import fold_update
 from acphold.conversation.history.entries import CHILD
@@ -23,6 +22,7 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.titles import title_of_words
+from acphold.conversation.history.update_kinds import OPENCODE_CHILD, kinds_about
 from acphold.live.agents import air
 from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
 from acphold.live.hub import choices

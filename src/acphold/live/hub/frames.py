@@ -41,7 +41,6 @@ from msgspec import Struct, field
 
 from acp_wire.newest import Newest
 from acp_wire.schema import UPDATE, splice
-from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
 from acphold.conversation.history import children
 from acphold.conversation.history.display_terminals import (
     CUT,
@@ -77,6 +76,11 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.replay import NOBODY, Replayed, replay
 from acphold.conversation.history.timeline import FINAL_STATUSES, without_terminals
+from acphold.conversation.history.update_kinds import (
+    CHILD as CHILD_KIND,
+    OPENCODE_CHILD,
+    TOOL_KINDS,
+)
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import NOTICE_START, notice_as_message

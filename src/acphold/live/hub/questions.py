@@ -32,7 +32,6 @@ from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema import ElicitationCapabilities, members, splice
 from acp_wire.schema.splice import in_meta, with_meta, without_meta
-from acp_wire.schema.updates import CHILD
 from acp_wire.tasks import end, timeout
 from acphold import errors
 from acphold.conversation.history.decisions import (
@@ -45,6 +44,7 @@ from acphold.conversation.history.decisions import (
 )
 from acphold.conversation.history.entries import ANSWER, QUESTION, id_of_sent
 from acphold.conversation.history.raw_update import string
+from acphold.conversation.history.update_kinds import CHILD
 from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession

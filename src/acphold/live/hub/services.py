@@ -24,7 +24,6 @@ from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.newest import Newest
-from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
@@ -40,6 +39,7 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.timeline import terminal_entry
+from acphold.conversation.history.update_kinds import TOOL_KINDS
 from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client

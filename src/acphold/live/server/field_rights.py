@@ -31,9 +31,9 @@ from msgspec import Raw, Struct
 from acp_wire import schema
 from acp_wire.schema import CLIENT_METHODS, Method
 from acp_wire.schema.splice import JsonShape, Paring, Variant
-from acp_wire.schema.updates import OFFERS
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.update_kinds import OFFERS
 from acphold.live.server import bounds
 from acphold.live.server.methods import method_of
 from acphold.live.server.open_params import names_trace

@@ -1,4 +1,4 @@
-"""The places of the processes that come to our sockets: see `acp_wire.processes.place`.
+"""The places of the processes that come to our sockets: see `machine.place`.
 
 A sandbox may share the folder of the sockets. Whoever runs in it is of our user, and may be an
 agent's command, which the sandbox is there to hold: if it could prompt, or answer what an agent
@@ -23,9 +23,9 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.newest import Newest
-from acp_wire.processes.place import describe_place, name_of_place, place_of
 from acp_wire.state_folder import state_folder, write_private
 from acphold.live.server.principals import LOCAL_PROCESS, OTHER_PLACE, Principal
+from acphold.machine.place import describe_place, name_of_place, place_of
 
 log = logging.getLogger(__name__)
 

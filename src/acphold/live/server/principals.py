@@ -265,7 +265,7 @@ class Entrance:
     async def sign_in(self, params: bytes) -> None:
         """Answer `authenticate`; raises the door's refusal."""
         assert self.door is not None
-        asked = schema.decode(schema.AuthenticateRequest, params).value
+        asked = schema.decode(schema.AUTHENTICATE.params, params).value
         visitor = replace(self.visitor, meta=asked.meta or {})
         self.let_in(await self.door.sign_in(visitor, asked.method_id))
 

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import ResumeSessionRequest, decode, encode, methods, splice
-from acp_wire.schema.session_requests import ForkSessionRequest
+from acp_wire.schema import ResumeSessionRequest, decode, encode, splice
+from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.shapes import Extensible
 from acphold.errors import (
     InvalidParamsError,
@@ -102,7 +102,7 @@ class UnstableMethods:
                 from acphold.live.server.tree_requests import answer_tree  # late: it brings git
 
                 return await answer_tree(self._directory, self._client, request)
-            case methods.FORK_SESSION.name:
+            case FORK_SESSION.name:
                 await self._opener.until_sign_out(request, self._fork)
                 return None
             case other:
@@ -203,7 +203,7 @@ class UnstableMethods:
         nothing to copy.
         """
         session_id = session_id_of(request.params)
-        asked = decode(ForkSessionRequest, request.params).value
+        asked = decode(FORK_SESSION.params, request.params).value
         at = (asked.meta or {}).get(AT)
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"

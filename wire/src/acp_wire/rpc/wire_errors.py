@@ -131,9 +131,9 @@ def incident(error: BaseException) -> errors.AcpError:
     return made
 
 
-def as_remote(error: errors.AcpError) -> errors.RemoteError:
-    """Return the error as a peer would receive it over a wire."""
-    if isinstance(error, errors.RemoteError):
+def as_remote(error: errors.AcpError, code: int | None = None) -> errors.RemoteError:
+    """Return the error as a peer would receive it over a wire, or one with that `code`."""
+    if code is None and isinstance(error, errors.RemoteError):
         return error
-    wire = wire_error(error.code, str(error), error.data)
+    wire = wire_error(error.code if code is None else code, str(error), error.data)
     return errors.RemoteError(wire.code, wire.message, wire.raw)

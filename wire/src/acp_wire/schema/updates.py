@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, MsgspecError, Struct, UnsetType, json
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acp_wire.schema.content import ContentBlock
 from acp_wire.schema.session_requests import SessionConfigOption
@@ -399,20 +399,6 @@ _CHILDREN: Final = (
 They are the RFD's, that of JetBrains AIR, and one that SDKs do not strip.
 """
 
-TOOL_KINDS: Final = ("tool_call", "tool_call_update")
-"""The kinds for tool calls."""
-
-CHILD: Final = "subagent_update"
-"""The kind that announces a sub-agent: a client without it gets nothing of the sub-agent."""
-
-OPENCODE_CHILD: Final = "opencode/session/child_update"
-"""opencode's notification about sub-agents.
-
-It is no `session/update`, and has a capability key of its own.
-"""
-
-_OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
-
 UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
     kind.name: kind
     for kind in (
@@ -434,7 +420,7 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
         UpdateKind(
             "compaction_summary_chunk", PIECE, of="compactionId", field="content", needs=_COMPACTION
         ),
-        UpdateKind(CHILD, EVENT, of="sessionId", needs=_CHILDREN),
+        UpdateKind("subagent_update", EVENT, of="sessionId", needs=_CHILDREN),
         UpdateKind("subagent_spawned", EVENT, of="subagentSessionId", needs=_CHILDREN),
         UpdateKind("subagent_state_update", EVENT, of="subagentSessionId", needs=_CHILDREN),
         UpdateKind("session_message", EVENT, of="messageId", field="content", needs=_CHILDREN),
@@ -444,27 +430,6 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
     )
 }
 """Every known kind, by its name."""
-
-
-def is_for_the_moment(name: str) -> bool:
-    """Return True if this kind is for connected clients only, and not part of history."""
-    kind = UPDATE_KINDS.get(name)
-    return kind is not None and kind.form is MOMENT
-
-
-OFFERS: Final = frozenset(
-    {place for kind in UPDATE_KINDS.values() for place in kind.needs} | {_OPENCODE_CHILDREN}
-)
-"""The places in `clientCapabilities` where a client offers to show kinds of updates."""
-
-
-def kinds_about(*subjects: Subject) -> frozenset[str]:
-    """Return the names of the kinds about one of these subjects."""
-    return frozenset(kind.name for kind in UPDATE_KINDS.values() if kind.subject in subjects)
-
-
-ATTRIBUTE_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
-"""Kinds about the state of a session, whenever they come; all others belong to a turn."""
 
 
 def has_capability(capabilities: object, *path: str) -> bool:
@@ -479,20 +444,3 @@ def has_capability(capabilities: object, *path: str) -> bool:
         else:
             found = found.get(name) if isinstance(found, dict) else None
     return found is not None and found is not False
-
-
-def kinds_to_withhold(capabilities: bytes) -> frozenset[str]:
-    """Return the kinds that a client with these `clientCapabilities` (JSON) has not offered to
-    show.
-
-    They may include OPENCODE_CHILD, the one notification that has to be offered.
-    """
-    try:
-        can = json.decode(capabilities)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        can = None  # unreadable ones offer nothing
-    needs = {kind.name: kind.needs for kind in UPDATE_KINDS.values() if kind.needs}
-    needs[OPENCODE_CHILD] = (_OPENCODE_CHILDREN,)
-    return frozenset(
-        name for name, places in needs.items() if not any(has_capability(can, *it) for it in places)
-    )

@@ -24,14 +24,12 @@ KNOWN_TO_US: Final = (401, 421)
 
 
 class NoUpgradeError(Exception):
-    """The server, or something between us, lets no WebSocket through; `error` is the refusal,
-    `status` its HTTP status, 0 if there was none. It is worth another try in `again` seconds, if
-    that is not 0."""
+    """The server, or something between us, lets no WebSocket through; `error` is the refusal. It
+    is worth another try in `again` seconds, if that is not 0."""
 
-    def __init__(self, error: AcpError, status: int = 0, again: int = 0) -> None:
+    def __init__(self, error: AcpError, again: int = 0) -> None:
         super().__init__(str(error))
         self.error = error
-        self.status = status
         self.again = again
 
 
@@ -73,7 +71,7 @@ async def connect(route: Route) -> MessageTransport:
             raise error from None
         again = told.get("retry-after", "")[:4]  # or a date: RFC 9110, 10.2.3
         seconds = int(again) if said.status_code == 503 and again.isdecimal() else 0
-        raise NoUpgradeError(error, said.status_code, seconds) from None
+        raise NoUpgradeError(error, seconds) from None
     except TimeoutError:
         raise SilentPeerError(f"{route.origin} does not answer") from None
     except (OSError, WebSocketException) as exc:
