@@ -13,13 +13,13 @@ import pytest
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import beside
-from acp_wire.transports.known_servers import MOVES
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, ConnectionLostError, MoveRefusedError
 from acphold.journal.rows import ListFilter
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
 from acphold.live.server.principals import Principal
+from acphold.machine.addresses import MOVES
 from acphold.web.application import ServedMoves
 from tests.editor import DEADLINE
 from tests.hub.moving import (

@@ -33,6 +33,9 @@ NODE_TOKEN: Final = "ACPHOLD_NODE_TOKEN"
 OWNERS: Final = "/owners/"
 """The path on a node of its owners of sessions, each by the mark of its process and a name."""
 
+MOVES: Final = "/moves/"
+"""The path at which a session leaves a server, followed by its id."""
+
 ENDED: Final = 410
 """A node's answer for an owner in a process that was there before: HTTP, Gone."""
 

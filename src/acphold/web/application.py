@@ -46,7 +46,7 @@ from msgspec.structs import replace
 
 from acp_wire.rpc import Transport
 from acp_wire.tasks import END_SECONDS, TaskSet, end
-from acp_wire.transports.known_servers import ENDPOINT, MOVES
+from acp_wire.transports.known_servers import ENDPOINT
 from acp_wire.transports.messages import MessageTransport
 from acphold.errors import AcpError, ForbiddenError, MoveRefusedError
 from acphold.journal.access import NODE, Access
@@ -59,7 +59,7 @@ from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.relay_protocol import RelayedClient
 from acphold.live.server.service import EXPIRED
-from acphold.machine.addresses import ENDED, OWNERS
+from acphold.machine.addresses import ENDED, MOVES, OWNERS
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,

@@ -22,7 +22,7 @@ import uvicorn
 from msgspec import Struct
 
 from acp_wire.tasks import beside, first
-from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
+from acp_wire.transports.known_servers import known_servers, origin_of, remember
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
 from acphold.journal.access import SCOPES, Access, token_id
@@ -275,9 +275,16 @@ async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> N
     origin = localhost(origins)
     now = access.now_ms()
     good = {token.id: token for token in await access.tokens() if token.is_good(now)}
-    for kept in filter(None, [token_for(origin), *local_tokens()]):
-        token = good.get(token_id(kept))
-        if token is None or not token.is_of(kept) or not set(token.scopes).issuperset(SCOPES):
+    known = known_servers()
+    here = [it for url, it in known.items() if urlsplit(url).hostname == "localhost"]
+    for kept in (it.token for it in filter(None, [known.get(origin), *reversed(here)])):
+        token = good.get(token_id(kept or ""))
+        if (
+            kept is None
+            or token is None
+            or not token.is_of(kept)
+            or not set(token.scopes).issuperset(SCOPES)
+        ):
             continue
         if token.session_id is None and token.tenant is None and token.expires_at is None:
             remember(origin, kept)

@@ -162,10 +162,10 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
         elif action.dest == "agent":
             yield from _agents([*agent_names(), *(agent_name(it.agent) for it in _sessions())])
         elif action.dest == "server":
-            from acp_wire.transports.known_servers import names
+            from acphold.faces.cli.servers import server_names
 
             with suppress(AcpError):  # as in `_sessions`
-                yield from (Candidate(name) for name in names() if set(name) <= SAFE)
+                yield from (Candidate(name) for name in server_names() if set(name) <= SAFE)
         elif _names_session(command, action):
             for row in _sessions(are_live=bool({command, *before} & LIVE_ONLY)):
                 if set(row.session_id) <= SAFE:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import partial
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
 from acp_wire.schema import SessionInfo
-from acp_wire.transports.known_servers import at_agent, names_no_agent, origin_of
+from acp_wire.transports.known_servers import ENDPOINT, names_no_agent, origin_of
 from acphold import errors
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.far_line import ServerEndpoint
@@ -45,7 +46,7 @@ async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = F
         all_agents=names_no_agent(url) and (agent is None or names_session),
     )
     endpoint = ServerEndpoint(
-        url if agent is None else at_agent(url, agent),
+        url if agent is None else _at_agent(url, agent),
         token,
         seconds=bounds.SERVER_SECONDS,
         on_away=frontend.chat.away,
@@ -188,3 +189,9 @@ async def _find_by_id(agent: RemoteAgent, given: str) -> SessionInfo:
     if len(found) > 1:
         raise errors.AmbiguousIdError(given, tuple(info.session_id for info in found))
     return found[0]
+
+
+def _at_agent(url: str, name: str) -> str:
+    """Return the URL of the agent of this name, on the server at a URL; ValueError."""
+    path = f"{ENDPOINT}/{quote(name, safe='')}"
+    return urlsplit(url)._replace(path=path, fragment="").geturl()

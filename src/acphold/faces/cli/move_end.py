@@ -20,7 +20,7 @@ from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acp_wire.transports.child import ChildProcess
-from acp_wire.transports.known_servers import MOVES, origin_of
+from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
@@ -40,6 +40,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
 from acphold.live.reading.processes import let_go
+from acphold.machine.addresses import MOVES
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"
 

@@ -9,17 +9,16 @@ import shlex
 import socket
 import sys
 from typing import Final
+from urllib.parse import urlsplit
 
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside, first
 from acp_wire.transports.dial import Dial
 from acp_wire.transports.known_servers import (
-    ca_for,
-    code_in,
+    known_server,
     origin_of,
     remember,
     require_secrecy,
-    token_for,
 )
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation, why
@@ -93,17 +92,17 @@ async def obtain_token(server: FarServer) -> str | None:
     url, ca = server
     if given := os.environ.get(TOKEN_VARIABLE):
         return given
-    known, code = token_for(url), code_in(url)
+    known, code = known_server(url), _code_in(url)
     if code is None:
-        if known is not None and ca not in (None, ca_for(url)):
-            remember(url, known, ca)
-        return known
+        if known.token is not None and ca not in (None, known.ca):
+            remember(url, known.token, ca)
+        return known.token
     require_secrecy(url)
     import httpx2  # late: it is needed only once for each server
 
     from acp_wire.transports.http_client import http_client
 
-    ca, origin = ca or ca_for(url), origin_of(url)
+    ca, origin = ca or known.ca, origin_of(url)
     route = Route(url, seconds=bounds.SERVER_SECONDS, trusted=ca)
     request = json.dumps({"code": code, "name": socket.gethostname()})
     try:
@@ -112,8 +111,8 @@ async def obtain_token(server: FarServer) -> str | None:
             answer = await http.post(f"{origin}/pair", content=request, headers=headers)
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"cannot reach {origin}: {why(exc)}") from None
-    if answer.status_code == 403 and known is not None:
-        return known  # it was paired with this very code at an earlier start
+    if answer.status_code == 403 and known.token is not None:
+        return known.token  # it was paired with this very code at an earlier start
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
     except (ValueError, KeyError, TypeError):
@@ -124,3 +123,9 @@ async def obtain_token(server: FarServer) -> str | None:
         raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
     remember(url, token, ca)
     return token
+
+
+def _code_in(url: str) -> str | None:
+    """Return the pairing code in the fragment, `#pair=CODE`; None for none."""
+    name, _, code = urlsplit(url).fragment.partition("=")
+    return code if name == "pair" and code else None

@@ -6,7 +6,9 @@ import os
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from acphold.errors import SettingsError
 from acphold.extras import require
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import UsageError
@@ -38,9 +40,7 @@ def server_of(given: str | None, *, ca: str | None = None) -> FarServer | None:
         if ca is not None:
             raise UsageError("--ca goes with --server")
         return None
-    from acp_wire.transports.known_servers import url_of  # late: most commands are for this machine
-
-    return server_at(url_of(named), ca)
+    return server_at(_url_of(named), ca)
 
 
 def server_option(arguments: Sequence[str]) -> str:
@@ -64,3 +64,42 @@ def server_at(url: str, ca: str | None) -> FarServer:
     except ValueError as exc:
         raise UsageError(str(exc)) from None
     return FarServer(url, None if ca is None else os.path.abspath(os.path.expanduser(ca)))
+
+
+def server_names() -> list[str]:
+    """Return the names of the servers that we have paired with: `desk.example`, or with the
+    port."""
+    from acp_wire.transports.known_servers import known_servers  # late, as in `_url_of`
+
+    origins = [*known_servers()]
+    hosts = [urlsplit(origin).hostname or origin for origin in origins]
+    return [
+        host if hosts.count(host) == 1 else urlsplit(origin).netloc
+        for origin, host in zip(origins, hosts, strict=True)
+    ]
+
+
+def _url_of(name: str) -> str:
+    """Return the URL of a server that we have paired with, by its host, with or without the port,
+    or the first word of that; a URL is returned as it is. SettingsError if none or several
+    match."""
+    from acp_wire.transports.known_servers import is_url, known_servers  # late: few need a server
+
+    if is_url(name):
+        return name
+    origins = [*known_servers()]
+    found = [
+        origin
+        for origin in origins
+        for parts in (urlsplit(origin),)
+        if name.lower() in (parts.netloc, parts.hostname, (parts.hostname or "").partition(".")[0])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"{name!r} is ambiguous: it fits {', '.join(found)}")
+    known = f"paired with {', '.join(origins)}" if origins else "paired with none"
+    raise SettingsError(
+        f"no server is known as {name!r} (this machine has {known}); give its URL, the first time "
+        "with the code that `acphold serve` prints there"
+    )

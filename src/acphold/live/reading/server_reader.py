@@ -26,7 +26,7 @@ from msgspec.json import Decoder
 from acp_wire.schema import members
 from acp_wire.tasks import timeout
 from acp_wire.transports.http_client import beginning, http_client
-from acp_wire.transports.known_servers import ca_for, origin_of, token_for
+from acp_wire.transports.known_servers import known_server, origin_of
 from acp_wire.transports.route import Route, explanation, why
 from acphold import errors
 from acphold.conversation.history.entries import Entry, iso
@@ -72,8 +72,9 @@ class ServerReader(SessionReader):
     ) -> None:
         require("serve", "a connection to a server")
         self.origin = origin_of(url)
+        known = known_server(url)
         self._route = Route(
-            url, seconds=seconds, token=token or token_for(url), trusted=ca or ca_for(url)
+            url, seconds=seconds, token=token or known.token, trusted=ca or known.ca
         )
         self._listed: set[str] = set()
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import Final, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
@@ -30,9 +30,6 @@ connection's stream is needed; other servers send only some messages there."""
 
 ENDPOINT: Final = "/acp"
 """The path where a server speaks ACP, followed by `/NAME` for one of several agents."""
-
-MOVES: Final = "/moves/"
-"""The path at which a session leaves a server, followed by its id."""
 
 REALM: Final = "acphold serve"
 """The name that `acphold serve` gives when it refuses a token: one can pair with it."""
@@ -80,13 +77,6 @@ def transport_of(url: str) -> tuple[str, str | None]:
     return parts._replace(query=rest).geturl(), named[-1]
 
 
-def at_agent(url: str, name: str) -> str:
-    """Return the URL of the agent of this name, on the server at a URL; ValueError."""
-    parts, _ = _parts(url)
-    path = f"{ENDPOINT}/{quote(name, safe='')}"
-    return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
-
-
 def names_no_agent(url: str) -> bool:
     """Return True if a URL leads to a server, and to no single agent of it; ValueError."""
     parts, _ = _parts(url)
@@ -114,12 +104,6 @@ def require_secrecy(url: str) -> None:
         )
 
 
-def code_in(url: str) -> str | None:
-    """Return the pairing code in the fragment, `#pair=CODE`; None for none."""
-    name, _, code = urlsplit(url).fragment.partition("=")
-    return code if name == "pair" and code else None
-
-
 def _parts(url: str) -> tuple[SplitResult, bool]:
     try:
         parts = urlsplit(url)
@@ -138,68 +122,25 @@ def _parts(url: str) -> tuple[SplitResult, bool]:
 
 
 class KnownServer(Struct, frozen=True, omit_defaults=True):
-    """The entry of one server."""
+    """The entry of one server; without any, we have not paired with it."""
 
-    token: str
+    token: str | None = None
     ca: str | None = None
     """The file of certificates to trust for it, beside the usual."""
 
 
-def ca_for(url: str) -> str | None:
-    """Return the file of certificates for the server at a URL; None for only the usual ones."""
-    found = _read(_path()).get(origin_of(url))
-    return None if found is None else found.ca
+def known_servers() -> dict[str, KnownServer]:
+    """Return the servers that we have paired with, by their origins, the last one last."""
+    return _read(_path())
+
+
+def known_server(url: str) -> KnownServer:
+    """Return the entry of the server at a URL."""
+    return known_servers().get(origin_of(url), KnownServer())
 
 
 Token: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
 """A token, or a function that returns the present one."""
-
-
-def token_for(url: str) -> str | None:
-    """Return the token for the server at a URL; None if we have not paired with it."""
-    found = _read(_path()).get(origin_of(url))
-    return None if found is None else found.token
-
-
-def local_tokens() -> list[str]:
-    """Return the tokens for servers of this machine, the last one first."""
-    found = reversed(_read(_path()).items())
-    return [it.token for origin, it in found if urlsplit(origin).hostname == "localhost"]
-
-
-def names() -> list[str]:
-    """Return the names of the servers that we have paired with: `desk.example`, or with the
-    port."""
-    origins = [*_read(_path())]
-    hosts = [urlsplit(origin).hostname or origin for origin in origins]
-    return [
-        host if hosts.count(host) == 1 else urlsplit(origin).netloc
-        for origin, host in zip(origins, hosts, strict=True)
-    ]
-
-
-def url_of(name: str) -> str:
-    """Return the URL of a server that we have paired with, by its host, with or without the port,
-    or the first word of that; a URL is returned as it is. SettingsError if none or several
-    match."""
-    if is_url(name):
-        return name
-    origins = [*_read(_path())]
-    found = [
-        origin
-        for origin in origins
-        for parts in (urlsplit(origin),)
-        if name.lower() in (parts.netloc, parts.hostname, (parts.hostname or "").partition(".")[0])
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise SettingsError(f"{name!r} is ambiguous: it fits {', '.join(found)}")
-    known = f"paired with {', '.join(origins)}" if origins else "paired with none"
-    raise SettingsError(
-        f"no server is known as {name!r} (this machine has {known}); give its URL, the first time "
-        "with the code that `acphold serve` prints there"
-    )
 
 
 def remember(url: str, token: str | None, ca: str | None = None) -> None:
