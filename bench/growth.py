@@ -40,7 +40,7 @@ COMMANDS: Final = (
     "session delete --yes {other}",
 )
 
-A_LINE: Final = ("list --json --all", "usage --by session")
+A_LINE: Final = ("list --all", "list --json --all", "usage --by session")
 """They print a line for each session."""
 
 TOKENS, SHARES, QUICK_TENTH = 20_000, 50_000, 10

@@ -230,9 +230,6 @@ TOKEN_DEEDS: Final = 100_000
 
 # -- lists and screens --
 
-LINES_AT_ONCE: Final = 1000
-"""Lines of a list that are written together."""
-
 LISTED_SESSIONS: Final = 20
 """Sessions shown on a terminal by default: people mostly look for the newest."""
 

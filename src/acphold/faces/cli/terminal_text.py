@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -91,15 +92,19 @@ def cut(text: str, width: int) -> str:
 
 # -- times ---------------------------------------------------------------------------------
 
-_LARGER_UNITS = (
-    (60, "m", "minute"),
-    (60, "h", "hour"),
-    (24, "d", "day"),
-    (7, "w", "week"),
-    (4.35, "mo", "month"),
-    (12, "y", "year"),
+_MINUTE, _DAY = 60, 24 * 60 * 60
+_UNITS = (
+    (1, "", ""),
+    (_MINUTE, "m", "minute"),
+    (60 * _MINUTE, "h", "hour"),
+    (_DAY, "d", "day"),
+    (7 * _DAY, "w", "week"),
+    (7 * 4.35 * _DAY, "mo", "month"),
+    (12 * 7 * 4.35 * _DAY, "y", "year"),
 )
-"""The larger units: each with the number of previous units that make one of it."""
+"""The units of an age, each with its seconds; none has a name below a minute."""
+
+_FROM = [seconds for seconds, *_ in _UNITS]
 
 
 def short_age(at: int, now: int) -> str:
@@ -127,12 +132,9 @@ def age(at: int, now: int) -> str:
 
 def _age(at: int, now: int) -> tuple[int, str, str]:
     """Return an age in the largest unit that fits, and the unit; "" below a minute."""
-    amount, short, unit = max(0, now - at) / 1000, "", ""
-    for factor, *larger in _LARGER_UNITS:
-        if amount < factor:
-            break
-        amount, (short, unit) = amount / factor, larger
-    return int(amount), short, unit
+    seconds = max(0, now - at) / 1000
+    long, short, unit = _UNITS[bisect_right(_FROM, seconds, 1) - 1]
+    return int(seconds / long), short, unit
 
 
 # -- colours --------------------------------------------------------------------------------

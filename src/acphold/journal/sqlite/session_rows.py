@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 from zlib import crc32
 
@@ -256,4 +258,5 @@ class SqliteTables(Tables):
         ]
         if len(found) == 1:
             return found[0]
-        return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]
+        newest = attrgetter("updated_at", "session_id")  # as ListKey has it
+        return sorted(chain.from_iterable(found), key=newest, reverse=True)[:limit]
