@@ -235,14 +235,14 @@ def test_a_page_that_slept_shows_what_it_missed(
     expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
 
 
-def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_the_other(
+def test_two_pages_agree_and_what_waits_in_the_queue_of_one_that_is_closed_runs_once(
     page: Page, served: Served, tmp_path: Path, context: BrowserContext
 ) -> None:
     end = tmp_path / "end"
     begin(page, served, tmp_path / "rows", f"flood until {end}")
     expect(page.get_by_role("log").get_by_text("word9 ")).to_be_visible()
     prompt(page, "Which disagree?")
-    expect(page.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
+    expect(page.locator(".queue ol")).to_contain_text("Which disagree?")
     other = context.new_page()
     other.goto(page.url)
     expect(other.locator(".of-said")).to_be_visible()
@@ -268,7 +268,7 @@ def test_a_page_that_begins_to_act_in_the_middle_of_a_turn_shows_nothing_twice(
     said = other.locator(".of-said")
     expect(said).to_be_visible()
     prompt(other, "Which disagree?")
-    expect(other.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
+    expect(other.locator(".queue ol")).to_contain_text("Which disagree?")
     end.touch()
     expect(said.get_by_role("cell", name="when.py")).to_have_count(1)
     words = (said.first.text_content() or "").partition("That")[0].split()

@@ -38,12 +38,12 @@ async def at_work(
 
 
 async def put_off(page: Page, *texts: str) -> None:
-    """Write prompts for later; each is in the queue."""
+    """Write prompts while a turn runs; each is in the queue."""
     area = page.get_by_role("textbox", name="Prompt", exact=True)
     before = await rows(page).count()
     for count, text in enumerate(texts, before + 1):
         await area.fill(text)
-        await page.get_by_role("button", name="Later", exact=True).click()
+        await area.press("Enter")
         await expect(rows(page)).to_have_count(count)
         await expect(area).to_have_value("")
 
@@ -137,6 +137,33 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
     assert said(served, session) == ["one", "two, in other words", "three"]
 
 
+async def test_a_prompt_written_behind_one_that_is_on_its_way_is_queued_and_both_run_in_order(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
+    await area.evaluate(
+        """async (area, prompts) => {
+          for (const words of prompts) {
+            area.value = words;
+            area.dispatchEvent(new Event("input", { bubbles: true }));
+            await new Promise((resolve) => setTimeout(resolve));
+            const enter = { key: "Enter", bubbles: true, cancelable: true };
+            area.dispatchEvent(new KeyboardEvent("keydown", enter));
+            await new Promise((resolve) => setTimeout(resolve));
+          }
+        }""",
+        [steps({"say": "At work."}, {"until": "cancel"}), "one", "two"],
+    )
+    await expect_words(page, "one", "two")
+    await expect(page.locator(".sending")).to_have_count(0)
+    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("alert").get_by_role("button", name="Resume").click()
+    await expect(answer(page, "two")).to_be_visible()
+    assert said(served, session) == ["one", "two"]
+
+
 async def test_two_pages_see_the_same_queue_and_it_needs_neither(
     page: Page, other: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
 ) -> None:
@@ -164,21 +191,19 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
 ) -> None:
     session = await at_work(page, agent, tmp_path, until="cancel")
     waits = row_of(other, session).locator(".about")
-    await put_off(page, "one", "two")
-    await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
+    await put_off(page, "one", steps({"until": str(tmp_path / "done")}), "two")
+    await expect(waits).to_contain_text(re.compile("3 queued(?!,)"))
     # Answered before the page knows that the stop has held them.
     await pressed_at_once(page, "Keep paused")
     await page.get_by_role("button", name="Stop").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("paused: stopped")
-    await expect(waits).to_contain_text("2 queued, paused")
+    await expect(waits).to_contain_text("3 queued, paused")
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     assert said(served, session) == []
     # Held prompts do not hinder a new one, nor does it wait for them.
     await typed(page, "first this")
     await expect(answer(page, "first this")).to_be_visible()
-    await put_off(page, steps({"until": str(tmp_path / "done")}))
-    await page.get_by_role("button", name="Move up: [").click()
     await page.get_by_role("button", name="Resume", exact=True).click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(status).to_have_text("")
@@ -263,7 +288,7 @@ async def test_words_are_said_into_the_running_turn_and_stand_there_also_in_a_re
     # A turn that is over when the words come: then they are a prompt, behind it.
     await area.fill("too late for this turn")
     await page.get_by_role("button", name="Now", exact=True).click()
-    await expect(page.locator(".sending")).to_contain_text("too late for this turn")
+    await expect_words(page, "too late for this turn")
     (tmp_path / "done").touch()
     await expect(answer(page, "too late for this turn")).to_be_visible()
     await expect(page.locator("article.prompt")).to_have_count(3)
@@ -372,9 +397,8 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     (tmp_path / "done").touch()
     await expect(answer(page, "at once")).to_be_visible()
     await expect_words(page, "later that day")
-    # A prompt sent now does not wait for it, and so there is no other button.
+    # A prompt sent now does not wait for it.
     await page.get_by_role("textbox", name="Prompt", exact=True).fill("before it")
-    await expect(page.get_by_role("button", name="Later", exact=True)).to_have_count(0)
     await page.get_by_role("button", name="Send").click()
     await expect(answer(page, "before it")).to_be_visible()
     await page.get_by_role("button", name="Edit: later").click()

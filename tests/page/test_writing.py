@@ -110,7 +110,81 @@ async def test_a_draft_and_a_choice_stay_where_they_were_made(
     await expect(area).to_have_value("")
 
 
-async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back_what_waited(
+AT_ONCE = """new MutationObserver((_, watch) => {
+  const area = document.querySelector(".composer textarea");
+  if (!area) return;
+  watch.disconnect();
+  area.value = "typed at once";
+  area.dispatchEvent(new Event("input", { bubbles: true }));
+}).observe(document, { childList: true, subtree: true });"""
+"""Words are typed in the same moment in which there is a place for them."""
+
+LATE_DRAFTS = """const open = IDBFactory.prototype.open;
+const released = new Promise((release) => (globalThis.release = release));
+IDBFactory.prototype.open = function (...named) {
+  const late = {};
+  void released.then(() => {
+    const asking = open.apply(this, named);
+    asking.onupgradeneeded = () => late.onupgradeneeded?.();
+    asking.onsuccess = () => ((late.result = asking.result), late.onsuccess());
+  });
+  return late;
+};"""
+"""What is kept on the device can be read, and written, from `release()` on."""
+
+FRAMES = """async () => {
+  for (let frames = 9; frames--; ) await new Promise(requestAnimationFrame);
+}"""
+"""All that follows from what is drawn is done."""
+
+DRAFTS = """() => new Promise((done) => {
+  const asking = indexedDB.open("acphold");
+  asking.onsuccess = () => {
+    const all = asking.result.transaction("drafts").objectStore("drafts").getAll();
+    all.onsuccess = () => done(all.result);
+  };
+})"""
+"""The drafts that are kept on the device."""
+
+
+async def test_words_typed_in_the_moment_that_a_session_opens_stay_and_are_sent(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
+    for script in (AT_ONCE, LATE_DRAFTS):
+        await page.add_init_script(script)
+    await page.reload()
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
+    await expect(area).to_have_value("typed at once")
+    await page.evaluate(FRAMES)
+    await area.press("Enter")
+    await page.evaluate("release()")
+    await expect(page.locator("article.prompt")).to_contain_text("typed at once")
+    await expect(area).to_have_value("")
+
+
+@pytest.mark.parametrize("place", ["session", "new"])
+async def test_a_draft_that_is_read_late_stands_in_front_of_what_was_typed_meanwhile(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, place: str
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    name = {"session": "Prompt", "new": "First prompt"}[place]
+    area = page.get_by_role("textbox", name=name, exact=True)
+    where = {"session": f"#/session/{session.id}", "new": "#/new"}[place]
+    await page.goto(page.url.partition("#")[0] + where)
+    await area.fill("half a thought")
+    await page.reload()
+    await expect(area).to_have_value("half a thought")
+    await page.add_init_script(LATE_DRAFTS)
+    await page.reload()
+    await area.fill("and more")
+    await page.evaluate("release()")
+    await expect(area).to_have_value("half a thought\n\nand more")
+    assert await page.evaluate(DRAFTS) == ["half a thought\n\nand more"]
+
+
+async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_holds_what_waits(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
@@ -119,51 +193,52 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back
     for number, (how, said) in enumerate((("cancel", "works"), ("cancel ignored", "works on"))):
         await typed(page, steps({"say": said}, {"until": how}))
         await expect(page.locator(".said").last).to_have_text(said)
-        # A prompt written meanwhile waits for its turn.
         await typed(page, f"next behind {how}")
-        waits = page.locator("ul.sending")
-        await expect(waits).to_contain_text("waiting for the current turn")
+        waits = page.locator(".queue ol li")
+        await expect(waits).to_contain_text(f"next behind {how}")
         await note(page, ".composer [role=status], button.stop:disabled")
         await stop.click()
         if how == "cancel ignored":  # it has a moment; then it is answered for
             await noted(page, "^Stopping")
             await noted(page, "^Stop$")
-        # Those that wait are stopped with it.
-        await expect(page.locator(".ending.cancelled")).to_have_count(2 * number + 2)
+        await expect(page.locator(".ending.cancelled")).to_have_count(number + 1)
         await expect(stop).to_have_count(0)
-        await expect(waits).to_have_count(0)
-        written = page.get_by_role("textbox", name="Prompt", exact=True)
-        await expect(written).to_have_value(f"next behind {how}")
-    await page.reload()
-    await expect(written).to_have_value("next behind cancel ignored")
-    await typed(page, steps({"say": "It goes on."}))
-    await expect(page.locator(".said", has_text=re.compile("^It goes on.$"))).to_be_visible()
+        await expect(page.locator(".queue [role=status]")).to_have_text("paused: stopped")
+        await expect(waits).to_contain_text(f"next behind {how}")
+        await page.reload()
+        await expect(waits).to_contain_text(f"next behind {how}")
+        await page.get_by_role("button", name="Resume", exact=True).click()
+        await expect(page.locator(".said").last).to_contain_text(f"next behind {how}")
 
 
-async def test_what_waited_behind_a_stopped_turn_is_given_back_to_whoever_has_left_meanwhile(
+async def test_what_was_written_offline_is_given_back_by_a_stop_of_the_turn_of_another_before_it(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
-    await typed(page, steps({"say": "works"}, {"until": "cancel ignored"}))
-    await expect(page.locator(".said")).to_have_text("works")
+    await page.context.set_offline(True)
+    await page.get_by_text("Offline since").wait_for()
+    await typed(page, "written offline")
     waits = page.locator("ul.sending li")
-    for number, words in enumerate(("the first that waits", "the second that waits")):
-        await typed(page, words)
-        await expect(waits.nth(number)).to_contain_text("waiting for the current turn")
+    await expect(waits).to_contain_text("will be sent when you are online")
+    turn = session.prompt(steps({"say": "works"}, {"until": "cancel ignored"}))
+    await page.context.set_offline(False)
+    await expect(waits).to_contain_text("waiting for the current turn")
+    await expect(page.locator(".said")).to_have_text("works")
     await page.get_by_role("button", name="Stop").click()
     await page.goto(page.url.partition("#")[0] + "#/")
     row = page.locator(f"a.session[href='#/session/{session.id}']")
     await expect(row).not_to_have_class(re.compile("running"))
+    await turn
     await page.reload()
     await opened(page, session.id)
     written = page.get_by_role("textbox", name="Prompt", exact=True)
-    await expect(written).to_have_value("the first that waits\n\nthe second that waits")
-    await page.reload()
-    await expect(written).to_have_value("the first that waits\n\nthe second that waits")
+    for _ in range(2):
+        await expect(written).to_have_value("written offline")
+        await page.reload()
     told = [
         block["text"]
         for it in heard(served, "session/prompt", session.id)
         for block in it["prompt"]
     ]
-    assert not any("that waits" in text for text in told)
+    assert "written offline" not in told

@@ -189,7 +189,7 @@ export class Desk {
   #onConnected() {
     this.feed.start();
     for (const [id, session] of this.#sessions) {
-      const isWanted = id === this.#current || session.sending.value.length + session.questions.value.length + session.returned.value.length > 0;
+      const isWanted = id === this.#current || session.sending.value.length + session.questions.value.length > 0;
       if (isWanted) void session.open(this.rows.peek().get(id));
     }
     this.rows.peek().forEach((row) => this.#openForQuestions(row));
@@ -227,7 +227,7 @@ export class Desk {
         if (!left) return;  // the page that had it is done with it
         const session = this.session(left.sessionId);
         if (left.isReturned) {
-          session.returned.value = [...session.returned.value, left];
+          await session.takeBack([left]);
           return;
         }
         void session.open();
@@ -236,10 +236,8 @@ export class Desk {
     }
     // Those of a session together: they are written in their order.
     const returned = before.filter((each) => each.isReturned).map(({ id }) => sends.alone(id, async () => (await sends.kept()).find((each) => each.id === id)));
-    for (const left of await Promise.all(returned)) {
-      if (!left) continue;
-      const session = this.session(left.sessionId);
-      session.returned.value = [...session.returned.value, left];
+    for (const left of (await Promise.all(returned)).reverse()) {
+      if (left) await this.session(left.sessionId).takeBack([left]);
     }
   }
 }

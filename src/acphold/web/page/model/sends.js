@@ -13,7 +13,6 @@ const NAME = "acphold";
  * @property {number} at
  * @property {number | null} after  a position from before it, null until it was sent once
  * @property {{at?: number}} [later]  it is for the queue of the session, and begins not before that moment
- * @property {boolean} [isInstead]  it rejected what the agent asked
  * @property {boolean} [isReturned]  it was stopped before it began, and is to be written on
  */
 

@@ -11,6 +11,7 @@ import { LostError, RpcError } from "../wire/connection.js";
 import { device } from "../wire/device.js";
 import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
+import { Draft } from "./draft.js";
 import { drawn } from "./frames.js";
 import * as sends from "./sends.js";
 import { asText } from "./text.js";
@@ -72,8 +73,8 @@ export class Session {
   questions = signal([]);
   /** As the line has them. @type {import("@preact/signals").Signal<import("../wire/line.js").Sending[]>} */
   sending = signal([]);
-  /** Prompts that were stopped before they began: who wrote them has them back, and until then they are kept. @type {import("@preact/signals").Signal<sends.Kept[]>} */
-  returned = signal([]);
+  /** How many prompts are being kept on this device, before they are sent. */
+  keeping = signal(0);
   /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<Received>} */
   introduction = signal(null);
   /** The queued prompts in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
@@ -131,6 +132,7 @@ export class Session {
     this.id = id;
     this.cwd = cwd;
     this.server = server;
+    this.draft = new Draft(id);
     this.isAtEnd.subscribe((isAtEnd) => isAtEnd && this.#isOld && this.#readAgain());
   }
 
@@ -383,11 +385,13 @@ export class Session {
 
   // -- outgoing ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as possible; `isInstead` if it was said in place of a yes. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue @param {boolean} [isInstead] */
-  async prompt(content, later, isInstead) {
+  /** Keep a prompt, and send it as soon as possible. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
+  async prompt(content, later) {
     this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
-    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later, isInstead };
+    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
+    this.keeping.value++;
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
+    this.keeping.value--;
     void sends.alone(kept.id, () => this.resumeSending(kept));
     await this.attach();
   }
@@ -417,6 +421,12 @@ export class Session {
     const { waiting, held } = this.queue.value ?? {};
     this.afterStop.value = waiting && !held ? "ask" : "";
     void this.attach().then(() => this.server.notify("session/cancel", { sessionId: this.id }));
+  }
+
+  /** Prompts that were stopped before they began are written on. @param {sends.Kept[]} prompts */
+  async takeBack(prompts) {
+    await this.draft.takeBack(prompts.flatMap((each) => each.content));
+    for (const each of prompts) void sends.forget(each.id).catch(() => {});
   }
 
   /** @param {sends.Kept} kept */
@@ -480,7 +490,7 @@ export class Session {
       this.#notBegun.push(kept);
     }
     if (this.#stopped.size === 0 && this.#notBegun.length > 0) {
-      this.returned.value = [...this.returned.value, ...this.#notBegun];
+      void this.takeBack(this.#notBegun);
       this.#notBegun = [];
     }
     this.#finish(kept);

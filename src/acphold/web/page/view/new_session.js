@@ -1,9 +1,9 @@
 // A new session on one screen: the first prompt, in which folder, with which agent.
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { Draft } from "../model/draft.js";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { homes } from "../model/rows.js";
-import { draft, keepDraft } from "../model/sends.js";
 import { agentName, shortPath } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { html } from "./html.js";
@@ -12,8 +12,8 @@ import { go, here, sessionPlace } from "./places.js";
 /** Folders that can be tapped; all that are known are offered as somebody types. */
 const LATEST = 5;
 
-/** Where the draft is kept of what has no session yet. */
-const DRAFT = "new";
+/** Of what has no session yet. */
+const draft = new Draft("new");
 
 /** The agent that is being started, and since when, also while somebody looks at something else: once, however often they come back. */
 const starting = signal(/** @type {{agent: string, at: number} | null} */ (null));
@@ -30,15 +30,13 @@ export function NewForm({ desk }) {
   const agents = desk.server.agents.value;
   const known = [...desk.listed.value.map(homes(desk.listed.value)), desk.server.folder];
   const folders = [...new Set(known)].filter(Boolean).slice(0, 30);
-  const [words, setWords] = useState("");
+  const words = draft.text.value;
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");
   const [isCopy, setCopy] = useState(false);
   const [hasIgnored, setIgnored] = useState(false);
   const isBusy = starting.value !== null;
-  useEffect(() => void draft(DRAFT).then((kept) => setWords((now) => now || (kept ?? "")), () => {}), []);
-  /** @param {string} text */
-  const write = (text) => (setWords(text), void keepDraft(DRAFT, text).catch(() => {}));  // a private window keeps nothing
+  useEffect(() => void draft.load(), []);
   const folder = cwd.trim() || folders[0] || "";
   /** @param {Event} event */
   const begin = async (event) => {
@@ -49,7 +47,7 @@ export function NewForm({ desk }) {
     problem.value = "";
     try {
       const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
-      write("");
+      void draft.write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
       if (here().name === from) {
         // Until it is shown, nobody writes here or starts another one.
@@ -70,7 +68,7 @@ export function NewForm({ desk }) {
     event.target.form?.requestSubmit();
   };
   return html`<form onSubmit=${begin}>
-      <label>First prompt<textarea rows="4" value=${words} readOnly=${isBusy} placeholder="Write to the agent" onKeyDown=${onKey} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => write(event.target.value)}></textarea></label>
+      <label>First prompt<textarea rows="4" value=${words} readOnly=${isBusy} placeholder="Write to the agent" onKeyDown=${onKey} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => draft.write(event.target.value)}></textarea></label>
       <div class="folder">
         <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
         <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>

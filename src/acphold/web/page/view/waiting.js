@@ -27,7 +27,7 @@ function Sending({ session }) {
   return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts being sent">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, CUT.words))}</p>
-      <p class="aside" role="status">${state === "failed" ? line(error, CUT.long) : kept.isInstead && state !== "kept" ? "Rejected; said to the agent, behind this turn" : STATES[state === "kept" && isOnline ? "opening" : state]}
+      <p class="aside" role="status">${state === "failed" ? line(error, CUT.long) : STATES[state === "kept" && isOnline ? "opening" : state]}
         ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.discard(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
     </li>`,
   )}</ul>`;
@@ -222,7 +222,6 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
       <button type="button" class="main" onClick=${putAt}>Queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
       ${isPast && html`<p class="bad" role="alert">Choose a time in the future.</p>`}`
     : html`${takesWords && html`<button type="button" class="quiet" disabled=${isSending || !session.isAttached.value} onClick=${sendNow} title="Send into the running turn: the agent reads it while it works">Now</button>`}
-      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Add to the queue: it stays there even if you close this page">Later</button>`}
       ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Add to the queue, for a time that you choose">Later at…</button>`}`}</div>`;
 }
 
@@ -254,7 +253,7 @@ function Edit({ session, prompt, done }) {
     return () => {
       // It has begun meanwhile, or somebody has removed it: what was written is not lost with it.
       if (!unsaved.current || session.queue.peek()?.waiting?.some((each) => each.id === prompt.id)) return;
-      session.returned.value = [...session.returned.value, { id: newId(), sessionId: session.id, content: unsaved.current, at: 0, after: null }];
+      void session.draft.takeBack(unsaved.current);
     };
   }, []);
   /** @param {Event} event */
