@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -48,6 +50,10 @@ KEY = (
         ("fix https://example.com/acme/tool/issues/82?x=1", "fix issues/82"),
         ("/compact", "/compact"),
         ("Thanks", "Thanks"),
+        (
+            "Why is **2 ** 3** no 9, and what are **kwargs?",
+            "Why is 2 ** 3 no 9, and what are **kwargs?",
+        ),
         (f"Use {KEY} to list the models", "Use [removed: API key] to list the models"),
         (" \n", None),
     ],
@@ -73,6 +79,34 @@ def test_words_may_follow_a_picture() -> None:
 @pytest.mark.parametrize("raw", [b"", b"garbage", b"{}", b'[1,{"text":3}]'])
 def test_a_prompt_that_cannot_be_read_has_no_last_words(raw: bytes) -> None:
     assert last_words([Entry(1, "prompt", 0, raw)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "drawn"),
+    [
+        ("All `*.py` and *.js of 2 * 3", "All *.py and *.js of 2 * 3"),
+        ("`__init__` and __init__, 2 ** 3, **kwargs", "__init__ and __init__, 2 ** 3, **kwargs"),
+        ("**Done**: *all* of _it_, ~~not~~ *a **b** c*", "Done: all of it, not a b c"),
+        ("## Fixed\n- see [the `test`](test_a.py#L3)\n> 1. quoted", "Fixed see the test quoted"),
+        ("Now:\n```py\nx = [a](b) * c * d\n```\nruns.", "Now: x = [a](b) * c * d runs."),
+        (
+            "snake_case_name, \\*kept\\*, ``a`b`` and `open",
+            "snake_case_name, *kept*, a`b and `open",
+        ),
+        ("这是**重点**的", "这是重点的"),
+    ],
+)
+def test_last_words_are_the_text_as_it_is_drawn(said: str, drawn: str) -> None:
+    prompt = msgspec.json.encode([{"type": "text", "text": said}])
+    assert last_words([Entry(1, "prompt", 0, prompt)]) == drawn
+
+
+@pytest.mark.parametrize("sign", ["`", "``` ", "*a ", "**a ", "[", "_a ", "\\", "`a``b", "*a_b**"])
+def test_signs_that_never_end_cost_no_time(sign: str) -> None:
+    said = [{"type": "text", "text": sign * 2000}]
+    began = time.process_time()
+    last_words([Entry(1, "prompt", 0, msgspec.json.encode(said))])
+    assert time.process_time() - began < 0.2
 
 
 def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:

@@ -56,9 +56,11 @@ async def test_sessions_of_one_name_say_what_was_said_last(
     (folder := tmp_path / "twins").mkdir()
     twins = [await agent.new_session(cwd=folder) for _ in range(2)]
     for number, twin in enumerate(twins):
-        await twin.prompt(steps({"say": f"Its end is {number}."}))
+        await twin.prompt(steps({"say": f"**Its** end is `*.{number}` of 2 * 3."}))
     for number, twin in enumerate(twins):
-        await expect(row_of(page, twin).locator(".last")).to_have_text(f"Its end is {number}.")
+        await expect(row_of(page, twin).locator(".last")).to_have_text(
+            f"Its end is *.{number} of 2 * 3."
+        )
     assert await violations(page) == []
 
 

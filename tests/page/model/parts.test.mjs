@@ -24,6 +24,7 @@ test("what reorders or hides a text is written out", () => {
   assert.equal(line("a\n  b\tc"), "a b c");
   assert.equal(line("x".repeat(400)).length, 300);
   assert.equal(called("`ls` **now**"), "ls now");
+  assert.equal(called("Why is `*.py` not 2 * 3?"), "Why is *.py not 2 * 3?");
   assert.equal(called(null), "New session");
   assert.equal(agentName("@makers/agent"), "agent");
   assert.equal(shortPath("/a/b/c.py"), "b/c.py");
@@ -168,7 +169,7 @@ test("a fork stands below its origin, where the newest of them stands", () => {
 });
 
 test("a row has the last words of its conversation where they say more than its title", () => {
-  assert.equal(lastWords({ title: "Run the tests", said: "All **214**\n pass." }), "All 214 pass.");
+  assert.equal(lastWords({ title: "Run the tests", said: "All *.py of 2 * 3 pass." }), "All *.py of 2 * 3 pass.");
   assert.equal(lastWords({ title: "Run the `tests`", said: "Run the tests" }), "");
   assert.equal(lastWords({ title: "Run the tests" }), "");
 });

@@ -55,7 +55,18 @@ _THANKS: Final = re.compile(
 _SENTENCE: Final = re.compile(
     r"(?<=[.!?])\s+(?=[^\Wa-z_]|[\"'(“])|(?<=[。\uff01\uff1f])|(?<=\w[.:]) *$"
 )
-MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|[-*+]\s+|\d{1,2}[.)]\s+)|\*\*")
+_LINE: Final = re.compile(r"^\s*(?:#{1,6}\s+|[-*+]\s+|\d{1,2}[.)]\s+)")
+"""The sign of a heading, or of an entry of a list."""
+
+_BOLD: Final = re.compile(r"\*\*(?=[^\s*])(.{1,300}?)(?<=\S)\*\*")
+_INLINE: Final = re.compile(
+    r"[`\\!\[*~_](?:(?<=`)(?<!``)(`*+)(.+?)(?<!`)`\1(?!`)|(?<=\\)([\\`*_\[\]()#+.!~<>-])"
+    r"|(?:(?<=!)\[|(?<=\[))([^\[\]]{1,300})\]\([^()\s]*\)"
+    r"|(?<=\*)\*(?=[^\s*])(.{1,300}?)(?<=\S)\*\*|(?<=~)~(?=[^\s~])(.{1,300}?)(?<=\S)~~"
+    r"|(?<=\*)(?<![\w*]\*)(?![\s*])(.{1,300}?)(?<![\s*])\*(?![\w*])"
+    r"|(?<=_)(?<!\w_)(?![\s_])(.{1,300}?)(?<![\s_])_(?!\w))"
+)
+"""Code, a sign that stands for itself, a link, and emphasis: a sign without its end is none."""
 
 LINES: Final = 40
 """Lines of a prompt that are looked at."""
@@ -79,6 +90,26 @@ def title_by_rule(said: str) -> str | None:
     return next((line for line in said.splitlines() if line.split()), None)
 
 
+def drawn(said: str) -> str:
+    """Return the text of some Markdown as it is drawn, on one line."""
+    kept: list[str] = []
+    is_code = False
+    for line in said.splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            is_code = not is_code
+        else:
+            kept.append(line if is_code else _without_marks(_LINE.sub("", line.lstrip(" >"))))
+    return " ".join(kept)
+
+
+def _without_marks(line: str) -> str:
+    def shown(found: re.Match[str]) -> str:
+        _, code, sign, *others = found.groups()
+        return code or sign or _without_marks(next(filter(None, others)))
+
+    return _INLINE.sub(shown, line)
+
+
 def _paragraphs(lines: list[str]) -> list[str]:
     """Each line, with the next one where it ends within a sentence."""
     return [
@@ -89,7 +120,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
 
 def _title_of_line(line: str) -> str | None:
     """Return what a line asks for; None if that is nothing but a pleasantry."""
-    line = _LINK.sub(_last_of_link, MARKUP.sub("", line))
+    line = _LINK.sub(_last_of_link, _BOLD.sub(r"\1", _LINE.sub("", line)))
     line = " ".join(_PATH.sub(_last_part, line).split())
     sentences = [it for it in _SENTENCE.split(line) if it]
     told: list[str] = []

@@ -79,8 +79,8 @@ LAST_WORDS: Final = 160
 
 
 def last_words(entries: Iterable[Entry]) -> str:
-    """Return the agent's last message from its beginning, on one line, or a prompt behind it; ""
-    without any. `entries` are some at the end of a conversation, the newest first."""
+    """Return the agent's last message from its beginning, as it is drawn, on one line, or a prompt
+    behind it; "" without any. `entries` are some at the end of a conversation, the newest first."""
     said: list[str] = []
     speaker = ""
     for entry in entries:
@@ -98,10 +98,9 @@ def last_words(entries: Iterable[Entry]) -> str:
             said.insert(0, _text_of(parts.get("content", b"")))
         elif said:
             break
-    from acphold.conversation.history.title_rules import MARKUP  # late: an editor waits
+    from acphold.conversation.history.title_rules import drawn  # late: an editor waits
 
-    lines = "".join(said)[:LOOKED_AT].splitlines()
-    return shorten(" ".join(MARKUP.sub("", line) for line in lines), LAST_WORDS)
+    return shorten(drawn("".join(said)[: 4 * LAST_WORDS]), LAST_WORDS)
 
 
 def words_below(said: str, title: str | None) -> str:

@@ -26,7 +26,7 @@ export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUnt
 
 /** The last words of a conversation, where they say more than its title. @param {Row} row */
 export function lastWords(row) {
-  const said = line(row.said, CUT.words).replace(/[`*]/g, "");
+  const said = line(row.said, CUT.words);
   return said.startsWith(called(row.title).replace(/…$/, "")) ? "" : said;
 }
 

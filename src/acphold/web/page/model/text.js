@@ -42,7 +42,7 @@ export function line(text, most = CUT.words) {
 }
 
 /** What a session is called, without marks of Markdown. @param {string | null | undefined} title */
-export const called = (title) => line(title, CUT.title).replace(/[`*]/g, "") || "New session";
+export const called = (title) => line(title, CUT.title).replace(/\*\*(?=\S)(.+?)(?<=\S)\*\*|`/g, "$1") || "New session";
 
 /** An agent, without the scope of the package that it comes in. @param {unknown} name */
 export const agentName = (name) => line(asText(name).replace(/^@[^/]+\//, ""), CUT.short);

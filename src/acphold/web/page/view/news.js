@@ -62,7 +62,7 @@ function GlanceView({ row, glance }) {
     <h3><a href=${sessionPlace(row.sessionId)}>${called(row.title)}</a></h3>
     <p class="about"><${State} row=${row} /><span>${agentName(row.agentName)} · <span title=${row.cwd}>${baseName(row.cwd)}</span></span><time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt)}</time></p>
     ${problem && html`<p class="bad">${line(problem, CUT.words)}</p>`}
-    ${words && html`<p class="last">${line(words, CUT.words).replace(/[`*]/g, "")}</p>`}
+    ${words && html`<p class="last">${line(words, CUT.words)}</p>`}
     ${files > 0 && html`<p><a href=${`#/changes/${encodeURIComponent(row.sessionId)}@1`}>${counted(files, "file")}${isAll ? "" : " or more"} changed</a></p>`}
   </li>`;
 }
