@@ -124,7 +124,8 @@ def test_a_name_that_nobody_knows_is_told_with_one_like_it(
 ) -> None:
     done = acphold.run_as_process("ask", SAYS, "claud")
     assert done.code == Exit.USAGE
-    assert "no agent 'claud' (`claude`?)" in done.err
+    assert done.err.startswith("acphold: no agent 'claud' (`claude`?); add others to ")
+    assert "no agent 'dem' (`demo`?)" in acphold.run_as_process("ask", "dem", SAYS).err
 
 
 def test_an_agent_of_the_settings_file_is_called_as_it_is_there(

@@ -12,6 +12,7 @@ import pytest
 
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
+from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.main import (
     COMMANDS,
@@ -203,6 +204,30 @@ def test_that_nobody_has_access_is_said(acphold: CommandLine) -> None:
     assert acphold.run("access", "list").err == "No tokens or paired devices.\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("-c", "continue"), ("--resume", "continue"), ("-p", "ask")]
+)
+def test_an_option_that_starts_an_agents_program_is_told_with_the_command(
+    acphold: CommandLine, typed: str, meant: str
+) -> None:
+    assert acphold.run(typed, "x").err == f"acphold: did you mean: acphold {meant}\n"
+
+
+def test_a_limit_may_be_typed_as_for_head(acphold: CommandLine, journal: Path) -> None:
+    for number in range(3):
+        remember(journal, f"ab-{number}", prompt("x"), title="x")
+    shown = acphold.run("list", "--limit", "2").all
+    assert acphold.run("list", "-n", "2").all == acphold.run("list", "-2").all == shown
+    assert len(shown.splitlines()) < len(acphold.run("list").all.splitlines()) + 1
+
+
+def test_since_yesterday_is_since_its_midnight(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert options.a_moment("yesterday") < options.a_moment("today") <= options.a_moment("0h")
+    assert options.a_moment("today") - options.a_moment("yesterday") >= 23 * 3600 * 1000
+
+
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
     assert (done.code, done.out) == (2, "")
@@ -227,9 +252,18 @@ def test_an_unknown_command_of_a_family_suggests_only_a_similar_one(
     ("arguments", "sentence"),
     [
         (["list", "--no-such"], "unrecognized arguments: --no-such; see `acphold list --help`"),
-        (["list", "--limit", "0"], "--limit: '0': a whole number above 0 is required; see"),
+        (["list", "--limit", "0"], "--limit/-n: '0': a whole number above 0 is required; see"),
         (["list", "--lim", "1"], "unrecognized arguments: --lim (`--limit`?); see `acphold list"),
         (["list", "--last"], "unrecognized arguments: --last; see `acphold list --help`"),
+        (["list", "--tag", "later"], "did you mean: acphold list '#later'"),
+        (["list", "--since", "last week"], "give a date (2026-01-31, today, yesterday) or an age"),
+        (["usage", "--today"], "unrecognized arguments: --today (`--since`?)"),
+        (["continue", "--agent", "demo"], "unrecognized arguments: --agent (`--with`?)"),
+        (["serve", "--port", "80"], "unrecognized arguments: --port (`--listen`?)"),
+        (["chat", "demo", "-m", "hi"], "did you mean: acphold ask hi demo"),
+        (["ask", "claude"], 'the prompt is missing: acphold ask "PROMPT" claude'),
+        (["queue", "ab12", "go on"], "did you mean: acphold queue ab12 add 'go on'"),
+        (["queue", "add", "ab12", "go"], "did you mean: acphold queue ab12 add go"),
         (["import", "claude"], "did you mean: acphold import --agent claude?"),
         (["show", "--ful"], "unrecognized arguments: --ful (`--full`?); see `acphold show --help`"),
         (["session", "delete"], "are required: ID; see `acphold session delete --help`"),

@@ -80,8 +80,18 @@ def test_a_word_that_no_command_has_is_told_with_the_command_that_is_meant(
 ) -> None:
     done = acphold.run(typed)
     assert done.code == 2
-    if meant in COMMANDS or topic_text(meant.removeprefix("help ")):
+    if meant.partition(" --")[0] in {*COMMANDS, *SAME} or topic_text(meant.removeprefix("help ")):
         assert f"no command '{typed}' (`{meant}`?)" in done.err
+
+
+def test_the_name_of_an_agent_is_told_with_the_command_that_talks_to_it(
+    acphold: CommandLine,
+) -> None:
+    assert "no command 'claude' (`chat claude`?)" in acphold.run("claude").err
+    assert (
+        "no command 'session unpin' (`session pin --undo`?)"
+        in acphold.run("session", "unpin", "x").err
+    )
 
 
 @pytest.mark.parametrize("typed", ["pagination", "Grüße, 你好"])

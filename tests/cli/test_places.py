@@ -46,6 +46,13 @@ def test_of_a_beginning_that_fits_several_the_person_chooses(home: Place) -> Non
         assert one.ended("q") == 0
 
 
+def test_words_of_a_title_in_place_of_an_id_filter_the_list(home: Place) -> None:
+    with home.on_terminal("show", "plum") as one:
+        one.until("▸ plum", "1 of 3", "of a-plum", but="of a-pear")
+        one.type("\r", "about a-plum", but="Enter")
+        assert one.ended("q") == 0
+
+
 def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:
     with home.on_terminal("continue", "--from", "last") as one:
         one.until("3 of 3")

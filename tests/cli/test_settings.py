@@ -149,11 +149,10 @@ def test_without_a_file_it_says_where_it_would_be(
 ) -> None:
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
     told = refusal("mine")
-    assert f"no file {tmp_path / 'none.toml'}" in told
-    assert "the command of any other agent after `--`" in told
+    assert f"add others to {tmp_path / 'none.toml'}, or give a command after `--`" in told
 
 
-@pytest.mark.parametrize("words", [["setup", "zed"], ["chat"], ["doctor"], ["wrap", "--recall"]])
+@pytest.mark.parametrize("words", [["setup", "zed"], ["doctor"], ["wrap", "--recall"]])
 @pytest.mark.parametrize("name", ["claude", "mine"])
 def test_words_behind_the_name_of_an_agent_are_refused_and_never_made_its_command(
     acphold: CommandLine, write: Write, words: list[str], name: str
@@ -172,7 +171,7 @@ def test_words_behind_the_name_of_an_agent_are_refused_and_never_made_its_comman
 def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
     path = write(table("claude", ["x"]))
     told = refusal("claud")
-    assert told.startswith(f"{path} has no agent 'claud' (`claude`?), ")
+    assert told.startswith(f"no agent 'claud' (`claude`?); add others to {path}, or ")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +356,7 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_no_agent(
     ("name", "options", "words"),
     [
         ("mine", (), "[agents.mine] log_level: 'loud'"),
-        ("yours", ("--log-level", "info"), "has no agent 'yours'"),
+        ("yours", ("--log-level", "info"), "no agent 'yours'"),
     ],
 )
 async def test_an_editor_is_told_why_its_agent_is_not_served_with_whatever_it_asks(
@@ -367,7 +366,7 @@ async def test_an_editor_is_told_why_its_agent_is_not_served_with_whatever_it_as
     command = [sys.executable, "-m", "acphold", "wrap", name, *options]
     async with editor(command, journal=journal) as client:
         error = await client.refused("initialize", {"protocolVersion": 1})
-        assert error.message.startswith(str(path))
+        assert str(path) in error.message
         assert words in error.message
         assert await client.leave() == Exit.USAGE
 

@@ -163,6 +163,19 @@ def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     )
 
 
+@here_and_there
+def test_words_of_a_title_in_place_of_an_id_are_told_with_the_ids_that_they_fit(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for number in range(4):
+        remember(journal, f"ab-{number}", prompt("x"), title=f"Say hello {number}.")
+    done = acphold.run("show", "Hello 2")
+    assert (done.code, done.out) == (3, "")
+    assert "no session id begins with 'Hello 2'; words that fit: ab-2 Say hello 2.;" in done.err
+    assert acphold.run("show", "hello").err.count("Say hello") == 3
+    assert "ab-1 Say hello 1., …;" in acphold.run("show", "hello").err
+
+
 def test_a_prefix_that_fits_many_sessions_names_some_and_counts_the_rest(
     acphold: CommandLine, journal: Path
 ) -> None:

@@ -14,7 +14,14 @@ from acphold.errors import AgentStartError
 from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.command_line import Exit, UsageError, command, require_folder, use_journal
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
-from acphold.faces.cli.settings import agent_names, default_agent, enter_agent, is_demo, startable
+from acphold.faces.cli.settings import (
+    agent_names,
+    default_agent,
+    enter_agent,
+    is_demo,
+    near_to,
+    startable,
+)
 from acphold.faces.cli.starts import remember, start_in
 from acphold.machine.first_frame import BRIEF
 
@@ -39,8 +46,12 @@ def ask(**given: Any) -> int:
     """
     started = time.monotonic()
     asked = AskArguments(**given)
-    if asked.agent and asked.agent not in (known := agent_names()) and asked.prompt in known:
-        asked.prompt, asked.agent = asked.agent, asked.prompt  # `ask demo hi`
+    known, prompt = agent_names(), asked.prompt
+    if asked.agent and asked.agent not in known:  # `ask demo hi`, or `ask dmeo hi`
+        if prompt in known or (near_to(prompt, known) and not near_to(asked.agent, known)):
+            asked.prompt, asked.agent = asked.agent, prompt
+    elif not asked.agent and prompt in known:
+        raise UsageError(f'the prompt is missing: acphold ask "PROMPT" {prompt}')
     agent, program = asked.agent, asked.program
     journal: object = asked.typed_journal
     if asked.typed_journal:

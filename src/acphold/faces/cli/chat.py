@@ -50,7 +50,16 @@ CHOOSE = ""
 """`--resume` without an id: the person chooses."""
 
 
-@command("chat", "[OPTIONS] [AGENT | -- CMD...]")
+def _prompted(arguments: Sequence[str]) -> str:
+    """Return the hint for a prompt behind the agent's name."""
+    agent, *rest = arguments
+    words = " ".join(word for word in rest if not word.startswith("-"))
+    if not words or agent not in agent_names() or "--" in rest:
+        return ""
+    return f"did you mean: acphold ask {shlex.quote(words)} {agent}"
+
+
+@command("chat", "[OPTIONS] [AGENT | -- CMD...]", meant=_prompted)
 def chat(
     *,
     agent: str | None = options.AGENT,

@@ -87,6 +87,18 @@ ENDS = {
 }
 """The exit code for each outcome of a turn."""
 
+HABITS: Final = {
+    "all": ("a",),
+    "cwd": ("C", "dir", "directory", "folder", "path", "project"),
+    "json": ("format",),
+    "last": ("n", "tail"),
+    "listen": ("bind", "host", "p", "port"),
+    "server": ("remote", "url"),
+    "since": ("after", "month", "today", "week"),
+    "with": ("agent", "a"),
+}
+"""Options, with the words for them in other programs."""
+
 MAX_WIDTH = 100
 """Widest help text, in columns."""
 
@@ -205,6 +217,9 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """Return the arguments by name, defaults included; raises UsageError."""
+        if "--limit" in self._option_string_actions:  # `-5`, as for `head` and `git log`
+            own = [re.sub(r"^-(\d+)$", r"--limit=\1", it) for it in split_program(arguments)[0]]
+            arguments = [*own, *arguments[len(own) :]]
         for word in split_program(arguments)[0]:
             if re.fullmatch(
                 r"--\w[\w-]*=--|-\w=?--", word
@@ -222,8 +237,10 @@ class Parser(argparse.ArgumentParser):
         own, program = split_program(arguments)
         found, stray = self.parse_known_intermixed_args(own)
         named = found.agent if self._takes_agent else None
-        if stray and stray[0].startswith("-") and named is None:
+        if stray and stray[0].startswith("-") and named not in own[: own.index(stray[0])]:
             self.error(f"unrecognized arguments: {stray[0]}")
+        if stray and self._meant is not None and (meant := self._meant(arguments)):
+            raise UsageError(meant)
         if named is not None and program:
             self.error(f"give either the agent {named} or a command after `--`, not both")
         if stray:
@@ -274,14 +291,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.fullmatch(
-            r"unrecognized arguments: (--\w[\w-]*)[ =]?.*", message, re.DOTALL
+            r"unrecognized arguments: --?(\w[\w-]*)[ =]?.*", message, re.DOTALL
         ):
             from difflib import get_close_matches  # late, as all that few need
 
             # Without dashes: they make all options alike.
             names = {it.lstrip("-"): it for it in self._option_string_actions}
-            near = get_close_matches(unknown[1].lstrip("-"), names, 1)
-            message += "".join(f" (`{names[name]}`?)" for name in near)
+            meant = [it for it, words in HABITS.items() if it in names and unknown[1] in words]
+            near = meant or get_close_matches(unknown[1], names, 1)
+            message += "".join(f" (`{names[name]}`?)" for name in near[:1])
         raise UsageError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
 
 

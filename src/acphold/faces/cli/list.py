@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial, wraps
-from itertools import chain
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -112,7 +112,13 @@ def tells_how_to_begin(
     return run
 
 
-@command("list", "[OPTIONS] [WORDS...]", is_read=True)
+def _tagged(arguments: Sequence[str]) -> str:
+    """Return the hint for a tag that is given as an option."""
+    tag = next((tag for it, tag in pairwise(arguments) if it in ("-t", "--tag", "--tags")), "")
+    return f"did you mean: acphold list {shlex.quote('#' + tag)}" if tag else ""
+
+
+@command("list", "[OPTIONS] [WORDS...]", is_read=True, meant=_tagged)
 @tells_how_to_begin
 async def list_sessions(
     *,

@@ -148,18 +148,22 @@ SAME = {
 MEANT = {
     word: command
     for command, words in {
-        "chat": "start",
-        "session delete": "rm",
+        "chat": "new start talk",
+        "session delete": "remove rm",
+        "session archive --undo": "restore unarchive",
+        "session pin --undo": "unpin",
+        "session tag --remove": "untag",
         "list": "history sessions",
         "continue": "attach fork open resume watch",
         "search": "grep",
-        "setup": "config install",
-        "show": "cat log tail",
+        "serve": "page ui web",
+        "setup": "config init install settings",
+        "show": "cat log read tail view",
         "agent sign-in": "login",
         "agent sign-out": "logout",
-        "agent status": "ps",
+        "status": "ps",
         "help remove": "uninstall",
-        "agent stop": "kill",
+        "stop": "kill quit",
     }.items()
     for word in words.split()
 }
@@ -288,13 +292,15 @@ def parser_of(name: str) -> Parser:
             "`acphold status` shows what runs, `acphold stop` ends it. "
             "`acphold help --all` lists every command, `acphold help` the documentation."
         )
-        made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
+        epilog = f"commands:\n{first}\n\n{more}"
+        made = Parser(_introduce, "", "COMMAND ...", epilog=epilog, meant=_command_for)
         journal = (
             "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "
             "command"
         )
         made.add("journal", options.value("URL", journal))
-        made.add_argument("--version", action="version", version=f"acphold {__version__}")
+        version = f"acphold {__version__}"
+        made.add_argument("--version", "-V", action="version", version=version)
         return made
     if name in FAMILIES:
         those = [each for each in COMMANDS if each.startswith(f"{name} ")]
@@ -303,16 +309,28 @@ def parser_of(name: str) -> Parser:
         made.description = FAMILIES[name]
         return made
     if name not in COMMANDS and name not in INTERNAL:
+        from acphold.known_agents import DEMO, KNOWN_AGENTS
+
         words = {each: each for each in FAMILIES} | {each.split()[-1]: each for each in COMMANDS}
+        words |= {each: f"chat {each}" for each in (*KNOWN_AGENTS, DEMO) if each not in words}
         last = (name.split() or [name])[-1]
-        near = [MEANT[name]] if name in MEANT else get_close_matches(last, words, 1)
-        meant = "".join(f" (`{words.get(command, command)}`?)" for command in near)
+        near = [words[it] for it in get_close_matches(last, words, 1)]
+        near = [MEANT[last]] if last in MEANT else near
+        meant = "".join(f" (`{command}`?)" for command in near)
         if not near:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     import_module(f"acphold.faces.cli.{entry.module}")
     return PARSERS[name]()
+
+
+def _command_for(arguments: Sequence[str]) -> str:
+    """Return the hint for an option of an agent's program."""
+    short = {"c": "continue", "p": "ask", "r": "continue", "v": "--version"}
+    word = arguments[0].lstrip("-")
+    meant = short.get(word) or MEANT.get(word) or (word if word in LISTED else "")
+    return f"did you mean: acphold {meant}" if meant else ""
 
 
 def overview() -> str:
@@ -336,7 +354,8 @@ def _introduce() -> int:
     crashes and restarts, and can be found, continued and shared. Begin with `acphold setup`, or
     `acphold import` and then plain `acphold`.
 
-    A session ID may be given as any unique prefix; `-` is the newest session of the folder.
+    A session ID may be given as any unique prefix, or as words of the title; `-` is the newest
+    session of the folder.
     """
     return Exit.USAGE
 

@@ -118,6 +118,7 @@ def a_name(text: str) -> str:
 
 _AGO = r"(\d{1,6})([hdw])"
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+_DAYS = ("today", "yesterday")
 
 
 def a_host(text: str) -> str:
@@ -160,12 +161,14 @@ def a_moment(text: str) -> int:
     """Parse an option that takes a date or an age; returns ms since the epoch, at least 0."""
     if ago := re.fullmatch(_AGO, text):
         return max(0, round((time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600) * 1000))
-    from datetime import datetime
+    from datetime import date, datetime, timedelta
 
+    if text in _DAYS:
+        text = str(date.today() - timedelta(_DAYS.index(text)))
     try:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        why = "give a date (2026-01-31) or an age (12h, 30d or 8w)"
+        why = "give a date (2026-01-31, today, yesterday) or an age (12h, 30d or 8w)"
         raise _argument_error(text, why) from None
 
 
@@ -266,4 +269,4 @@ def since(which: str) -> Any:
 
 def limit(meaning: str, default: int | None = None) -> Any:
     """Declare `--limit N`."""
-    return value("N", meaning, default=default)
+    return value("N", meaning, "--limit", "-n", default=default)

@@ -8,6 +8,7 @@ a journal here or from a server far away.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from acphold.errors import AmbiguousIdError, UnknownSessionError
@@ -42,8 +43,9 @@ async def find_session(
     """Return the session that is meant; with `cwd`, other folders' sessions do not count. `-` is
     the newest that is not archived, or with `archived` the newest of all folders that is.
 
-    With `does`, the words for what will be done ("shows it"), it may be chosen from a list. Raises
-    UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
+    With `does`, the words for what will be done ("shows it"), it may be chosen from a list, and
+    words of its title lead there. Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and
+    UsageError if it has to be named.
     """
     if given in NEWEST:
         # Folders of a server are another machine's: there it is the newest of all.
@@ -54,7 +56,7 @@ async def find_session(
         where = f" in {here}" if here else f" at {reader.origin}" if reader.origin else ""
         what = "no archived session" if archived else "no session"
         raise UnknownSessionError("", reason=f"there is {what}{where} yet")
-    among = None
+    among, words = None, ""
     if given is not None:
         try:
             return await reader.session(given, cwd)
@@ -64,6 +66,13 @@ async def find_session(
             if not on_terminal() or error.is_cut:
                 raise await _with_titles(reader, error, given) from None
             among = error.matches
+        except UnknownSessionError:
+            if not does or not (titled := await _titled(reader, given, cwd)):
+                raise
+            if not on_terminal():
+                reason = f"no session id begins with {given!r}; words that fit: {titled}"
+                raise UnknownSessionError(given, reason) from None
+            words = given
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
         where = "there" if reader.origin else "in this folder"
@@ -73,7 +82,7 @@ async def find_session(
         )
     from acphold.faces.cli.session_picker import choose_session  # late: few commands need it
 
-    if (found := await choose_session(reader, does, among=among)) is None:
+    if (found := await choose_session(reader, does, words, among)) is None:
         raise NothingChosen
     return await reader.session(found)
 
@@ -81,15 +90,29 @@ async def find_session(
 async def _with_titles(
     reader: SessionReader, error: AmbiguousIdError, given: str
 ) -> AmbiguousIdError:
-    """Return the error with titles beside the ids, which are as short as in a list."""
-    shown = error.matches[: error.SHOWN]
-    short = await reader.short_ids(shown)
-    titles = [(await reader.session(it)).title or "(no title)" for it in shown]
-    names = [
-        f"{short[it]} {cut(on_one_line(title), 30)}"
-        for it, title in zip(shown, titles, strict=True)
-    ]
+    """Return the error with titles beside the ids."""
+    rows = [await reader.session(it) for it in error.matches[: error.SHOWN]]
+    names = await _names(reader, rows)
     return AmbiguousIdError(given, error.matches, more=error.is_cut, names=names)
+
+
+async def _titled(reader: SessionReader, given: str, cwd: str | None) -> str:
+    """Return the names of the newest sessions of which a list would find these words; "" for
+    none."""
+    words = tuple(given.casefold().split())
+    if not words or "@" in given:  # of ID@SEQ the id is tried first
+        return ""
+    found = (await reader.page(Wanted(ListFilter(cwd=cwd), words), limit=4)).sessions
+    names = await _names(reader, [it.row for it in found[:3]])
+    return ", ".join([*names, *(["…"] if len(found) > len(names) else [])])
+
+
+async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]:
+    """Return ids as short as in a list, with titles."""
+    short = await reader.short_ids(row.session_id for row in rows)
+    return [
+        f"{short[it.session_id]} {cut(on_one_line(it.title or '(no title)'), 30)}" for it in rows
+    ]
 
 
 async def place(

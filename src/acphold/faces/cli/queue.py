@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from json import dumps
@@ -59,7 +60,21 @@ from acphold.live.reading.session_reader import QUEUED
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 
 
-@command("queue", "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]", options.JOURNAL)
+def _in_order(arguments: Sequence[str]) -> str:
+    """Return the hint for words that stand in another order, or without what to do."""
+    if len(arguments) < 2 or any(word.startswith("-") for word in arguments):
+        return ""
+    first, second, *rest = arguments
+    words = [second, first, *rest] if first in DEEDS else [first, "add", second, *rest]
+    return f"did you mean: acphold queue {shlex.join(words)}"
+
+
+@command(
+    "queue",
+    "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]",
+    options.JOURNAL,
+    meant=_in_order,
+)
 async def queue(
     *,
     session_id: str | None = options.argument(

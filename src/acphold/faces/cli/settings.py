@@ -180,11 +180,10 @@ def agent_command(name: str, command: Sequence[str] = (), path: str | None = Non
         return found._replace(command=tuple(command)) if command else found
     known = KNOWN_AGENTS.get(name)
     if known is None and name != DEMO:
-        missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
-        where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
+        names = [*agents, DEMO, *KNOWN_AGENTS]
+        meant = near_to(name, names) or f"; acphold knows {', '.join(names)}"
         raise SettingsError(
-            f"{where}, and acphold knows only {', '.join(KNOWN_AGENTS)}; "
-            "give the command of any other agent after `--`"
+            f"no agent {name!r}{meant}; add others to {path}, or give a command after `--`"
         )
     env, options = _of_all(defaults, path)
     if not command and known is None:
