@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
 from itertools import product
 from pathlib import Path
 from shutil import copyfile, rmtree
@@ -90,7 +92,8 @@ async def turns(journal: Journal, session_id: str) -> list[tuple[str, str]]:
         if isinstance(item, Message) and item.role == "user":
             found.append((item.text, ""))
         elif isinstance(item, Message) and item.role == "agent":
-            found[-1] = found[-1][0], found[-1][1] + item.text
+            asked, answer = found[-1] if found else ("nothing", "")
+            found[-1:] = [(asked, answer + item.text)]
     return [turn for turn in found if turn[0]]  # of an empty prompt nothing need be told
 
 
@@ -164,6 +167,12 @@ def test_every_reader_is_tried() -> None:
 @example(seen=[([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1), ([FIRST, NEWEST], 0)])
 @example(
     seen=[([FIRST], 0), ([NEWER, NEWEST], 1), ([FIRST, NEWER], 0), ([FIRST, NEWER, NEWEST], 0)]
+)
+@example(
+    seen=[
+        *[([FIRST], 0), ([OLDER], 1), ([NEWER], 1), ([NEWEST], 1), ([OLDER], 1), ([FIRST], 0)],
+        ([FIRST, OLDER, NEWER, NEWEST], 0),
+    ]
 )
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
     name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
@@ -392,3 +401,57 @@ async def test_of_a_file_that_contains_itself_each_turn_is_told_once(
         (row,) = await opened.page(ListFilter())
         here = await turns(opened, row.session_id)
         assert here == [(turn.words, turn.answer) for turn in told], times
+
+
+LINES = [*READ_ON, "acphold", "acpx"]
+"""Readers of files of lines."""
+
+
+async def here_after(name: str, home: Path, states: Iterable[bytes]) -> list[list[tuple[str, str]]]:
+    """The sessions of a journal of its own, after the file was in each of these states."""
+    async with aclosing(open_journal(str(home / "journal.db"), create=True)) as journal:
+        for clock, content in enumerate(states):
+            told_in(next(found(name, home))).write_bytes(content)
+            for source in found(name, home):
+                source = replace(source, changed_at=source.changed_at + clock)
+                await Intake(journal).take(source, reader(source.reader))
+        rows = await journal.page(ListFilter())
+        return [await turns(journal, row.session_id) for row in rows]
+
+
+AGAIN = [
+    Said(n, BEGUN + 60_000 * n, words, answer)
+    for n, (words, answer) in enumerate([("one", "A0"), ("continue", "ok"), ("continue", "ok")])
+]
+
+
+@pytest.mark.parametrize("name", LINES)
+async def test_a_line_that_is_there_twice_or_was_lost_for_a_while_changes_no_turn(
+    name: str, tmp_path: Path
+) -> None:
+    write(name, tmp_path / "whole", AGAIN)
+    whole = told_in(next(found(name, tmp_path / "whole"))).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for n, line in enumerate(lines[1:], 1):
+        lost = b"".join([*lines[:n], *lines[n + 1 :]])
+        twice = b"".join([*lines[:n], line, *lines[n:]])
+        is_chunk = name == "acpx" and b"session/update" in line  # an agent may say it twice
+        for place, states in enumerate([(lost, whole), () if is_chunk else (twice,)]):
+            home = tmp_path / f"{n} {place}"
+            write(name, home, AGAIN)
+            here = await here_after(name, home, states or (whole,))
+            assert here == [[(turn.words, turn.answer) for turn in AGAIN]], (place, line)
+
+
+@pytest.mark.parametrize("name", ["auggie", "cline", "roo", "vscode"])
+async def test_an_item_that_is_in_a_document_twice_is_told_once(name: str, tmp_path: Path) -> None:
+    write(name, tmp_path / "whole", AGAIN)
+    whole = json.loads(told_in(next(found(name, tmp_path / "whole"))).read_bytes())
+    for key, items in whole.items() if isinstance(whole, dict) else [("", whole)]:
+        for n, item in enumerate(items if isinstance(items, list) else ()):
+            twice = [*items[:n], item, *items[n:]]
+            home = tmp_path / f"{key} {n}"
+            write(name, home, AGAIN)
+            content = json.dumps(whole | {key: twice} if key else twice).encode()
+            here = await here_after(name, home, [content])
+            assert here == [[(turn.words, turn.answer) for turn in AGAIN]]

@@ -91,9 +91,11 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the entries of one session: from its head to the head of the next one."""
     head: Object = {}
     begin = int(source.item or "0")
+    seen: set[int] = set()
     for line in record_lines(source.path, writer.missed, ROWS):
-        if line.offset < begin:
-            continue
+        if line.offset < begin or (row := hash(line.raw.rstrip())) in seen:
+            continue  # a file may contain itself
+        seen.add(row)
         if line.raw.startswith(HEAD):
             if line.offset > begin:
                 break

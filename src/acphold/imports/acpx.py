@@ -142,7 +142,9 @@ class _AcpxWire:
         self._writer = writer
         self._record = record
         self._turn = BY_WORDS  # unless a line before the prompt has its id
+        self._request = ""
         self._told: set[tuple[str, bytes]] = set()
+        self._open: tuple[str, bytes] | None = None
         self._is_copy = False
         """True in a turn that was told before: a stream may contain itself."""
         self._asked: dict[int | str, str] = {}
@@ -154,9 +156,12 @@ class _AcpxWire:
             message = _decode(raw)
             if message.type == "turn_started":
                 self._is_copy = False
-            elif message.method == "session/prompt" and self._turn != BY_WORDS:
-                asked_as = self._turn, raw
+            elif message.method == "session/prompt" and self._request:
+                asked_as = self._request, raw
+                if asked_as == self._open and self._writer.in_turn:
+                    return  # its line is there twice
                 self._is_copy = asked_as in self._told
+                self._open = None if self._is_copy else asked_as
                 self._told.add(asked_as)
             if self._is_copy:
                 return
@@ -203,7 +208,8 @@ class _AcpxWire:
                     if kept:
                         self._writer.relay(SETTINGS, msgspec.json.encode(kept))
             elif message.type == "turn_started":
-                self._turn = message.request_id or BY_WORDS
+                self._request = message.request_id or ""
+                self._turn = self._request or BY_WORDS
                 if self._turn == text(self._record, "last_request_id"):
                     self._writer.clock(self._record.get("last_prompt_at"))
             elif not message.method and message.type not in _OWN:

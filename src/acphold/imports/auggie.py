@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
@@ -56,7 +57,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
     whole = main_document(source.path, writer.missed)
-    history = objects(whole, "chatHistory")
+    history = [one for one, _ in groupby(objects(whole, "chatHistory"))]  # none twice
     writer.facts.cwd = _folder(history)
     writer.clock(whole.get("created"))
     converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -107,7 +108,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
-    for message in objects(whole, "messages"):
+    for message, _ in groupby(objects(whole, "messages")):  # none is there twice
         converter.message(message)
         yield
     converter.tell_stopped()
@@ -298,7 +299,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")
                     writer.facts.cwd = cwd
     converter = _ClineTasksConverter(writer, source.session_id)
-    for message in messages:
+    for message, _ in groupby(messages):
         converter.take(message)
         yield
     converter.end_command()

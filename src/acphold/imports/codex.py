@@ -234,10 +234,6 @@ class _CodexConverter(AgentConverter):
         self._waiting: list[Object] = []
         self._thinking = False
         self._turn = ""
-        self._begun = "", 0
-        self._ended: set[tuple[str, int]] = set()
-        self._is_copy = False
-        """True behind the beginning of a turn that has ended: a file may contain itself."""
         self._policy = ""
         self._prompted_in_task = True
         self._spent: Object = {}
@@ -256,11 +252,6 @@ class _CodexConverter(AgentConverter):
         self._now = milliseconds(record.get("timestamp")) or self._now
         self._writer.clock(self._now)
         kind, payload = text(record, "type"), obj(record, "payload")
-        if kind == "event_msg" and text(payload, "type") in TURN_STARTED:
-            self._begun = text(payload, "turn_id"), self._now
-            self._is_copy = bool(self._begun[0]) and self._begun in self._ended
-        if self._is_copy:
-            return
         if kind == "session_meta":
             self._writer.clock(payload.get("timestamp"))
         elif kind == "turn_context":
@@ -344,11 +335,9 @@ class _CodexConverter(AgentConverter):
                 self._turn = text(event, "turn_id") or self._turn
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
-                self._ended.add(self._begun)
                 self._writer.finish_answer()
                 self._end_turn("end_turn")
             case "turn_aborted":
-                self._ended.add(self._begun)
                 self._end_turn("cancelled")
             case "error":
                 self._writer.fail_turn(text(event, "message"))

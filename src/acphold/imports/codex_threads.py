@@ -25,7 +25,9 @@ from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source, files_below
 from acphold.imports.values import Missed, Object, milliseconds, number, obj, text
 
-ROWS: Final = RowForm(frozenset({"payload", "timestamp", "type"}))
+ROWS: Final = RowForm(
+    frozenset({"payload", "timestamp", "type"}), has_moment=True, begins=b'_started"'
+)
 
 FOLDERS: Final = ("sessions", "archived_sessions")
 

@@ -27,7 +27,7 @@ from acphold.imports.sources import Home, Source, file_sources, files_below, sou
 from acphold.imports.tools import call_fields, tool_of
 from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
-ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}))
+ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}), has_moment=True)
 
 _PASSED: Final = re.compile(
     r"model\.|hook\.|system\.|permission\.|subagent\.|skill\.|assistant\.turn|assistant\.usage|"
@@ -57,12 +57,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _CopilotConverter(writer)
     tree = _tree(source)
     tree.choose(source.item, writer.missed)
-    told: set[int] = set()
     for offset, event in placed_records(source.path, writer.missed, ROWS, source.begin):
-        writer.offset, event_id = offset, text(event, "id")
-        key = hash((event_id, text(event, "type")))
-        if not event_id or (tree.tells(event_id) and key not in told):
-            told.add(key)  # a file may contain itself
+        writer.offset = offset
+        if tree.tells(text(event, "id")):
             converter.take(event)
         yield
     writer.title(about.get("name", ""))

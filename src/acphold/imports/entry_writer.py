@@ -72,7 +72,7 @@ class EntryWriter:
         self._told_at = 0  # the last time told, which may be before `_now`
         self._prompted_at = 0
         self.went_back = False
-        """True if a prompt is older than the one before it."""
+        """True if something is older than the prompt before it."""
         self._turn_open = False
         self._open_calls: dict[str, None] = {}
         self._last = ""
@@ -109,6 +109,7 @@ class EntryWriter:
         facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
         facts.updated_at = max(facts.updated_at or 0, at)
         self._now = max(self._now, at)
+        self.went_back |= at < self._prompted_at
 
     # -- subagents -------------------------------------------------------------------------
 
@@ -365,7 +366,6 @@ class EntryWriter:
             self._append(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
     def _write_prompt(self, raw: bytes, said: str, turn: str, seq: int = 0) -> None:
-        self.went_back |= 0 < self._told_at < self._prompted_at
         self._prompted_at = self._told_at
         # With its words: some programs number their prompts, in every conversation from 0.
         words = squeeze(said)

@@ -29,7 +29,7 @@ from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.tools import tool_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
-ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
+ROWS: Final = RowForm(frozenset({"content", "created", "role"}), has_moment=True)
 
 _ANSWERS_ASKED: Final = ("toolConfirmationRequest", "toolConfirmationResponse", "actionRequired")
 """Parts about questions of the program and their answers."""
@@ -70,13 +70,10 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
     missed = writer.missed
     path = source.path
     if path.suffix == ".jsonl":
-        told: set[str] = set()
         for writer.offset, line in placed_records(path, missed, ROWS, source.begin):
-            message_id = text(line, "id")
-            if "role" in line and message_id not in told:  # a file may contain itself
-                told |= {message_id} - {""}
-                role, parts = text(line, "role"), objects(line, "content")
-                yield _MessageRow(message_id, role, line.get("created"), parts)
+            if role := text(line, "role"):
+                parts = objects(line, "content")
+                yield _MessageRow(text(line, "id"), role, line.get("created"), parts)
         return
     where = "session_id = ? ORDER BY id"
     for row in databases.objects_of(path, "messages", _MESSAGE, where, missed, session_id):

@@ -459,10 +459,13 @@ class Intake:
             if writing is None:
                 compared = piece.compared or compared
                 is_mended = before is not None and before.is_mended(source, compared)
-                if compared.has_all and (is_mended or compared.answered >= kept) and not again:
+                is_mended |= compared.answered >= kept or bool(
+                    session.before and 0 in compared.news
+                )
+                if compared.has_all and is_mended and not again:
                     return await self._take_more(source, row, news, again=True)
                 is_strange = compared.verdict == "strange"
-                if is_strange and not (again or source.apart):
+                if is_strange and not again:
                     return await self._take_apart(source, row, news)
                 lease = await self._acquire(row)
                 if is_strange or compared.verdict == "differs":
@@ -538,13 +541,17 @@ class Intake:
         return None if writing is None else TakenSource(outcome, facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
-        """Take in a conversation that only has the id of one here, as a session of its own."""
-        apart = replace(source, apart=True)
+        """Take in a conversation that only has the id of one here, as a session of its own; its
+        place may have had another one that is apart."""
+        apart, number = replace(source, apart=True), 1
+        while source.apart and await session_of(self._journal, row.agent, apart.downstream_id):
+            number += 1
+            apart = replace(source, session_id=f"{source.session_id}~{number}", kept_as="")
         if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")
-        taken = await self._take_new(apart, news(apart, NOTHING))
+        taken = await self._take_new(apart, news(replace(source, apart=True), NOTHING))
         if ours := await session_of(self._journal, row.agent, apart.downstream_id):
-            await self._take_out_common(apart, ours)
+            await self._take_out_common(source, ours)
         return taken
 
     # -- turns that were left ----------------------------------------------------------------
@@ -626,16 +633,20 @@ class Intake:
         self, source: Source, row: SessionRow, news: News
     ) -> tuple[Source, SessionRow]:
         """Return a source that got a session of its own, with that; or, if it shares a turn with
-        the session of its id by now, with the latter."""
+        the session of its id by now, or with another one apart, with the latter."""
         whole = replace(source, apart=False)
         ours = await session_of(self._journal, row.agent, whole.downstream_id)
         if ours is None:
             return source, row
-        session = await read_known(self._journal, ours)
-        part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
-        async for piece in news(whole, part):
-            if any(session.turns[n].identity == its for n, its in piece.met.items()):
-                return whole, await self._journal.session(ours)
+        beside = await sessions_beside(self._journal, ours)
+        others = (it.session_id for it in beside if not it.tail_of)
+        for session_id in (ours, row.session_id, *others):
+            session = await read_known(self._journal, session_id)
+            part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
+            async for piece in news(whole, part):
+                if any(session.turns[n].identity == its for n, its in piece.met.items()):
+                    found = whole if session_id == ours else source
+                    return found, await self._journal.session(session_id)
         return source, row
 
     async def _take_out_common(self, source: Source, session_id: str) -> None:

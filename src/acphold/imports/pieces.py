@@ -152,7 +152,9 @@ def pieces(
             theirs = _turns(transcript, known, out)
         except NotStraightError:
             return
-        if source.begin and (transcript.missed or transcript.went_back):
+        if source.begin and (
+            transcript.missed or transcript.went_back or theirs[0].offset != source.begin
+        ):
             return  # a result, say, of a call before that, or a copy of an earlier turn
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
@@ -346,6 +348,7 @@ def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None)
         turn = transcript.turn
         if entry.kind == PROMPT:
             collecting.found[-1].identity = turn.identity
+            collecting.found[-1].offset = turn.offset
         if turn.count and counts.get(turn.identity) == turn.count:
             collecting.found[-1].digest = transcript.digest
     return collecting.close()

@@ -173,10 +173,22 @@ def records(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[Obj
 def placed_records(
     path: Path, missed: Missed, form: RowForm = NO_FORM, begin: int = 0
 ) -> Iterator[tuple[int, Object]]:
-    """Yield the JSON objects of a file of lines from a byte on, each with its offset."""
+    """Yield the JSON objects of a file of lines from a byte on, each with its offset.
+
+    No row twice: a file may contain itself.
+    """
+    seen: set[int] = set()
+    turn = b""
     for line, record in decoded(path, LineSalvage(str(path), form, missed), OBJECTS, begin=begin):
-        if record is not None:
-            yield line.offset, record
+        if record is None:
+            continue
+        if form.has_moment and record.keys() >= form.fields:
+            raw = line.raw.rstrip()
+            turn = raw if form.begins and form.begins in raw else turn
+            if (row := hash((turn, raw))) in seen:
+                continue
+            seen.add(row)
+        yield line.offset, record
 
 
 def decoded(

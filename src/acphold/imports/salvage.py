@@ -68,10 +68,16 @@ class RecordLine(Struct, frozen=True, gc=False):
 
 
 class RowForm(NamedTuple):
-    """The fields that all of a program's rows have, and the one with their conversation's id."""
+    """The fields that all of a program's rows have, and the one with their conversation's id.
+
+    With `has_moment` one of them is a time or an id: of two equal rows one is a copy, unless a row
+    between them has the bytes `begins` of the beginning of another turn.
+    """
 
     fields: frozenset[str]
     conversation: str = ""
+    has_moment: bool = False
+    begins: bytes = b""
 
 
 NO_FORM: Final = RowForm(frozenset())

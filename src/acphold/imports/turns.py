@@ -53,10 +53,11 @@ CONTENT: Final = frozenset(
 class ReadTurn(Struct):
     """A turn as it is compared.
 
-    `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
-    last turn, and one to be compared with it, `last` is the answer itself; `end` is the entry that
-    ended it, if it is the last one. `at` is the time of the prompt, `count` the number of entries
-    in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the
+    `words` are the prompt's, `answer` a digest of the agent's, both without white space, `joined`
+    one of the answer before it and its own; of the last turn, and one to be compared with it,
+    `last` is the answer itself; `end` is the entry that ended it, if it is the last one. `at` is
+    the time of the prompt, `count` the number of entries in the transcript, if that is known, and
+    `digest` theirs. `is_here` is True if nothing but the
     journal is known to have it, `may_be_missing` if it was sent into a running turn or cut off:
     programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
     entries; `offset` is the byte of its source at which it begins, if that is known.
@@ -66,6 +67,7 @@ class ReadTurn(Struct):
     words: str = ""
     at: int = 0
     answer: str = ""
+    joined: str = ""
     count: int = 0
     digest: str = ""
     is_here: bool = False
@@ -106,6 +108,7 @@ class ReadTurns:
         """The entries before the first turn."""
         self._read = read
         self._texts: list[str] = []
+        self._answer_before = ""
         self._is_open = False
         self._in_words = False
         self._named: list[int] = []
@@ -167,6 +170,8 @@ class ReadTurns:
         if self.found:
             self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
             self.found[-1].answer = digest_of(text)
+            self.found[-1].joined = digest_of(f"{self._answer_before}{text}")
+            self._answer_before = text
             if len(self.found) > 1:
                 before = self.found[-2]
                 before.end = b""
@@ -281,6 +286,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
         if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
             found.verdict = "differs"
         return found
+    _unmatch(found.known, surplus, ours, theirs)
     end = max(found.known, default=-1)
     found.has_all = len({*found.known} | surplus) == len(ours) and (
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
@@ -381,6 +387,24 @@ def _match(
         if all(not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
             known.update((n, n) for n in range(len(pairs)))
     return surplus
+
+
+def _unmatch(
+    known: dict[int, int],
+    surplus: set[int],
+    ours: Sequence[ReadTurn],
+    theirs: Sequence[ReadTurn],
+) -> None:
+    """Let those of ours be told anew that have the answer of another turn as well: the line of its
+    prompt, which they have, was lost."""
+    met = {*known.values()}
+    for n, there in [*known.items()]:
+        behind = theirs[there + 1] if there + 1 < len(theirs) and there + 1 not in met else None
+        if behind is None or ours[n].is_here or ours[n].answer == theirs[there].answer:
+            continue
+        if ours[n].answer in (behind.answer, behind.joined):
+            del known[n]
+            surplus.add(n)
 
 
 def _match_words(

@@ -116,7 +116,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     whole = _whole(source, writer.missed)
     writer.facts.cwd = folder_of(source.path.parent.parent)
     writer.clock(whole.get("creationDate"))
-    requests = objects(whole, "requests")
+    named = {text(it, "requestId") or n: it for n, it in enumerate(objects(whole, "requests"))}
+    requests = [*named.values()]
     tree = _tree(requests)
     tree.choose(source.item, writer.missed)
     for request in requests:
@@ -232,7 +233,8 @@ def _apply(whole: Object, kind: int | None, entry: Object) -> bool:
             return False
         if (end := number(entry, "i")) is not None and end >= 0:
             del into[end:]
-        into += pushed
+        # A line may be there twice.
+        into += [one for one in pushed if keys != ["requests"] or one not in into]
         return True
     if isinstance(place, dict) and isinstance(last, str) and kind in (_SET, _DELETE):
         if kind == _SET:
