@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, Route, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
+from tests.editor import scripted_agent
 from tests.imports.claude_home import Transcript
-from tests.page.conftest import choose
+from tests.page.conftest import choose, steps, typed
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -55,6 +56,36 @@ async def test_what_can_be_done_stands_in_place_of_a_prompt_where_its_agent_is_n
     await expect(instead).to_have_count(0)
     whose = page.locator(".bar .name p")
     await expect(whose).to_contain_text("demo ·")
+
+
+async def test_who_continues_a_copy_is_asked_once_also_after_a_reload_and_a_restart(
+    browser: Browser, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    Transcript("Where is the needle?").write(home)
+    command = tuple(scripted_agent(info={"name": "@makers/helper", "version": "1"}))
+    with serving(tmp_path, agent=command, variables={"HOME": str(home)}) as served:
+        page = await browser.new_page()
+        await page.goto(f"{served.url}/#pair={served.pair}")
+        offer = page.get_by_role("group", name="Import")
+        await offer.get_by_role("button", name="Import 1 conversation found here").click()
+        await page.locator("a.session", has_text="Where is the needle?").click()
+        await page.get_by_label("Another agent").get_by_role("button").first.click()
+        prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+        await expect(prompt).to_be_focused()
+        copy = page.url.rpartition("/")[2]
+        await page.reload()
+        await expect(prompt).to_be_visible()
+        port = served.url.rpartition(":")[2]
+        served.process.kill()
+        await asyncio.to_thread(served.process.wait, 60)
+        served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
+        served.start_again()
+        await page.reload()
+        await typed(page, steps({"say": "Here it is."}))
+        await expect(page.locator("article.said").last).to_have_text("Here it is.")
+        assert page.url.endswith(copy)
+        await page.close()
 
 
 async def test_no_prompt_can_be_written_before_it_is_known_who_would_get_it(page: Page) -> None:

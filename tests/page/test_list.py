@@ -78,12 +78,13 @@ async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
     await menu.get_by_role("button", name="Pin").click()
     await page.get_by_label("More").click()
     await menu.get_by_role("button", name="Tags…").click()
-    await page.get_by_label("Tags, with").fill("#Later v1")
+    await page.get_by_label("Tags: a space").fill("#Later v1")
     await page.get_by_role("dialog").get_by_role("button", name="Save").click()
     await expect(row_of(page, one).locator(".tags")).to_have_text("#later #v1")
     pinned = page.locator("section.project:has(h2[title='Pinned'])")
     await expect(pinned.locator("a.session")).to_have_count(1)
     search = page.get_by_role("searchbox")
+    await expect(page.locator(".undo")).to_contain_text("Tagged #later #v1.")
     await search.fill("#later")
     await expect(row_of(page, other)).to_have_count(0)
     await expect(row_of(page, one)).to_be_visible()
@@ -134,7 +135,7 @@ async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undo
     await choose()
     assert await violations(page) == []
     await page.get_by_role("button", name="Tag…").click()
-    await page.get_by_label("Tags, with").fill("both")
+    await page.get_by_label("Tags: a space").fill("both")
     await page.get_by_role("dialog").get_by_role("button", name="Add").click()
     await expect(project.locator(".tags")).to_have_text(["#both", "#both"])
     await page.locator(".undo").get_by_role("button", name="Undo").click()
@@ -166,7 +167,7 @@ async def test_archived_sessions_are_tagged_and_brought_back_together(
     await page.get_by_role("button", name="Select").click()
     await choose(3)
     await bar.get_by_role("button", name="Tag…").click()
-    await page.get_by_label("Tags, with").fill("kept")
+    await page.get_by_label("Tags: a space").fill("kept")
     await page.get_by_role("dialog").get_by_role("button", name="Add").click()
     await page.get_by_role("button", name="Select").click()
     await choose(3)
@@ -184,9 +185,9 @@ async def test_archived_sessions_are_tagged_and_brought_back_together(
     await page.get_by_role("button", name="Select").click()
     await choose(3)
     await bar.get_by_role("button", name="Tag…").click()
-    await page.get_by_label("Tags, with").fill("more")
+    await page.get_by_label("Tags: a space").fill("more")
     await page.get_by_role("dialog").get_by_role("button", name="Add").click()
-    await expect(undo).to_contain_text("3 sessions are tagged.")
+    await expect(undo).to_contain_text("3 sessions are tagged #more.")
     await page.get_by_role("button", name="Select").click()
     await choose(2)
     await expect(bar.get_by_role("button", name="Archive", exact=True)).to_have_count(0)
@@ -280,6 +281,85 @@ async def test_sessions_of_programs_stand_behind_their_number_and_are_found(
     assert await violations(page) == []
     await chip.click()
     await expect(row_of(page, mine)).to_be_visible()
+
+
+async def test_the_archive_shows_what_others_do_to_it(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "followed").mkdir()
+    old, new, deleted = [await agent.new_session(cwd=folder) for _ in range(3)]
+    journal = open_journal(served.folder / "journal.db")
+    for session in (old, new, deleted):
+        await session.prompt(steps({"say": "Said."}))
+    for session in (old, deleted):
+        await journal.change(session.id, RowChange(archived=True))
+    await page.reload()  # it has never heard of these
+    await page.get_by_role("button", name="Archived").click()
+    rows = page.locator("section.project", has_text="followed").locator("a.session")
+    await expect(rows).to_have_count(2)
+    await journal.change(new.id, RowChange(archived=True))
+    await expect(row_of(page, new)).to_be_visible()
+    await journal.change(old.id, RowChange(archived=False))
+    await expect(row_of(page, old)).to_have_count(0)
+    await agent.delete_session(deleted.id)
+    await expect(row_of(page, deleted)).to_have_count(0)
+    await expect(row_of(page, new)).to_be_visible()
+    # What was done while nobody looked is there with the next look.
+    await page.evaluate(
+        "Object.defineProperty(document, 'hidden', { get: () => true, configurable: true })"
+    )
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await journal.change(new.id, RowChange(archived=False))
+    await journal.change(old.id, RowChange(archived=True))
+    await journal.aclose()
+    await page.evaluate("delete document.hidden")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(row_of(page, old)).to_be_visible()
+    await expect(row_of(page, new)).to_have_count(0)
+
+
+async def test_a_conversation_found_by_its_title_stands_once(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt("Why does the zeppelin drift?")
+    search = page.get_by_role("searchbox")
+    hits = page.locator(".hits .of-session")
+    for width in (360, 1440):
+        await page.set_viewport_size({"width": width, "height": 740})
+        await search.fill("zeppelin drift")
+        await expect(row_of(page, session)).to_be_visible()
+        # The agent repeats the words, which is a message as any other.
+        await expect(hits.locator("li")).to_have_count(1)
+        await expect(hits.locator("li")).to_contain_text("heard:")
+        await search.fill("")
+    await session.prompt(steps({"say": "Wind from starboard."}))
+    await search.fill("starboard")
+    await expect(hits.locator("li")).to_have_count(2)  # what was said later is no title
+
+
+async def test_selecting_is_left_by_its_button_and_by_escape(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "Said."}))
+    bar = page.get_by_role("toolbar", name="Selected sessions")
+    select = page.get_by_role("button", name="Select")
+    await select.click()
+    await bar.get_by_role("button", name="Cancel").click()
+    await expect(bar).to_have_count(0)
+    await select.click()
+    row = page.locator(f"label.session[data-id='{session.id}'] input")
+    await row.focus()
+    await page.keyboard.press("Space")
+    await expect(page.get_by_text("1 selected")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(bar).to_have_count(0)
+    await expect(row_of(page, session)).to_be_focused()
+    await page.get_by_role("button", name="Select").click()
+    await expect(page.get_by_text("0 selected")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(bar).to_have_count(0)
 
 
 async def test_an_archive_without_what_was_picked_says_so(

@@ -213,11 +213,11 @@ _TAG: Final = re.compile(r"#?(\w[\w./+-]{0,31})")
 
 
 def as_tags(words: Iterable[str]) -> tuple[str, ...]:
-    """Return words as tags, each once, in order, without `#`; ValueError for one that is none, and
-    for more than MOST_TAGS."""
+    """Return words as tags, each once, in order, without `#`; one with a space within gets a `-`
+    there. ValueError for one that is none, and for more than MOST_TAGS."""
     tags: set[str] = set()
     for word in words:
-        if (found := _TAG.fullmatch(word)) is None:
+        if (found := _TAG.fullmatch("-".join(word.split()))) is None:
             raise ValueError(
                 f"{word[:40]!r} is no tag: letters, digits, and - _ . / + within, at most 32"
             )

@@ -20,6 +20,7 @@ from acphold.journal.rows import (
     NewSession,
     RowChange,
     SessionRow,
+    as_tags,
 )
 from acphold.journal.seams import Sought
 from tests import conversations
@@ -109,6 +110,8 @@ async def marks_of_the_same_moment_all_stay(journal: Journal) -> None:
     assert now == RowChange(tags=row.tags[:1] + row.tags[2:], pins=row.pins[:2] + row.pins[3:])
     now = await journal.mark("s1", Marks(("x",)))
     assert (now.tags, now.pins) == (("x",), row.pins[:2] + row.pins[3:])
+    now = await journal.mark("s1", Marks(as_tags(["#Needs  review", "x"])))
+    assert now.tags == ("needs-review", "x")
     with pytest.raises(ValueError, match="at most"):
         await journal.mark("s1", Marks(added=tuple(f"t{number}" for number in range(MOST_TAGS))))
     with pytest.raises(errors.UnknownSessionError):

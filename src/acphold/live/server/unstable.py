@@ -26,7 +26,7 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.journal.journal import is_live, row_of
-from acphold.journal.rows import Archived
+from acphold.journal.rows import Archived, RowChange
 from acphold.live.agents import air, extensions
 from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest, SessionCopy
 from acphold.live.agents.interface import ask
@@ -248,12 +248,15 @@ class UnstableMethods:
                 raise InvalidParamsError(only, "files")
             require_absolute(asked.folder, "files")
         scopes = self._client.scopes_in(asked.session_id)
-        agent: str | None = None
+        agent = start = None
         if (named := self._directory.require_served(asked.agent, "agent")) is not None:
             async with self._directory.at(request, named, scopes) as its:
-                agent = its.agent.key
+                agent, start = its.agent.key, its.agent.start
         async with self._directory.of(request, asked.session_id, scopes) as desk:
             copy, folder = await desk.listed.copy(asked, agent)
+        if start is not None:  # by which its agent is known, also before its first turn
+            change = RowChange(start=start)
+            await self._directory.hub.journal.change(copy.session_id, change)
         self._note(request.method, copy.session_id)
         if folder is None:
             row = await self._directory.hub.journal.session(copy.session_id)

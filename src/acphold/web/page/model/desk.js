@@ -36,10 +36,16 @@ export class Desk {
   /** What waits for a person, the oldest first. @type {import("@preact/signals").ReadonlySignal<Waiting[]>} */
   inbox = computed(() => [...this.rows.value.values()].flatMap((row) => row.openQuestions ?? []).sort((a, b) => byTime(a.at, b.at)));
   isListed = signal(false);
+  /** How often all of the list was told: what was read beside it is read again then. */
+  tellings = signal(0);
+  /** Sessions that were deleted since, which may be among what was read beside it. @type {import("@preact/signals").Signal<Set<string>>} */
+  gone = signal(new Set());
   /** What is typed into the search over all sessions. */
   sought = signal("");
   /** Hits of that search in what was said, as many as are shown; null until they are known. @type {import("@preact/signals").Signal<number | null>} */
   hits = signal(/** @type {number | null} */ (null));
+  /** Sessions that the list shows for that search. @type {import("@preact/signals").Signal<Set<string>>} */
+  titled = signal(new Set());
   /** Sessions that nobody sees here any more: they are about to be deleted. @type {import("@preact/signals").Signal<Set<string>>} */
   hidden = signal(new Set());
   /** Sessions that are chosen to be acted on together, as they were then; null while nobody chooses. @type {import("@preact/signals").Signal<Map<string, Row> | null>} */
@@ -67,6 +73,7 @@ export class Desk {
   feed = new Feed({
     snapshot: (rows) => {
       this.#list(rows);
+      this.tellings.value++;
       rows.forEach((row) => this.#heard(row));
     },
     change: ({ session, gone }) => {
@@ -75,6 +82,7 @@ export class Desk {
       if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
+      if (gone) this.gone.value = new Set(this.gone.value).add(gone);
       if (session && (session.sessionId === this.#current || String(was?.live?.questions ?? "") !== String(session.live?.questions ?? ""))) this.#heard(session);
     },
   });

@@ -91,8 +91,6 @@ export class Session {
   #tag;
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
-  /** True for a copy that was made here for an agent of the person's choice: in the list it may have another name. */
-  isServed = false;
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
   /** Our id of the prompt whose turn ran when the end was read. @type {string | null} */

@@ -76,7 +76,7 @@ export function Conversation({ desk, id, seq }) {
 /** Nobody can go on with what was imported from an agent that is not served, until another one is to: nothing is offered that would need it. @param {import("../model/session.js").Session} session @param {import("../wire/pages.js").Row | undefined} row */
 function unservedAgent(session, row) {
   const served = session.server.agents.value;
-  const isUnserved = !session.isServed && row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
+  const isUnserved = row?.unstarted && !row.live && !row.movedTo && !session.isAttached.value && session.sending.value.length === 0 && served.length > 0 && !served.includes(row.agentName);
   return isUnserved && session.permits("prompt") ? { agent: row.agentName, served } : null;
 }
 

@@ -1,7 +1,6 @@
 // A session continues in a copy: from one of its prompts, with the files of then, with another agent.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { keepDraft } from "../model/sends.js";
 import { CUT } from "../model/tables.js";
 import { agentName, baseName, counted, line, pathLine } from "../model/text.js";
 import { device } from "../wire/device.js";
@@ -94,8 +93,7 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
     try {
       const found = await desk.server.call("_acphold/fork", { sessionId: session.id, agent: agent || undefined, ...(item && { at: item.seq, before }), files: isWithFiles, include: isWithFiles && isIncluded });
       const words = item?.content.filter((each) => each.type === "text").map((each) => each.text).join("\n\n");
-      desk.session(found.sessionId).isServed = Boolean(agent);
-      if (before && words) await keepDraft(found.sessionId, words).catch(() => {});  // to be asked in another way
+      if (before && words) await desk.session(found.sessionId).draft.write(words);  // to be asked in another way
       if (!isWithFiles) return close(found.sessionId);
       setMade(found);
     } catch (error) {

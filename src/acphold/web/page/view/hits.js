@@ -40,7 +40,9 @@ export function Hits({ desk, words, isRoomy = false }) {
     const pause = setTimeout(() => find(over.signal), 200);
     return () => (clearTimeout(pause), over.abort());
   }, [words, state === "online"]);
-  const groups = bySession(hits ?? []);
+  const all = bySession(hits ?? []);
+  const titled = desk.titled.value;
+  const groups = all.map((group) => group.filter((hit) => !titled.has(hit.sessionId) || saysMore(hit))).filter((group) => group.length > 0);
   const [contexts, setContexts] = useState(/** @type {Map<string, Context>} */ (new Map()));
   useEffect(() => {
     const places = groups.flatMap((group) => group.slice(0, FIRST)).map((hit) => hit.place).slice(0, IN_CONTEXT);
@@ -54,9 +56,9 @@ export function Hits({ desk, words, isRoomy = false }) {
   }, [hits, isRoomy]);
   const isMissing = problem !== "" || hits === null;
   const status = isMissing && state === "offline" ? "The server cannot be reached. Messages are searched there, once it is back."
-    : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
+    : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : groups.length === 0 ? "Found only in titles." : "");
   return html`<section class="hits" aria-labelledby="said" aria-busy=${known.current !== words && !problem && state !== "offline"}><h2 id="said">Messages</h2>
-    <p class="empty aside" role="status">${status || leftOut(groups)}</p>
+    <p class="empty aside" role="status">${status || leftOut(all)}</p>
     ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
     ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>More results</button>`}
   </section>`;
@@ -74,6 +76,12 @@ function leftOut(groups) {
   if (nowhere.length === 0) return `No conversation has all of these words; ${isAlike ? `${found} without ${named(missing)}` : "the best first"}.`;
   const others = isAlike && missing.length === nowhere.length ? `${found} with the others` : "those with most of the others, the best first";
   return `Nothing has ${named(nowhere)}; ${others}.`;
+}
+
+/** Whether a hit says more than the title of its session: most are the first prompt. @param {Hit} hit */
+function saysMore({ speaker, excerpt, marks, title }) {
+  const [words, name] = [excerpt, called(title).replace(/…$/, "")].map((text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu)?.join(" ") ?? "");
+  return marks.length > 0 && !(speaker === "user" && words.includes(name));
 }
 
 /** By session, in the order of each one's first hit. @param {Hit[]} hits @returns {Hit[][]} */

@@ -57,12 +57,16 @@ export function Home({ desk, current, asking, isAll }) {
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => sought.split(/\s+/).every((word) => `${row.title} ${row.said ?? ""} ${row.agentName} ${row.cwd} ${(row.tags ?? []).map((each) => `#${each}`).join(" ")}`.toLowerCase().includes(word));
-  const others = useRows(sought, isArchive, desk.server.isOnline);
-  const listed = rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
-  const found = others.rows;
-  const shown = (isArchive ? found.filter((row) => desk.rows.value.get(row.sessionId)?.archived !== false) : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
+  const others = useRows(sought, isArchive, desk.server.isOnline, desk.tellings.value);
+  const told = desk.rows.value;
+  // What the feed tells of a session is newer than what was read of it.
+  const listed = isArchive ? [...told.values()].filter((row) => row.archived && isNamed(row)) : rows.filter((row) => (sought && !filter ? isNamed(row) : fits(row) && (!sought || isNamed(row))));
+  const found = others.rows.filter((row) => !told.has(row.sessionId) && !desk.gone.value.has(row.sessionId));
+  const shown = [...listed, ...found].filter((row) => !desk.hidden.value.has(row.sessionId) && isOf(row, only));
   // Below the list, which it would move: it is known a moment later.
   const offer = !sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`;
+  const titled = sought ? shown.map((row) => row.sessionId).join(" ") : "";
+  useLayoutEffect(() => void (desk.titled.value = new Set(titled.split(" "))), [titled]);
   const projects = byProject(shown);
   const listedRows = useRef(/** @type {import("../wire/pages.js").Row[]} */ ([]));
   listedRows.current = projects.flatMap((group) => group.places.map(({ row }) => row));
@@ -122,12 +126,15 @@ export function Home({ desk, current, asking, isAll }) {
 /** @type {Others} */
 const NONE = { rows: [], isKnown: true };
 
-/** Sessions that the feed does not have: those that are old and have the words, or are archived. They are read again with a new connection. @param {string} q @param {boolean} isArchived @param {boolean} isOnline */
-function useRows(q, isArchived, isOnline) {
+/** Sessions that the feed may not have: those that are old and have the words, or are archived. They are read again with a new connection, and when all of the list is told anew. @param {string} q @param {boolean} isArchived @param {boolean} isOnline @param {number} tellings */
+function useRows(q, isArchived, isOnline, tellings) {
   const [found, setFound] = useState(NONE);
+  const asked = useRef("");
   useEffect(() => {
     const isAsked = isArchived || q !== "";
-    setFound(isAsked ? { rows: [] } : NONE);
+    const what = `${isArchived} ${q}`;
+    if (!isAsked || asked.current !== what) setFound(isAsked ? { rows: [] } : NONE);
+    asked.current = what;
     if (!isAsked) return undefined;
     let isWanted = true;
     /** @param {Others["rows"]} before @param {string} [cursor] */
@@ -141,7 +148,7 @@ function useRows(q, isArchived, isOnline) {
       );
     const pause = setTimeout(ask, 150, []);
     return () => (clearTimeout(pause), void (isWanted = false));
-  }, [q, isArchived, isOnline]);
+  }, [q, isArchived, isOnline, tellings]);
   return found;
 }
 

@@ -15,7 +15,7 @@ const KEYS = [
   [["m"], "Menu of the session: arrows and Enter"],
   [["Esc"], "From writing, or from Changes, back to the conversation"],
   [["Space"], "After Select: select the session, or not"],
-  [["a"], "Archive the selected sessions; t tags them"],
+  [["a"], "Archive the selected sessions; t tags them, Esc ends selecting"],
   [["u"], "Undo what was just done"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
@@ -48,6 +48,7 @@ function onKey(event) {
   let what;
   if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
   else if (key === "Escape" && target.matches(".conversation textarea")) what = toConversation;
+  else if (key === "Escape" && document.querySelector(".chosen") && !target.closest("input:not([type=checkbox]), textarea, select")) what = () => /** @type {HTMLElement} */ (document.querySelector(".chosen .leave")).click();
   else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
   else if (isSearch && (key !== "/" || target.value)) what = key === "ArrowDown" ? () => results()[0]?.focus() : key === "Enter" ? () => void openFirst(target) : undefined;
   else if (key === "Enter" && !altKey && !shiftKey && target.matches(":is(.home, .news) a[href^='#/session/']")) what = () => open(target);

@@ -15,7 +15,6 @@ export function OtherAgent({ desk, session, other }) {
     try {
       const { sessionId } = await desk.server.call("_acphold/fork", { sessionId: session.id, agent: name });
       const copy = desk.session(sessionId);
-      copy.isServed = true;
       for (const { kept } of session.sending.value) {  // written before it was known that nobody is here to answer
         void copy.prompt(kept.content, kept.later);
         void session.discard(kept);

@@ -23,6 +23,6 @@ export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boole
     <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${(depth > 0 || isFork(row)) && html`<span class="words">fork${number > 0 && ` ${number}`}</span>`}${row.tags?.length ? html`<span class="tags">${row.tags.map((each) => `#${line(each, CUT.short)}`).join(" ")}</span>` : ""}<span class="last">${lastWords(row)}</span><span class="agent">${agentName(row.agentName)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>`;
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}>${choose
-    ? html`<label class=${`session ${kind}`}><input type="checkbox" checked=${isChosen} onClick=${(/** @type {MouseEvent} */ event) => choose(row, event.shiftKey)} />${inside}</label>`
+    ? html`<label class=${`session ${kind}`} data-id=${row.sessionId}><input type="checkbox" checked=${isChosen} onClick=${(/** @type {MouseEvent} */ event) => choose(row, event.shiftKey)} />${inside}</label>`
     : html`<a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>${inside}</a>`}</li>`;
 });

@@ -6,7 +6,7 @@ import { asked } from "./dialog.js";
 import { continueInCopy, hasFilesNow, isInTree, useKept } from "./copies.js";
 import { html } from "./html.js";
 import { go, here } from "./places.js";
-import { archive, askToRemove, notify } from "./undo.js";
+import { archive, askToRemove, hashed, notify, TAGS, tagsIn } from "./undo.js";
 import { bringBack } from "./work_tree.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
@@ -45,8 +45,9 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   const pin = () => mark({ pinned: !row?.pinned }, { pinned: Boolean(row?.pinned) }, row?.pinned ? "The session is no longer pinned." : "The session is pinned.");
   const tag = async () => {
-    const words = await asked({ title: "Tag this session", label: "Tags, with spaces between them", value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
-    if (words !== null) return mark({ tags: words.split(/[\s,]+/).filter(Boolean) }, { tags: row?.tags ?? [] }, "The tags are saved.");
+    const words = await asked({ title: "Tag this session", label: TAGS, value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
+    const tags = tagsIn(words ?? "");
+    if (words !== null) return mark({ tags }, { tags: row?.tags ?? [] }, tags.length > 0 ? `Tagged ${hashed(tags)}.` : "The session has no tags now.");
   };
   const putAway = async () => {
     await archive(desk, [id], title, row?.archived);

@@ -2,6 +2,7 @@
 import { called, counted, line, sentence } from "../model/text.js";
 import { asked, askedWhich } from "./dialog.js";
 import { html } from "./html.js";
+import { sessionPlace } from "./places.js";
 import { treesOf } from "./work_tree.js";
 
 /** @typedef {import("../model/desk.js").Desk} Desk */
@@ -84,11 +85,20 @@ export async function archive(desk, ids, title, isBack = false) {
 /** Give sessions these tags, by id. @param {Desk} desk @param {Map<string, string[]>} tags */
 const mark = (desk, tags) => Promise.all([...tags].map(([sessionId, its]) => desk.server.call("_acphold/mark", { sessionId, tags: its })));
 
+/** The label of a field for tags. */
+export const TAGS = "Tags: a space between two, a - within one";
+
+/** @param {string} words */
+export const tagsIn = (words) => words.split(/[\s,]+/).filter(Boolean);
+
+/** @param {string[]} tags */
+export const hashed = (tags) => tags.map((each) => `#${each.replace("#", "").toLowerCase()}`).join(" ");
+
 /** Add tags to sessions. @param {Desk} desk @param {import("../wire/pages.js").Row[]} rows @param {string[]} words */
 async function tag(desk, rows, words) {
   const before = new Map(rows.map((row) => [row.sessionId, (desk.rows.peek().get(row.sessionId) ?? row).tags ?? []]));
   await mark(desk, new Map([...before].map(([id, its]) => [id, [...its, ...words]])));
-  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
+  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged ${hashed(words)}.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
 }
 
 /** The button that takes back what was done last, while it can be. @returns {HTMLElement | undefined} */
@@ -111,17 +121,24 @@ export function Chosen({ desk, isArchive }) {
     }
   };
   const tagAll = async () => {
-    const words = await asked({ title: `Tag ${counted(ids.length, "session")}`, label: "Tags, with spaces between them", action: "Add" });
-    return words && tag(desk, rows, words.split(/[\s,]+/).filter(Boolean));
+    const words = await asked({ title: `Tag ${counted(ids.length, "session")}`, label: TAGS, action: "Add" });
+    return words && tag(desk, rows, tagsIn(words));
   };
   const removeAll = async () => {
     return (await askToRemove(desk, ids, title)) ? undefined : null;
+  };
+  /** The row that has the keyboard keeps it. */
+  const leave = () => {
+    const id = /** @type {HTMLElement | null | undefined} */ (document.activeElement?.closest("label.session"))?.dataset.id;
+    desk.chosen.value = null;
+    if (id) setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(`.home a.session[href="${sessionPlace(id)}"]`))?.focus());
   };
   const isNone = ids.length === 0;
   return html`<div class="chosen" role="toolbar" aria-label="Selected sessions"><span>${ids.length} selected</span>
     <button type="button" disabled=${isNone} onClick=${act(() => archive(desk, ids, title, isArchive))}>${isArchive ? "Unarchive" : "Archive"}</button>
     <button type="button" disabled=${isNone} onClick=${act(tagAll)}>Tag…</button>
-    <button type="button" class="bad" disabled=${isNone} onClick=${act(removeAll)}>Delete</button></div>`;
+    <button type="button" class="bad" disabled=${isNone} onClick=${act(removeAll)}>Delete</button>
+    <button type="button" class="quiet leave" aria-keyshortcuts="Escape" onClick=${leave}>Cancel</button></div>`;
 }
 
 /** What was done of late. @param {{desk: Desk}} props */
