@@ -184,7 +184,7 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3", "about apples")
         one.type("\x13\x1b[B\x13", "2 selected")
-        asking = "Tags of 2 sessions, with spaces between them, - before one to remove:"
+        asking = "Tags of 2 sessions, each one word (needs-review), - before one to remove:"
         one.type("\x14", asking)
         one.type("fruit salad; \r", asking, below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")
@@ -296,7 +296,9 @@ def test_a_no_to_fetching_the_agent_of_a_chosen_session_leads_back_to_the_list(
         one.until("2 of 2", "Enter continues")
         one.type("app", "1 of 2")
         one.type("\r", "fetch it?")
-        one.type("n\r", "1 of 2", "▸ Co apples", but="install it with")
+        one.type(
+            "n\r", "1 of 2", "▸ Co apples", "^F in the list continues it", but="install it with"
+        )
         one.type("\r", "fetch it?", below="[y/N]: n")
         one.process.send_signal(
             signal.SIGINT

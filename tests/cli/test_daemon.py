@@ -20,7 +20,9 @@ import psutil
 import pytest
 
 from acphold.faces.cli import bounds, watchdog
+from acphold.faces.cli.process_commands import print_process
 from acphold.faces.cli.watchdog import watch_loop
+from acphold.live.reading.processes import AgentProgram, LiveSession, Process
 from acphold.live.server.daemon import release_parts
 from acphold.machine.place import place_of
 from tests.cli.test_shared_daemon import Home, begin_question, home
@@ -277,7 +279,9 @@ def logs(home: Home) -> str:
 HANGS = """
 import asyncio, time
 from acphold.faces.cli import bounds
+from acphold.faces.cli.process_commands import print_process
 from acphold.faces.cli.watchdog import watch_loop
+from acphold.live.reading.processes import AgentProgram, LiveSession, Process
 bounds.WATCHDOG_SECONDS = bounds.HANG_SECONDS = 0.05
 
 exec("def wait(seconds): time.sleep(seconds)", waiting := {{"time": time, "__name__": {module!r}}})
@@ -327,6 +331,16 @@ async def test_the_code_of_each_distribution_is_kept(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bounds, "KEEP_CODE_SECONDS", 0)
     await watchdog.keep_own_code()
     assert kept == {*FOLDERS} - {"acp_check"}  # which no daemon imports
+
+
+@pytest.mark.parametrize(("clients", "words"), [(0, "nobody now"), (1, "1 client")])
+def test_status_never_says_nobody_of_an_agent_whose_session_is_open(
+    capsys: pytest.CaptureFixture[str], clients: int, words: str
+) -> None:
+    program = AgentProgram(2, "scripted", os.getpid())
+    live = [LiveSession("one", clients, agent=2), LiveSession("two", agent=2)]
+    print_process(Process(os.getpid(), "scripted", live, programs=(program,)))
+    assert f"scripted  {words} " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -113,6 +113,7 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
 
         async def person() -> None:
             await shown("this folder", "The web page has it.", "The terminal has it.")
+            assert terminal.getvalue().startswith("\r")  # over what was echoed before
             assert sorted(sessions.asked) == ["s-terminal", "s-web page"]  # each once
             assert "its last line" not in terminal.getvalue()
             assert "/shop" not in terminal.getvalue()  # that is this folder
@@ -133,6 +134,51 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() == Picked("s-web page", "open")
+
+
+class TaggedSessions(Sessions):
+    """Two sessions, one with a tag; the typed words are in the text of both."""
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        yield [
+            PickerLine(
+                "one", "apples", "", "pi", "/shop", "1 h", HERE, tags="#later #needs-review"
+            ),
+            PickerLine("two", "pears", "", "pi", "/shop", "1 h", HERE),
+        ]
+
+    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
+        self.asked.append(words)
+        found = [
+            PickerLine(it, it, "", "pi", "/shop", "1 h", FOUND, "the needs")
+            for it in ("one", "two")
+        ]
+        return (found if words else []), ""
+
+
+async def test_a_tag_finds_its_sessions_alone_and_what_is_no_tag_is_looked_for_in_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "__stdout__", terminal)
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(sessions := TaggedSessions())
+
+        async def person() -> None:
+            for typed, asked, ids in (
+                ("#needs", "", ["one"]),
+                ("#needs text", "text", ["one"]),
+                ("#12", "#12", ["one", "two"]),
+            ):
+                keys.send_text(f"\x15{typed}")
+                await until(lambda asked=asked: sessions.asked[-1:] == [asked])  # type: ignore[misc]
+                await until(
+                    lambda ids=ids: [it.session_id for it in picker._shown] == ids  # type: ignore[misc]
+                )
+            keys.send_text("\x03")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
 
 
 def test_two_letters_tell_agents_apart_whoever_comes_first() -> None:

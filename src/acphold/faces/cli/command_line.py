@@ -386,6 +386,9 @@ def is_confirmed(question: str) -> bool:
     try:
         print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # a shell's prompt does not begin behind the question
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 

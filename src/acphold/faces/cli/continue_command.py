@@ -251,6 +251,7 @@ def continue_conversation(**given: Any) -> int:
             except UninstalledAgentError as error:
                 if not error.is_declined:
                     raise
+                tell("Nothing was started. ^F in the list continues it with another agent.")
                 acting = ListActions()
         words_now, at = choice.words, choice.at or choice.session_id
 

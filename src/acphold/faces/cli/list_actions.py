@@ -77,7 +77,7 @@ class ListActions:
                     self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
                 of = f" of {quantity(len(ids), 'session')}" if choice.others else ""
-                asking = f"Tags{of}, with spaces between them, - before one to remove: "
+                asking = f"Tags{of}, each one word (needs-review), - before one to remove: "
                 while words := (_asked(asking) or "").replace(",", " ").split():
                     if before := asyncio.run(commands.tag_all(ids, words)):
                         self._note("tagged", ids, partial(commands.put_back, before))

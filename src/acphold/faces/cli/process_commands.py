@@ -86,7 +86,7 @@ async def status(*, as_json: bool = options.json("one object for each process"))
                 rows = [await row_of(journal, session_id) for session_id in ids]
                 titles = {it.session_id: on_one_line(it.title or "") for it in rows if it}
         for process in found:
-            _print_process(process)
+            print_process(process)
             table = Table(SESSIONS)
             for it in sorted(process.sessions, key=lambda it: not it.waiting):
                 short, title = short_ids[it.session_id], titles.get(it.session_id, "")
@@ -121,7 +121,7 @@ AGENTS = (
 )
 
 
-def _print_process(process: Process) -> None:
+def print_process(process: Process) -> None:
     """Print a process, and a table of its agents and fronts."""
     kind = "daemon" if process.is_daemon else "for an editor or a program"
     old = ", replaced by an upgrade" if process.is_replaced else ""
@@ -141,12 +141,15 @@ def _print_process(process: Process) -> None:
     for program in process.programs:
         fronts = [it for it in process.fronts if it.agent == program.number]
         fronts += shared if unknown == {program.number} and len(shared) == 1 else []
-        states = Counter(it.state for it in process.sessions if it.agent == program.number)
+        own = [it for it in process.sessions if it.agent == program.number]
+        states, clients = Counter(it.state for it in own), sum(it.clients for it in own)
         sessions = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         table.add(
             [
                 on_one_line(agent_name(program.key)) or "starts",
-                "; ".join(map(_front_words, fronts)) or "nobody now",
+                "; ".join(map(_front_words, fronts))
+                or (clients and quantity(clients, "client"))
+                or "nobody now",
                 *_since_and_memory(program.pid),
                 sessions or "none",
             ]

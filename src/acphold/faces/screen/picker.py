@@ -306,6 +306,9 @@ class Picker:
 
     async def run(self) -> Picked | None:
         """Return the person's choice, or None. Never raises KeyboardInterrupt or EOFError."""
+        output = self._app.output
+        output.write_raw("\r")  # over keys that were echoed before
+        output.erase_end_of_line()
         self._begin(self._read())
         try:
             return await self._app.run_async(pre_run=self._filter)
@@ -376,6 +379,7 @@ class Picker:
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
+        words = self._lines.text_words(words)
         self._lines.hits, self._lines.left_out = await self._source.search(words)
         self._show()
 

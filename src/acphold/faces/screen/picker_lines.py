@@ -58,6 +58,7 @@ class PickerLines:
 
     def __init__(self, words: str, hidden: set[str]) -> None:
         self.sought = words.casefold().split()
+        self._tagged: set[str] | None = None
         self.hidden = hidden
         self.hits: Sequence[PickerLine] = ()
         self.left_out = ""
@@ -105,6 +106,18 @@ class PickerLines:
         self.hits = ()
         self.fit()
 
+    def text_words(self, words: str) -> str:
+        """Return the words to look for in the text; those that begin a tag are none of them, and
+        what is found has these tags."""
+        tags, self._tagged = set[str](), None
+        for word in (it for it in self.sought if it.startswith("#")):
+            begins = f" {word}"
+            lines = (known[1] for group in self._known for known in group)
+            if having := {it.session_id for it in lines if begins in f" {it.tags}"}:
+                tags.add(word)
+                self._tagged = having if self._tagged is None else self._tagged & having
+        return " ".join(it for it in words.split() if it.casefold() not in tags)
+
     def fit(self) -> None:
         """Filter again: others are hidden."""
         self._fitting = [
@@ -126,7 +139,12 @@ class PickerLines:
         shown = [line for group in groups for line in group]
         if self.hits:  # one may be listed by its title already
             listed = {line.session_id for line in shown} | self.hidden
-            shown += [hit for hit in self.hits if hit.session_id not in listed]
+            shown += [
+                hit
+                for hit in self.hits
+                if hit.session_id not in listed
+                and (self._tagged is None or hit.session_id in self._tagged)
+            ]
         return shown
 
     @property
