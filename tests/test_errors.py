@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from acp_wire.errors import INTERNAL_ERROR
 from acphold import errors
-from acphold.errors import INTERNAL_ERROR, AcpError
+from acphold.errors import AcpError
 
 LINE = re.compile(r"^    ((?:[│ ]   )*)(?:[├└]── )(\w+Error) +(.*?)(?: +(-\d+))?$", re.MULTILINE)
 

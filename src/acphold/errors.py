@@ -70,12 +70,7 @@ from __future__ import annotations
 
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
-    INTERNAL_ERROR as INTERNAL_ERROR,
-    INVALID_PARAMS as INVALID_PARAMS,
-    INVALID_REQUEST as INVALID_REQUEST,
-    METHOD_NOT_FOUND as METHOD_NOT_FOUND,
     PARSE_ERROR as PARSE_ERROR,
-    RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND,
     AcpError as AcpError,
     AgentError as AgentError,
     AgentStartError as AgentStartError,
@@ -165,13 +160,13 @@ class CapabilityError(AcpError):
 class NothingSaidError(AcpError):
     """The session has no completed turn, or none up to the requested place."""
 
-    code = INVALID_PARAMS
+    code = InvalidParamsError.code
 
 
 class UnknownSessionError(AcpError):
     """Neither the journal nor the agent has a session `session_id`."""
 
-    code = RESOURCE_NOT_FOUND
+    code = MissingFileError.code
 
     def __init__(self, session_id: str, reason: str | None = None) -> None:
         super().__init__(reason or f"no session {session_id!r}")
@@ -320,7 +315,7 @@ class SessionMovedError(AcpError):
     `where` is the name of that machine. Here the session can be read, and a copy continued.
     """
 
-    code = INVALID_PARAMS
+    code = InvalidParamsError.code
 
     def __init__(self, session_id: str, where: str, *, arrives: bool = False) -> None:
         if arrives:
@@ -454,13 +449,13 @@ class SessionExistsError(JournalError):
 class IllegibleNameError(JournalError):
     """An id or a path holds half of a surrogate pair; no journal has such a name."""
 
-    code = INVALID_PARAMS
+    code = InvalidParamsError.code
 
 
 class CursorError(JournalError):
     """A list cursor was altered, is unknown, or belongs to another filter."""
 
-    code = INVALID_PARAMS
+    code = InvalidParamsError.code
 
 
 class LeaseLostError(JournalError):
@@ -472,7 +467,7 @@ class LeaseLostError(JournalError):
         why = "was deleted meanwhile" if deleted else "is owned by another acphold process now"
         super().__init__(f"session {session_id!r} {why}")
         if deleted:
-            self.code = INTERNAL_ERROR
+            self.code = AcpError.code
         self.session_id = session_id
         self.deleted = deleted
 

@@ -41,3 +41,16 @@ def require(extra: str, needy: str) -> None:
     """
     if not is_installed(extra):
         raise MissingExtraError(needy, extra, "acphold")
+
+
+def require_loop() -> None:
+    """Raise RuntimeError where no event loop of asyncio runs, as under trio."""
+    import asyncio  # late: most starts know already
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "acphold needs the event loop of asyncio; under trio, use `acphold.sync` in a thread, "
+            "as by trio.to_thread.run_sync"
+        ) from None

@@ -21,10 +21,11 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, ElicitationSchema, decode
-from acp_wire.tasks import require_loop, timeout
+from acp_wire.tasks import timeout
 from acphold.conversation.history.entries import in_utc
 from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import AgentTimeoutError, DeclarationError
+from acphold.extras import require_loop
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Grouping, Sought
 from acphold.journal.stores import journal_name

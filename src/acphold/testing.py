@@ -20,8 +20,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from acp_wire.schema import ClientCapabilities, FileSystemCapabilities, Implementation
-from acp_wire.tasks import require_loop
+from acp_wire.schema import ClientCapabilities, Implementation
 from acphold.client.advertised import Folder, require_folder
 from acphold.client.answers import (
     Answers,
@@ -33,6 +32,7 @@ from acphold.client.answers import (
     Policy,
 )
 from acphold.client.uplink import UplinkSettings
+from acphold.extras import require_loop
 from acphold.library.agent import Agent, definition_of
 from acphold.library.memory_client import (
     Received,
@@ -111,8 +111,7 @@ async def connect(
     if capabilities is None:
         capabilities = answers.capabilities
         if texts is not None:
-            both = FileSystemCapabilities(read_text_file=True, write_text_file=True)
-            capabilities = replace(capabilities, fs=both)
+            capabilities = replace(capabilities, fs=ClientCapabilities.all().fs)
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
         recording = Recording(
             agent,

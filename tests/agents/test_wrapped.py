@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
+from acp_wire.errors import INTERNAL_ERROR
 from acp_wire.rpc import NotificationReceived
 from acp_wire.rpc.requests import Answer
 from acp_wire.surroundings import Surroundings
 from acphold.errors import (
     HELD_ELSEWHERE,
-    INTERNAL_ERROR,
     OTHER_AGENT,
     AgentBusyError,
     AgentExitedError,

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import now_ms
-from acphold.conversation.history.update_kinds import OPENCODE_CHILD
+from acphold.conversation.history.raw_update import OPENCODE_CHILD
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal.access import Share
 from acphold.journal.lineage import rule_place

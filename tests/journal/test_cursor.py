@@ -8,7 +8,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.errors import INVALID_PARAMS, CursorError
+from acp_wire.errors import INVALID_PARAMS
+from acphold.errors import CursorError
 from acphold.journal import list_places
 from acphold.journal.rows import ListFilter, ListKey
 

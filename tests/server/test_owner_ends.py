@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from acp_wire.errors import RESOURCE_NOT_FOUND
 from acp_wire.rpc import NotificationReceived
 from acp_wire.transports import pipes
-from acphold.errors import RESOURCE_NOT_FOUND, LeaseLostError
+from acphold.errors import LeaseLostError
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import POSITIONS
 from acphold.live.hub import bounds as hub_bounds

@@ -20,15 +20,11 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields
 
 from acp_wire import schema
+from acp_wire.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
-from acphold.conversation.history.update_kinds import kinds_to_withhold
-from acphold.errors import (
-    FORBIDDEN,
-    METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND,
-    InvalidParamsError,
-)
+from acphold.conversation.history.raw_update import kinds_to_withhold
+from acphold.errors import FORBIDDEN, InvalidParamsError
 from acphold.journal.access import SCOPES, Scope, Share
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.agents import air

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.errors import INVALID_PARAMS
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ClientCapabilities
 from acp_wire.transports import websocket
 from acp_wire.transports.route import Route
-from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
+from acphold.errors import OTHER_AGENT, RemoteError
 from tests.editor import SCRIPTED, Editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.web.conftest import AGENT, Served, serving

@@ -13,10 +13,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from acp_wire.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from acp_wire.rpc import connected
 from acp_wire.transports import http_client, websocket
 from acp_wire.transports.route import Route
-from acphold.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
+from acphold.errors import RemoteError
 from tests.web.conftest import Served, serving
 from tests.web.test_all_agents import Client
 

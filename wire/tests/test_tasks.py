@@ -64,7 +64,7 @@ def test_a_set_lets_its_tasks_end_by_themselves_for_a_while() -> None:
         tasks = TaskSet()
         short = tasks.start(asyncio.sleep(0.01, "done"), "short")
         endless = tasks.start(asyncio.Event().wait(), "endless")
-        await tasks.aclose(grace=0.5)
+        await tasks.finish(0.5)
         assert short.result() == "done"
         assert endless.cancelled()
 
@@ -80,7 +80,7 @@ def test_a_task_that_is_begun_while_the_others_end_has_the_same_time() -> None:
             begun.append(tasks.start(asyncio.sleep(0.01, "done"), "second"))
 
         tasks.start(begin(), "first")
-        await tasks.aclose(grace=30)
+        await tasks.finish(30)
         assert begun[0].result() == "done"
 
     asyncio.run(run())

@@ -35,10 +35,10 @@ from acp_wire.schema import (
     ResourceLink,
     TextContent,
     TextResourceContents,
-    UnknownContent,
     decode,
     encode,
 )
+from acp_wire.schema.shapes import UnknownVariant
 from acp_wire.workspace.regular_files import contents
 from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
@@ -194,7 +194,7 @@ def content_blocks(
                 blocks.append(EmbeddedResource(resource=blob))
         elif isinstance(item, os.PathLike):
             blocks.append(_from_path(Path(os.path.abspath(item)), takes))
-        elif isinstance(item, Struct | UnknownContent | dict):
+        elif isinstance(item, Struct | UnknownVariant | dict):
             blocks.append(item)
         else:
             raise TypeError(
@@ -209,7 +209,7 @@ def content_blocks(
                 missing = "audio"
             case EmbeddedResource() if not takes.embedded_context:
                 missing = "embeddedContext"
-            case UnknownContent(kind=kind):
+            case UnknownVariant(kind=kind):
                 raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
             case _:
                 continue

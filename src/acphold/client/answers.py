@@ -28,23 +28,14 @@ from msgspec import UNSET, Struct
 from acp_wire.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
-    BooleanConfigOptionCapabilities,
     CancelledPermissionOutcome,
     ClientCapabilities,
-    ClientSessionCapabilities,
-    CompactionCapabilities,
     CreateElicitationResponse,
-    ElicitationCapabilities,
     ElicitationContentValue,
-    ElicitationFormCapabilities,
     ElicitationSchema,
-    ElicitationUrlCapabilities,
-    FileSystemCapabilities,
-    NoticeCapabilities,
     PermissionOption,
     RequestPermissionRequest,
     SelectedPermissionOutcome,
-    SessionConfigOptionsCapabilities,
     ToolKind,
     decode,
     encode,
@@ -277,24 +268,11 @@ class Answers(Struct, frozen=True, kw_only=True):
     @property
     def capabilities(self) -> ClientCapabilities:
         """The capabilities that are offered to the agent."""
-        form, page = self.on_form is not None, self.on_page is not None
-        files = bool(self.files)
-        return ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
-            terminal=self.terminals,
-            session=ClientSessionCapabilities(
-                config_options=SessionConfigOptionsCapabilities(
-                    boolean=BooleanConfigOptionCapabilities()
-                ),
-                notices=NoticeCapabilities(),
-                compaction=CompactionCapabilities(),
-            ),
-            elicitation=ElicitationCapabilities(
-                form=ElicitationFormCapabilities() if form else None,
-                url=ElicitationUrlCapabilities() if page else None,
-            )
-            if form or page
-            else None,
+        return ClientCapabilities.all(
+            files=bool(self.files),
+            terminals=self.terminals,
+            forms=self.on_form is not None,
+            pages=self.on_page is not None,
         )
 
 

@@ -61,3 +61,6 @@ turn."""
 
 LAST_ANSWERS_SECONDS: Final = 5.0
 """Seconds that it has to answer the last requests of a client that has gone."""
+
+SILENCE_CHECKS: Final = 8
+"""Checks for a sign of life within the time that an agent may be silent in a turn."""

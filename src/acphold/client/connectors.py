@@ -9,7 +9,6 @@ from typing import Any, TypedDict, Unpack
 
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import ClientCapabilities, Implementation
-from acp_wire.tasks import require_loop
 from acp_wire.transports.known_servers import Token, is_url
 from acphold.client import bounds
 from acphold.client.advertised import Folder, absolute, require_folder
@@ -18,6 +17,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEnd
 from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import DeclarationError
+from acphold.extras import require_loop
 from acphold.live.agents.wrapped import START_TIMEOUT
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__

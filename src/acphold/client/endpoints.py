@@ -13,7 +13,7 @@ from msgspec import Struct
 from acp_wire.processes.program import launch
 from acp_wire.rpc import Peer, Transport
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import first_of
+from acp_wire.tasks import first
 from acp_wire.transports.child import ChildProcess
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError
@@ -72,7 +72,7 @@ class ProgramEndpoint:
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         assert self._process is not None
-        await first_of(pump, hang_up_behind(self._process, peer, pump))
+        await first(pump, hang_up_behind(self._process, peer, pump))
 
     async def how_it_ended(self) -> AcpError:
         return await exit_error(self.name, self._process)

@@ -24,13 +24,13 @@ from acp_wire.schema import (
     SessionConfigSelect,
     SessionMode,
     SessionModeState,
-    UnknownConfigOption,
     Update,
     UsageUpdate,
     decode,
     encode,
     splice,
 )
+from acp_wire.schema.shapes import UnknownVariant
 from acp_wire.tasks import finish
 from acphold.client.advertised import in_ms
 from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
@@ -328,7 +328,7 @@ class RemoteSession:
         raw = self.state.attributes.config_options
         found = _attributes("config_option_update", "configOptions", raw)
         options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
-        return tuple(it for it in options if not isinstance(it, UnknownConfigOption))
+        return tuple(it for it in options if not isinstance(it, UnknownVariant))
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import msgspec
 
-from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
+from acp_wire.rpc.requests import Answer
 from acp_wire.schema import PROMPT, UnknownUpdate, Update, decode_update
 from acp_wire.tasks import finish, timeout
 from acphold import errors
+from acphold.client import bounds
 from acphold.client.inbox import Inbox
 from acphold.conversation.history.entries import (
     CHILD,
@@ -307,10 +308,11 @@ class TurnFeed:
         """Cancel it if the agent is silent for so long, checked in steps: see `PendingCall`."""
         now = self._uplink.signs_of_life()
         looks = 0 if now != before else looks + 1
-        if looks > SILENCE_CHECKS:
+        if looks > bounds.SILENCE_CHECKS:
             self.give_up(errors.AgentTimeoutError(PROMPT.name, silence))
         else:
-            self._later("silence", silence / SILENCE_CHECKS, self._listen, silence, looks, now)
+            step = silence / bounds.SILENCE_CHECKS
+            self._later("silence", step, self._listen, silence, looks, now)
 
     def give_up(self, error: Exception) -> None:
         """Cancel it; this error is raised at its end."""

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from acp_wire import schema
-from acp_wire.schema.splice import in_meta
 from acphold.client import bounds
 from acphold.client.advertised import Advertised
 from acphold.client.inbox import Inbox
@@ -21,7 +20,7 @@ from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, U
 from acphold.client.uplink import Uplink
 from acphold.conversation.history.entries import CHILD
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.conversation.history.raw_update import PROMPT_BEGUN
+from acphold.conversation.history.raw_update import PROMPT_BEGUN, in_meta
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import INTRODUCTION
 from acphold.live.agents.interface import update_of

@@ -6,7 +6,7 @@ EXPORTS = """
     history.attributes history.children history.compaction history.decisions
     history.display_terminals history.entries history.fold history.message_chunks
     history.prompt_queue history.raw_update history.replay history.timeline history.titles
-    history.update_kinds history.words
+    history.words
     presentation.blocks presentation.permissions presentation.present_diffs presentation.scenes
     presentation.visible_text
     reports.file_edits reports.session_diff reports.transcript

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from acp_wire.workspace import regular_files
+from acp_wire.workspace.regular_files import contents
 from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blocks
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
@@ -148,7 +148,7 @@ def _typing_times(path: Path) -> dict[str, list[int]]:
     In the file, a line with the time precedes the text.
     """
     try:
-        history = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
+        history = contents(path, DOCUMENT_BYTES).decode(errors="replace")
     except OSError:
         return {}
     found: dict[str, list[int]] = {}

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from acp_wire.workspace import regular_files
+from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -293,7 +293,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            descriptor = regular_files.open_fd(path.with_name(_HISTORY))
+            descriptor = open_fd(path.with_name(_HISTORY))
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")

@@ -19,7 +19,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from acp_wire.workspace import regular_files
+from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.content_blocks import (
     contents,
     diff,
@@ -83,7 +83,7 @@ def session_sources(folder: Path) -> Iterator[Source]:
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
         if path.suffix not in (".json", ".jsonl"):
             continue
-        with suppress(OSError), open(regular_files.open_fd(path), "rb") as file:
+        with suppress(OSError), open(open_fd(path), "rb") as file:
             if named := _SESSION_ID.search(file.read(HEAD_BYTES).replace(b"\0", b"")):
                 by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():

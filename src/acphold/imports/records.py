@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, TypeVar, cast, get_origin
 import msgspec
 from msgspec import Struct
 
-from acp_wire.workspace import regular_files
+from acp_wire.workspace.regular_files import contents, open_fd
 from acphold.imports.salvage import (
     NO_FORM,
     NOT_OBJECTS,
@@ -85,7 +85,7 @@ def lines(
     A last line without a newline is yielded too: its writer may not be done, and its decoder counts
     half a line as unreadable. Damage in a compressed file ends it.
     """
-    descriptor = regular_files.open_fd(path)
+    descriptor = open_fd(path)
     with io.BufferedReader(io.FileIO(descriptor), _BUFFER) as packed, ExitStack() as stack:
         file: BinaryIO = packed
         most = sys.maxsize
@@ -134,7 +134,7 @@ def mentions(path: Path, words: bytes, begin: int = 0) -> bool:
     if path.suffix == ".zst":
         return any(words in line.raw for line in lines(path, Missed()))
     tail, left = b"", _end.get(sys.maxsize)
-    with open(regular_files.open_fd(path), "rb") as file:
+    with open(open_fd(path), "rb") as file:
         file.seek(begin)
         while left > 0 and (piece := file.read(min(_BUFFER, left))):
             if words in piece or words in tail + piece[: len(words)]:
@@ -272,7 +272,7 @@ def list_in(words: object, missed: Missed) -> list[Object]:
 def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
     """Return the whole file in UTF-8; None, and counted, if it cannot be read."""
     try:
-        return _in_utf_8(regular_files.contents(path, min(limit, _end.get(limit))))
+        return _in_utf_8(contents(path, min(limit, _end.get(limit))))
     except OSError as error:
         if error.errno == errno.EFBIG:
             missed.add(TOO_LARGE, path.stat().st_size)
@@ -291,6 +291,6 @@ def _in_utf_8(raw: bytes) -> bytes:
 def small_text(path: Path) -> str:
     """Return the text of a small file; empty if it is missing or unreadable."""
     try:
-        return _in_utf_8(regular_files.contents(path, SMALL_BYTES)).decode(errors="replace")
+        return _in_utf_8(contents(path, SMALL_BYTES)).decode(errors="replace")
     except OSError:
         return ""

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
-from acp_wire.workspace import regular_files
+from acp_wire.workspace.regular_files import contents, open_fd
 from acphold.conversation.history.entries import Origin
 
 MARK: Final = " (imported)"
@@ -407,7 +407,7 @@ def _looks_like_one(path: str) -> bool:
     if name in _BESIDE or not os.path.isfile(path):
         return False
     try:
-        with open(regular_files.open_fd(Path(path)), "rb") as file:
+        with open(open_fd(Path(path)), "rb") as file:
             begun = file.read(_BEGINNING)
     except OSError as error:
         note(error)
@@ -485,7 +485,7 @@ def _is_checked_in(folder: Path, name: str) -> bool:
         index = above / ".git/index"
         try:
             named = os.path.relpath(folder / name, above)
-            return os.fsencode(named) + b"\x00" in regular_files.contents(index, INDEX_BYTES)
+            return os.fsencode(named) + b"\x00" in contents(index, INDEX_BYTES)
         except FileNotFoundError:
             continue
         except OSError:  # too large or unreadable: assume it is

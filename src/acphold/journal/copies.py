@@ -41,8 +41,7 @@ from acphold.conversation.history.entries import (
     now_ms,
     turn_spans,
 )
-from acphold.conversation.history.raw_update import may_be_chunk, members, update_kind
-from acphold.conversation.history.update_kinds import kinds_about
+from acphold.conversation.history.raw_update import kinds_about, may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.journal import (

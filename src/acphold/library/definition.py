@@ -6,16 +6,17 @@ commands.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from acp_wire import schema
-from acp_wire.rpc.wire_errors import guard
+from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import encode, members, splice
-from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
+from acphold.errors import AcpError, DeclarationError, InvalidParamsError, MethodNotFoundError
 from acphold.extras import is_installed
 from acphold.library.session import MODE, Option, Session
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from acphold.library.tools import RunningTool, StepKind
     from acphold.library.turn import Turn
     from acphold.live.server.principals import Visitor
+
+T = TypeVar("T")
 
 
 class Step:
@@ -285,3 +288,19 @@ def capabilities_of(definition: Definition) -> schema.AgentCapabilities:
         ),
         auth=schema.AgentAuthCapabilities(logout=logout),
     )
+
+
+async def guard(work: Awaitable[T]) -> T:
+    """Run an author's code: its exception is an incident, unless it is an error of ours.
+
+    This applies to any exception but a cancellation of the task that waits here.
+    """
+    try:
+        return await work
+    except AcpError:
+        raise
+    except BaseException as exc:
+        task = asyncio.current_task()
+        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise incident(exc) from exc

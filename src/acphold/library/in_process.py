@@ -17,7 +17,7 @@ import msgspec
 
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.rpc.wire_errors import as_remote, guard, incident
+from acp_wire.rpc.wire_errors import as_remote, incident
 from acp_wire.schema import members, splice
 from acp_wire.schema.splice import session_id_in
 from acp_wire.surroundings import Surroundings
@@ -25,7 +25,7 @@ from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.journal.journal import Journal, session_of
 from acphold.library import bounds
-from acphold.library.definition import Definition, SessionHook, capabilities_of, introduction
+from acphold.library.definition import Definition, SessionHook, capabilities_of, guard, introduction
 from acphold.library.history import History
 from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.session import AuthorSession, Selection, SlashCommands

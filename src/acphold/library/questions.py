@@ -21,11 +21,11 @@ from acp_wire.schema import (
     PermissionOption,
     RequestPermissionRequest,
     ToolCallPatch,
-    UnknownPropertySchema,
     decode,
     encode,
 )
 from acp_wire.schema.client_services import misfits
+from acp_wire.schema.shapes import UnknownVariant
 from acphold import errors
 from acphold.library.outbox import fresh_id
 
@@ -166,7 +166,7 @@ async def ask_form(
     except errors.InvalidParamsError as exc:
         raise errors.DeclarationError(f"this schema is not valid for a form: {exc}") from None
     for name, field in form.properties.items():
-        if isinstance(field, UnknownPropertySchema):
+        if isinstance(field, UnknownVariant):
             raise errors.DeclarationError(
                 f"the field {name!r} has the type {field.kind!r}, which forms do not support"
             )
@@ -185,7 +185,7 @@ async def ask_form(
     if bad := misfits(values, form):
         which = ", ".join(sorted(bad))
         raise errors.RemoteError(
-            errors.INVALID_PARAMS, f"the client's answer does not fit the form: {which}"
+            errors.InvalidParamsError.code, f"the client's answer does not fit the form: {which}"
         )
     return FormAnswer(outcome, values)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import TaskSet, beside, end, finish, require_loop
+from acp_wire.tasks import TaskSet, beside, end, finish
+from acphold.extras import require_loop
 from acphold.journal.journal import Journal
 from acphold.library import bounds
 from acphold.library.definition import Definition, SignIn

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_wire.rpc import Protocol, RequestReceived
 from acp_wire.schema import INITIALIZE, InitializeRequest, decode
-from acp_wire.transports.pipes import READ_SIZE, PipeTransport
+from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError
 from acphold.library import bounds
@@ -28,6 +28,9 @@ from acphold.live.agents.capabilities import answer_for_client, in_version_1, of
 from acphold.serve_options import AgentOptions
 
 log = logging.getLogger(__name__)
+
+FIRST_BYTES = 64 * 1024
+"""Most bytes of an `initialize` that is answered before the server is imported."""
 
 
 def claim_stdio_as(name: str) -> tuple[int, int]:
@@ -94,7 +97,7 @@ def greet(definition: Definition, streams: tuple[int, int], options: AgentOption
     """
     reading, writing = streams
     try:
-        data = os.read(reading, READ_SIZE) if select([reading], [], [], 0)[0] else b""
+        data = os.read(reading, FIRST_BYTES) if select([reading], [], [], 0)[0] else b""
     except (OSError, ValueError):  # the transport meets it again, or `select` knows no such number
         return Greeting()
     line, end, rest = data.partition(b"\n")

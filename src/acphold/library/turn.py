@@ -18,10 +18,10 @@ from acp_wire.schema import (
     SessionInfoUpdate,
     TextContent,
     ToolKind,
-    UnknownContent,
     UsageUpdate,
     encode,
 )
+from acp_wire.schema.shapes import UnknownVariant
 from acp_wire.schema.updates import PlanEntryPriority, PlanEntryStatus
 from acphold.conversation.history.timeline import shorten
 from acphold.errors import DeclarationError
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 
-BLOCKS: Final = get_args(ContentBlock)[0] | UnknownContent
+BLOCKS: Final = get_args(ContentBlock)[0] | UnknownVariant
 """The types of content blocks."""
 
 

@@ -192,9 +192,9 @@ def stop_reason(returned: object) -> StopReason:
 def failure(error: errors.AcpError) -> errors.RemoteError:
     """Return an error of an author's code as the answer to a request of the client's.
 
-    Its code is always INTERNAL_ERROR or AUTH_REQUIRED: another would be about the request itself.
+    Its code is that of any error, or AUTH_REQUIRED: another would be about the request itself.
     """
-    code = error.code if isinstance(error, errors.AuthRequiredError) else errors.INTERNAL_ERROR
+    code = error.code if isinstance(error, errors.AuthRequiredError) else errors.AcpError.code
     return as_remote(error, code)
 
 

@@ -41,7 +41,7 @@ from acphold.live.agents.interface import AgentListener, AgentRequest, Notified
 if TYPE_CHECKING:
     from acp_wire.workspace.files import Files
     from acp_wire.workspace.roots import Roots
-    from acp_wire.workspace.terminals import TerminalCommand, Terminals
+    from acp_wire.workspace.terminals import Terminals
     from acp_wire.workspace.threads import Threads
     from acphold.library.outbox import Outbox
 
@@ -91,7 +91,7 @@ class ClientSide:
             return decode(method.result, b"{}" if raw == b"null" else raw).value
         except errors.InvalidParamsError as exc:
             said = f"the client's answer to {method.name} cannot be read: {exc}"
-            raise errors.RemoteError(errors.INTERNAL_ERROR, said) from exc
+            raise errors.RemoteError(errors.AcpError.code, said) from exc
 
     async def ask_raw(self, method: str, params: bytes) -> bytes:
         """Like `ask`, with JSON in and out."""
@@ -99,7 +99,7 @@ class ClientSide:
         try:
             return await self._listener.answer(AgentRequest(method, params))
         except errors.RemoteError as exc:
-            if exc.code == errors.METHOD_NOT_FOUND:
+            if exc.code == errors.MethodNotFoundError.code:
                 raise errors.MethodNotFoundError(method) from exc
             raise
 
@@ -204,7 +204,7 @@ class SessionFiles:
         except UNANSWERED:
             return None
         except errors.RemoteError as exc:
-            if exc.code == errors.RESOURCE_NOT_FOUND:
+            if exc.code == errors.MissingFileError.code:
                 raise errors.MissingFileError(f"there is no file {path!r}: {exc}") from exc
             raise errors.FileAccessError(f"the client cannot {verb} {path!r}: {exc}") from exc
 
@@ -332,9 +332,9 @@ class ClientCommand(RunningCommand):
 class OwnCommand(RunningCommand):
     """A command that this process runs, in a process group of its own."""
 
-    def __init__(self, terminal: TerminalCommand, terminals: Terminals) -> None:
-        super().__init__(terminal.id)
-        self._terminal = terminal
+    def __init__(self, id: str, terminals: Terminals) -> None:
+        super().__init__(id)
+        self._terminal = terminals[id]
         self._terminals = terminals
 
     async def output(self) -> CommandOutput:
@@ -442,7 +442,7 @@ class TurnCommands:
                 cwd=command.cwd,
                 output_byte_limit=command.output_bytes,
             )
-            started = OwnCommand(terminal, terminals)
+            started = OwnCommand(terminal.id, terminals)
         self._running.append(started)
         return started
 

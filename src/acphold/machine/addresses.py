@@ -20,7 +20,7 @@ from functools import cache, partial
 from typing import Final
 from zlib import crc32
 
-from acp_wire import errors
+from acp_wire.errors import ConnectionLostError, RemoteRefusalError, SilentPeerError
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acphold.machine import unix
 
@@ -122,13 +122,13 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     ]
     if token := os.environ.get(NODE_TOKEN):
         ways += [partial(_node, url, token, seconds, limit) for url in _nodes(addresses)]
-    why: errors.ConnectionLostError | None = None
+    why: ConnectionLostError | None = None
     for way in ways:
         try:
             return await way()
-        except errors.ConnectionLostError as exc:
-            why = why if isinstance(why, errors.SilentPeerError) else exc
-    raise why or errors.ConnectionLostError("none of its addresses can be reached from here")
+        except ConnectionLostError as exc:
+            why = why if isinstance(why, SilentPeerError) else exc
+    raise why or ConnectionLostError("none of its addresses can be reached from here")
 
 
 async def are_deserted(addresses: Iterable[str], seconds: float) -> bool:
@@ -138,9 +138,9 @@ async def are_deserted(addresses: Iterable[str], seconds: float) -> bool:
         return False
     try:
         transport = await connect(addresses, seconds)
-    except errors.SilentPeerError:
+    except SilentPeerError:
         return False
-    except errors.ConnectionLostError:
+    except ConnectionLostError:
         return True
     await transport.aclose()
     return False
@@ -161,5 +161,5 @@ async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
 
     try:
         return await websocket.connect(route)
-    except (websocket.NoUpgradeError, errors.RemoteRefusalError) as exc:
-        raise errors.ConnectionLostError(str(exc)) from None
+    except (websocket.NoUpgradeError, RemoteRefusalError) as exc:
+        raise ConnectionLostError(str(exc)) from None

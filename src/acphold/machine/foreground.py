@@ -18,7 +18,10 @@ from typing import NamedTuple
 
 from acp_wire.errors import AgentStartError
 from acp_wire.processes.descriptors import close_others_on_exec
-from acp_wire.processes.program import GRACE_SECONDS, on_path
+from acp_wire.processes.program import on_path
+
+END_SECONDS = 2.0
+"""Seconds after each signal for a program to end."""
 
 
 class InFront:
@@ -108,7 +111,7 @@ async def run_in_front(wanted: ForegroundProgram, terminal: tuple[int, int] = (0
                 with suppress(ProcessLookupError):
                     os.killpg(program.pid, number)
                     os.killpg(program.pid, signal.SIGCONT)
-                await asyncio.wait([waiting], timeout=GRACE_SECONDS)
+                await asyncio.wait([waiting], timeout=END_SECONDS)
         program.returncode = waiting.result() if waiting.done() else -signal.SIGKILL
         _give(reads, os.getpgrp())
         with suppress(termios.error):  # the terminal is gone

@@ -16,8 +16,6 @@ from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
 
-from acp_wire.processes.exit_status import exit_status
-from acp_wire.processes.guardian import Marking
 from acp_wire.processes.program import Program, launch, spawn
 
 READ_SIZE = 256 * 1024
@@ -33,7 +31,7 @@ KILLED_SECONDS = 1.0
 
 
 class Finished(NamedTuple):
-    """The end of a short program: its status as `exit_status` has it, its output, and the beginning
+    """The end of a short program: its status, -N for signal N, its output, and the beginning
     of its error output."""
 
     status: int | None
@@ -84,8 +82,7 @@ class ProgramGroup:
         for fd in leader.fds:
             os.close(fd)
         if kind is None:
-            exit_status(leader.pid)  # the shell ends with its input
-            leader.note_gone()
+            leader.await_end()  # the shell ends with its input
         else:
             leader.end(0.0)
         if self._running is not None:
@@ -117,9 +114,7 @@ class ProgramGroup:
             pid, fds = spawn(command[0], command, env)
             self._alone = pid
         else:
-            with Marking(leader.guard):
-                env = leader.guard.environment(dict(env))
-                pid, fds = spawn(command[0], command, env, group=leader.pid)
+            pid, fds = spawn(command[0], command, env, group=leader.pid, guard=leader.guard)
             self._running = pid
         ours = [*fds]
         if self.niceness:

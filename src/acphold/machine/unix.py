@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError, SilentPeerError
 from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
-from acp_wire.transports.pipes import READ_SIZE, PipeTransport
+from acp_wire.transports.pipes import PipeTransport
 from acphold.machine.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
 from acphold.machine.folder_watch import (
     DELETED,
@@ -50,6 +50,9 @@ ENDED_WELL = b"\0"
 
 REFUSED = b"\2"
 """Sent instead if the front's words could not be used."""
+
+FRAME_BYTES = 64 * 1024
+"""Bytes of one read of a first frame."""
 
 FRAME_SECONDS = 10.0
 """Seconds for the rest of a first frame: its sender has it all."""
@@ -416,7 +419,7 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:
     await _readable(connection)
     try:
         room = socket.CMSG_SPACE(STREAMS * array("i").itemsize)
-        words, extra, _, _ = connection.recvmsg(READ_SIZE, room)
+        words, extra, _, _ = connection.recvmsg(FRAME_BYTES, room)
     except OSError:
         return b"", None
     descriptors = array("i")
@@ -436,7 +439,7 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:
                 if len(words) >= 5 and wanted > 5 + LARGEST:
                     raise ValueError(f"a front sent a frame of {wanted} bytes")
                 await _readable(connection)
-                if not (more := connection.recv(READ_SIZE)):
+                if not (more := connection.recv(FRAME_BYTES)):
                     raise ValueError("a front left before it had said what it wants")
                 words += more
         front = Front(decode_frame(words[5:wanted]), *descriptors)

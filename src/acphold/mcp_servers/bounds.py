@@ -25,6 +25,12 @@ SERVER_CLOSE_SECONDS: Final = 10.0
 EXIT_SECONDS: Final = 0.5
 """Seconds for a program to exit after the end of its stdout."""
 
+# Messages that cannot be read.
+
+HEAD_BYTES: Final = 64 * 1024
+TAIL_BYTES: Final = 4 * 1024
+"""Bytes at the beginning and the end of one in which its id is looked for."""
+
 # Messages to a server.
 
 WRITE_SECONDS: Final = 30.0

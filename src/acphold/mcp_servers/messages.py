@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,7 @@ from pydantic import ValidationError
 
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
-from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, find_problem
-from acp_wire.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
+from acp_wire.rpc.framing import LineBuffer, Oversize, find_problem
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import json_value
 from acp_wire.tasks import beside
@@ -81,23 +81,23 @@ def encode_message(message: SessionMessage) -> bytes:
 def decode_message(line: bytes | Oversize) -> SessionMessage:
     """Return the message in a line of JSON; raises UnreadableError."""
     if isinstance(line, Oversize):
-        raise _unreadable(line.head, line.problem, line.tail)
+        raise _unreadable(line)
     # Not with the SDK's reader: it takes 13 s and 1.7 GB for a message of 15 MB of brackets.
     if problem := find_problem(line, MAX_DEPTH, bounds.MESSAGE_PARTS):
-        raise _unreadable(line, problem)
+        raise _broken(line, problem)
     try:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError) as exc:
         if line.lstrip()[:1] != b"{":
-            raise _unreadable(line, "it is not a JSON object") from None
+            raise _broken(line, "it is not a JSON object") from None
         try:  # the standard library accepts NaN as well
             value = json.loads(repair(line))
         except ValueError:
-            raise _unreadable(line, f"it is not JSON: {exc}") from None
+            raise _broken(line, f"it is not JSON: {exc}") from None
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValidationError:
-        raise _unreadable(line, "it is not a JSON-RPC message") from None
+        raise _broken(line, "it is not a JSON-RPC message") from None
 
 
 def failure(request: RequestId, reason: str) -> SessionMessage:
@@ -114,20 +114,22 @@ def fault_mark(data: object) -> object:
 def readable(line: bytes) -> SessionMessage | UnreadableError:
     """Return the message in a line, or the reason why it is none."""
     try:
-        return decode_message(line.removeprefix(BYTE_ORDER_MARK))
+        return decode_message(line.removeprefix(BOM_UTF8))
     except UnreadableError as exc:
         return exc
 
 
-def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> UnreadableError:
-    known: dict[str, bytes] = {}
-    if line.lstrip()[:1] == b"{":
-        known = members_at_ends(line[:HEAD], line[-TAIL:] if tail is None else tail)
+def _broken(line: bytes, reason: str) -> UnreadableError:
+    return _unreadable(Oversize(reason, line[: bounds.HEAD_BYTES], line[-bounds.TAIL_BYTES :]))
+
+
+def _unreadable(line: Oversize) -> UnreadableError:
+    known = line.members if line.head.lstrip()[:1] == b"{" else {}
     if not known.keys() & {"jsonrpc", "method", "result", "error"}:
         known = {}  # such as a JSON log: its `id` is not of a request
     raw = known.get("id", b"null")
-    asked = msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
-    return UnreadableError(reason, asked, asks="method" in known)
+    asked = json_value(raw, str) if raw.startswith(b'"') else json_value(raw, int)
+    return UnreadableError(line.problem, asked, asks="method" in known)
 
 
 async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessage]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from acp_wire.errors import METHOD_NOT_FOUND, AcpError, AgentStartError, ConnectionLostError
+from acp_wire.errors import AcpError, AgentStartError, ConnectionLostError, MethodNotFoundError
 from acp_wire.processes.program import launch
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.rpc.framing import LineBuffer, Oversize
@@ -175,7 +175,7 @@ class Channel:
             raw = await self._ask(MCP_MESSAGE, msgspec.json.encode(message))
         except AcpError as exc:
             words = f"does not pass `{MCP_MESSAGE}` on: {exc}"
-            if exc.code == METHOD_NOT_FOUND:
+            if exc.code == MethodNotFoundError.code:
                 words = f"does not know `{MCP_MESSAGE}`"
             raise LostError(f"its client {words}") from None
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acp_wire.errors import INVALID_PARAMS, AcpError
+from acp_wire.errors import AcpError, InvalidParamsError
 
 
 class RedactionError(AcpError):
@@ -12,4 +12,4 @@ class RedactionError(AcpError):
 class RuleError(AcpError):
     """The text of a standing answer is not a valid rule; the message has the reason."""
 
-    code = INVALID_PARAMS
+    code = InvalidParamsError.code

@@ -45,7 +45,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from acp_wire.rpc import Transport
-from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.known_servers import ENDPOINT
 from acp_wire.transports.messages import MessageTransport
 from acphold.errors import AcpError, ForbiddenError, MoveRefusedError
@@ -298,7 +298,7 @@ async def attend_websocket(
             await asyncio.wait({attending})
     finally:
         await end(attending)
-        await closing.aclose(END_SECONDS)
+        await closing.finish()
         await transport.aclose()
     attending.result()
 

@@ -8,6 +8,19 @@ from acphold.journal import bounds as journal_bounds
 
 # -- connections ----------------------------------------------------------------------------
 
+HEARTBEAT_SECONDS: Final = 20.0
+"""Seconds between two pings over a WebSocket; the client has as long to answer. Proxies end
+connections that are idle for a minute."""
+
+AT_ONCE: Final = 16
+"""Messages of a WebSocket that are taken before the event loop gets a turn."""
+
+LOW_WATER: Final = 64 * 1024
+"""Bytes queued for a client below which more is sent."""
+
+FLUSH_SECONDS: Final = 1.0
+"""Seconds that closing waits for the client to take what is queued."""
+
 UNKNOWN_CONNECTIONS: Final = 256
 """Most unauthenticated connections."""
 

@@ -33,11 +33,10 @@ from msgspec.json import decode, encode
 
 from acp_wire.rpc import Transport
 from acp_wire.schema import members
-from acp_wire.schema.splice import UNREADABLE
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acp_wire.tasks import beside
-from acp_wire.transports import messages
-from acphold.conversation.history.raw_update import encode_object
+from acp_wire.transports.messages import AsgiSocket
+from acphold.conversation.history.raw_update import UNREADABLE, encode_object
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
 from acphold.web import bounds
@@ -64,7 +63,9 @@ STATE: Final = "acphold.connection"
 """The key in the `state` of an ASGI scope for the request's `ServedConnection`."""
 
 GOING_AWAY: Final = 1001
-"""The close code when this server ends, beside those of `transports.messages`; RFC 6455, 7.4.1."""
+POLICY: Final = 1008
+"""The close codes when this server ends, and for a client that is not allowed here; RFC 6455,
+7.4.1."""
 
 
 def whole(line: bytes) -> Sequence[bytes]:
@@ -72,7 +73,7 @@ def whole(line: bytes) -> Sequence[bytes]:
     return (line,)
 
 
-class CuttingSocket(messages.AsgiSocket):
+class CuttingSocket(AsgiSocket):
     """An accepted WebSocket over which `cut` splits long messages."""
 
     def __init__(self, receive: Receive, send: Send, cut: Cut) -> None:

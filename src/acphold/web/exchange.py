@@ -18,13 +18,11 @@ from msgspec.json import decode, encode
 
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import end, first, timeout
-from acp_wire.transports.messages import POLICY
-from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold import errors
 from acphold.journal.access import AccessToken
 from acphold.safety.errors import RuleError
 from acphold.web import bounds
-from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
+from acphold.web.connections import POLICY, STATE, Headers, Receive, Scope, Send, ServedConnection
 
 log = logging.getLogger(__name__)
 
@@ -413,14 +411,14 @@ class HttpExchange:
     async def _end_early(self) -> None:
         """End an answer after the last event sent, without waiting long for a slow reader."""
         try:
-            async with timeout(FLUSH_SECONDS):
+            async with timeout(bounds.FLUSH_SECONDS):
                 await self._complete()
         except TimeoutError:
             if self.connection is None:
                 return
             self.connection.abort()
             with suppress(TimeoutError):
-                async with timeout(FLUSH_SECONDS):
+                async with timeout(bounds.FLUSH_SECONDS):
                     await self._wait_disconnect()  # otherwise its server logs an error of ours
 
     async def _more(self, body: bytes) -> None:

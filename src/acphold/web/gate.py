@@ -33,7 +33,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.transports.known_servers import REALM
-from acp_wire.transports.messages import POLICY
 from acphold import errors
 from acphold.conversation.history.entries import iso
 from acphold.journal.access import (
@@ -49,7 +48,7 @@ from acphold.journal.access import (
 from acphold.live.server.principals import Principal
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
-from acphold.web.connections import GOING_AWAY, Connections, Headers
+from acphold.web.connections import GOING_AWAY, POLICY, Connections, Headers
 from acphold.web.exchange import HttpExchange, RefusedError
 
 log = logging.getLogger(__name__)

@@ -46,18 +46,20 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
 from acp_wire.newest import Newest
-from acp_wire.rpc import wire_error
-from acp_wire.rpc.protocol import refusal
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode, splice
 from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
-from acp_wire.tasks import END_SECONDS, TaskSet, end, timeout
+from acp_wire.tasks import TaskSet, end, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
-from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.conversation.history.entries import LAST_SEQ
 from acphold.conversation.history.raw_update import members
-from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
+from acphold.errors import (
+    PARSE_ERROR,
+    ConnectionLostError,
+    InvalidParamsError,
+    InvalidRequestError,
+)
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
 from acphold.live.server import positions
@@ -309,7 +311,7 @@ class HttpTransport(Offering):
 
     async def drain(self) -> None:
         """Wait until few bytes are buffered; ConnectionLostError once the connection has ended."""
-        while self.buffered >= LOW_WATER and not self.is_over:
+        while self.buffered >= bounds.LOW_WATER and not self.is_over:
             await self._change()
         if self.is_over:
             raise ConnectionLostError("the client closed the connection")
@@ -374,7 +376,7 @@ class HttpTransport(Offering):
     async def aclose(self) -> None:
         """Flush for at most FLUSH_SECONDS, then end; may be called again."""
         try:
-            async with timeout(FLUSH_SECONDS):
+            async with timeout(bounds.FLUSH_SECONDS):
                 while self.buffered and not self.is_over:
                     await self._change()
         except TimeoutError:
@@ -400,7 +402,7 @@ class HttpClients:
         for transport in tuple(self._transports.values()):
             transport.end()
         await end(self._checking)
-        await self._tasks.aclose(END_SECONDS)
+        await self._tasks.finish()
 
     async def serve(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
         """Answer one request to the endpoint of an agent; raises RefusedError."""
@@ -434,8 +436,8 @@ class HttpClients:
         body = await exchange.body(self._agents.limit(name))
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
-            error = wire_error(INVALID_REQUEST, "batches of messages are not supported")
-            await exchange.answer(501, raw=refusal(b"null", error))
+            problem = "batches of messages are not supported"
+            await exchange.answer(501, raw=_refusal(InvalidRequestError.code, problem))
             return
         try:
             try:
@@ -444,8 +446,7 @@ class HttpClients:
                 line = repair(line)
                 message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            error = wire_error(PARSE_ERROR, str(exc))
-            await exchange.answer(400, raw=refusal(b"null", error))
+            await exchange.answer(400, raw=_refusal(PARSE_ERROR, str(exc)))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
             of_token = [it for it in self._transports.values() if it.token == admitted.token]
@@ -516,3 +517,9 @@ class HttpClients:
             for transport in tuple(self._transports.values()):
                 if transport.is_unused(loop.time()):
                     transport.end()
+
+
+def _refusal(code: int, problem: str) -> bytes:
+    """Return the line for a message whose request, if it is one, is unknown."""
+    error = {"code": code, "message": problem}
+    return encode({"jsonrpc": "2.0", "id": None, "error": error}) + b"\n"

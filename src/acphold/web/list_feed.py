@@ -27,7 +27,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
-from acp_wire.tasks import end, timeout_at
+from acp_wire.tasks import end, timeout
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
@@ -191,7 +191,7 @@ class ListFeed:
                 yield events
                 heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
             try:
-                async with timeout_at(heartbeat_at):
+                async with timeout(heartbeat_at - loop.time()):
                     await news.wait()
             except TimeoutError:
                 yield HEARTBEAT

@@ -53,7 +53,7 @@ from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
-from acp_wire.tasks import TaskSet, end, timeout_at
+from acp_wire.tasks import TaskSet, end, timeout
 from acphold.conversation.history.decisions import rejecting_option
 from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.conversation.presentation.visible_text import on_one_line
@@ -285,7 +285,8 @@ class Notices:
                 opens = [at + bounds.NOTICE_HOLD_SECONDS for at in self._seen_at.values()]
                 due = [at for at in opens if at > began]
                 with suppress(TimeoutError):
-                    async with timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
+                    until = min([*due, began + bounds.NOTICE_CHECK_SECONDS])
+                    async with timeout(until - self._now()):
                         await activity.wait()
                 soonest = min(bounds.STIRRED_SECONDS, bounds.NOTICE_CHECK_SECONDS)
                 await asyncio.sleep(began + soonest - self._now())

@@ -21,13 +21,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import Frame
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
 from acp_wire.tasks import timeout
-from acp_wire.transports.messages import AT_ONCE, NORMAL
-from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold.errors import ConnectionLostError
 from acphold.web import bounds
 from acphold.web.connections import STATE, Connections, Cut, Offering, ServedConnection
@@ -242,7 +240,7 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         if self.curr_msg_data_type != "text":
             return  # which the transport's text has passed over
         self._taken += 1
-        if self.take(bytes(message), self._taken <= AT_ONCE):
+        if self.take(bytes(message), self._taken <= bounds.AT_ONCE):
             return
         if not self.read_paused and (
             self.queue.qsize() >= bounds.QUEUED_MESSAGES
@@ -371,7 +369,7 @@ class SocketTransport(Offering):
         Returns b"" once the other side has ended, and ever after.
         """
         self._received += 1
-        if self._left or self._received % AT_ONCE == 0:
+        if self._left or self._received % bounds.AT_ONCE == 0:
             await asyncio.sleep(0)  # a client that floods us must not stop everybody else
         if self._left:
             piece, self._left = (
@@ -428,9 +426,11 @@ class SocketTransport(Offering):
         """Flush for at most FLUSH_SECONDS, then close; may be called again."""
         if self.is_read:
             try:
-                async with timeout(FLUSH_SECONDS):
+                async with timeout(bounds.FLUSH_SECONDS):
                     self._protocol.transport.set_write_buffer_limits(high=0)
-                    await self._protocol.send({"type": "websocket.close", "code": NORMAL})
+                    await self._protocol.send(
+                        {"type": "websocket.close", "code": CloseCode.NORMAL_CLOSURE}
+                    )
             except TimeoutError:  # nobody reads it
                 self._protocol.connection.abort()
             except OSError:

@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from acp_wire.tasks import beside, first
 from acp_wire.transports.known_servers import known_servers, origin_of, remember
-from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import journal_name
@@ -319,8 +318,8 @@ async def _running(
             proxy_headers=False,
             server_header=False,
             ws_max_size=limit,
-            ws_ping_interval=HEARTBEAT_SECONDS,
-            ws_ping_timeout=HEARTBEAT_SECONDS,
+            ws_ping_interval=bounds.HEARTBEAT_SECONDS,
+            ws_ping_timeout=bounds.HEARTBEAT_SECONDS,
             # It would cost memory for each connection, and time for each message.
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=int(bounds.LAST_CLIENTS_SECONDS),

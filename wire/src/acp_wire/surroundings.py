@@ -66,16 +66,15 @@ def _cpus() -> int:
     return sum(1 << number for number in os.sched_getaffinity(0))
 
 
-HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-"""Variables of a person's folders for settings, data and logs. Source: XDG Base Directory
-Specification."""
-
-
 class Surroundings:
     """The environment and the folder; `umask` is None, and `limits` are NO_LIMITS, if they are
     those of this process."""
 
     __slots__ = ("env", "folder", "limits", "umask")
+
+    HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    """Variables of a person's folders for settings, data and logs. Source: XDG Base Directory
+    Specification."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class Surroundings:
     @property
     def own_homes(self) -> tuple[str, ...]:
         """The variables of a person's folders that are other ones than those of this process."""
-        return tuple(it for it in HOMES if self.env.get(it, "") != os.environ.get(it, ""))
+        return tuple(it for it in self.HOMES if self.env.get(it, "") != os.environ.get(it, ""))
 
     @property
     def path(self) -> str:

@@ -108,17 +108,6 @@ async def tick(seconds: float) -> None:
         due.cancel()
 
 
-def require_loop() -> None:
-    """Raise RuntimeError where no event loop of asyncio runs, as under trio."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise RuntimeError(
-            "acphold needs the event loop of asyncio; under trio, use `acphold.sync` in a thread, "
-            "as by trio.to_thread.run_sync"
-        ) from None
-
-
 async def finish(
     close: Callable[[], Coroutine[Any, Any, None]], *, seconds: float = FINISH_SECONDS
 ) -> None:
@@ -154,22 +143,16 @@ async def finish(
         closing.result()
 
 
-async def first(*tasks: asyncio.Future[Any]) -> None:
-    """Wait until one of `tasks` has ended, however."""
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def first_of(*works: Coroutine[Any, Any, object] | asyncio.Task[Any]) -> None:
+async def first(*works: Coroutine[Any, Any, object] | asyncio.Future[Any]) -> None:
     """Wait until one of these has ended, however; those that are no tasks yet run until then."""
-    given = [work for work in works if isinstance(work, asyncio.Task)]
-    rest = [work for work in works if not isinstance(work, asyncio.Task)]
-    begun = [asyncio.create_task(work, name="first of") for work in rest]
+    tasks = [it if asyncio.isfuture(it) else asyncio.ensure_future(it) for it in works]
     try:
-        await first(*given, *begun)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in begun:
-            task.cancel()  # now, as in `beside`
-        await finish(partial(end, *begun))
+        if begun := [task for task, it in zip(tasks, works, strict=True) if task is not it]:
+            for task in begun:
+                task.cancel()  # now, as in `beside`
+            await finish(partial(end, *begun))
 
 
 @asynccontextmanager
@@ -206,10 +189,14 @@ class TaskSet:
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(tuple(self._running))
 
-    async def aclose(self, grace: float = 0.0) -> None:
-        """Let them run for `grace` seconds, then end those that still run; see `end`."""
+    async def aclose(self) -> None:
+        """End them; see `end`."""
+        await end(*self._running)
+
+    async def finish(self, seconds: float = END_SECONDS) -> None:
+        """Let them run for so many seconds, then end those that still run."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + grace
+        until = loop.time() + seconds
         while self._running and loop.time() < until:  # one may begin another
             await asyncio.wait(tuple(self._running), timeout=until - loop.time())
         await end(*self._running)

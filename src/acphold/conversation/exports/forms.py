@@ -12,7 +12,8 @@ from types import ModuleType
 
 from msgspec import Struct
 
-from acp_wire.workspace.replacement import replace_file as replace_file, unwritable
+from acp_wire.errors import ExportError
+from acp_wire.workspace.replacement import replace_file as replace_file
 from acphold.conversation.history.entries import Entry, Origin
 from acphold.conversation.presentation.visible_text import local, on_one_line, quantity
 
@@ -133,5 +134,6 @@ def folder(path: str) -> str:
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise unwritable(path, error) from error
+        problem = f"cannot make {path}: {error.strerror or error}; choose another path"
+        raise ExportError(problem) from error
     return path

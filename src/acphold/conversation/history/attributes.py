@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acphold.conversation.history.raw_update import (
+    ATTRIBUTE_KINDS,
     encode_object,
     encode_text,
     items,
@@ -21,7 +22,6 @@ from acphold.conversation.history.raw_update import (
     meta_without_marks,
     string,
 )
-from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS
 
 
 class Attributes(Struct, frozen=True):

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from acp_wire.schema import splice
 from acphold.conversation.history.raw_update import (
+    OPENCODE_CHILD,
     ROLES,
     encode_object,
     encode_text,
@@ -33,7 +34,6 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.conversation.history.update_kinds import OPENCODE_CHILD
 
 MOST_CHILDREN: Final = 512
 """Most children of one session that are told apart while its agent runs."""

@@ -36,6 +36,7 @@ from acphold.conversation.history.raw_update import (
     PlainChunk,
     encode_object,
     encode_text,
+    is_for_the_moment,
     may_be_chunk,
     members,
     plain_chunk,
@@ -44,7 +45,6 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.timeline import ToolDraft
-from acphold.conversation.history.update_kinds import is_for_the_moment
 
 LINE_BYTES: Final = 60 << 10
 """Most bytes of an entry after joining, unless a single one came longer.

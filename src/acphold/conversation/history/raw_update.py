@@ -1,4 +1,4 @@
-"""Parts of ACP updates, read no further than needed: kinds, texts, and the speaker.
+"""Parts of ACP updates, read no further than needed: kinds, texts, `_meta`, and the speaker.
 
 Unreadable parts count as absent; they are never an error.
 
@@ -17,8 +17,8 @@ import msgspec
 from msgspec import DecodeError, Struct
 
 from acp_wire.errors import InvalidParamsError
-from acp_wire.schema import items as items_of, members as members_of
-from acp_wire.schema.updates import UPDATE_KINDS
+from acp_wire.schema import items as items_of, members as members_of, splice
+from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm, has_capability
 
 UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 """The errors that msgspec raises for unreadable bytes; ValidationError is one of them."""
@@ -47,6 +47,20 @@ PROMPT_BEGUN: Final = (
     b'{"sessionUpdate":"session_info_update","_meta":{"%b":true}}' % BEGUN.encode()
 )
 """Tells a client that the turn of its own prompt begins here; earlier updates were of others."""
+
+TOOL_KINDS: Final = ("tool_call", "tool_call_update")
+"""The kinds for tool calls."""
+
+CHILD: Final = "subagent_update"
+"""The kind that announces a sub-agent: a client without it gets nothing of the sub-agent."""
+
+OPENCODE_CHILD: Final = "opencode/session/child_update"
+"""opencode's notification about sub-agents.
+
+It is no `session/update`, and has a capability key of its own.
+"""
+
+_OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
 
 
 class PlainText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -306,3 +320,64 @@ def is_our_notice(parts: Mapping[str, bytes]) -> bool:
     """Return True if acphold itself gives the notice with these members."""
     notice = members(parts.get("_meta", b"")).get(NOTICE)
     return notice is not None and "from" not in members(notice)
+
+
+# -- kinds and `_meta` ----------------------------------------------------------------------
+
+
+def is_for_the_moment(name: str) -> bool:
+    """Return True if this kind is for connected clients only, and not part of history."""
+    kind = UPDATE_KINDS.get(name)
+    return kind is not None and kind.form is UpdateForm.MOMENT
+
+
+OFFERS: Final = frozenset(
+    {place for kind in UPDATE_KINDS.values() for place in kind.needs} | {_OPENCODE_CHILDREN}
+)
+"""The places in `clientCapabilities` where a client offers to show kinds of updates."""
+
+
+def kinds_about(*subjects: str) -> frozenset[str]:
+    """Return the names of the kinds about one of these subjects."""
+    return frozenset(kind.name for kind in UPDATE_KINDS.values() if kind.subject in subjects)
+
+
+ATTRIBUTE_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
+"""Kinds about the state of a session, whenever they come; all others belong to a turn."""
+
+
+def kinds_to_withhold(capabilities: bytes) -> frozenset[str]:
+    """Return the kinds that a client with these `clientCapabilities` (JSON) has not offered to
+    show.
+
+    They may include OPENCODE_CHILD, the one notification that has to be offered.
+    """
+    try:
+        can = msgspec.json.decode(capabilities)
+    except UNREADABLE:
+        can = None  # unreadable ones offer nothing
+    needs = {kind.name: kind.needs for kind in UPDATE_KINDS.values() if kind.needs}
+    needs[OPENCODE_CHILD] = (_OPENCODE_CHILDREN,)
+    return frozenset(
+        name for name, places in needs.items() if not any(has_capability(can, *it) for it in places)
+    )
+
+
+def in_meta(raw: bytes, key: str) -> bytes | None:
+    """Return the value of this key in the `_meta` of the object `raw`; None if there is none."""
+    meta = members_of(raw).get("_meta", b"")
+    return members_of(meta).get(key) if meta.startswith(b"{") else None
+
+
+def without_meta(raw: bytes, *keys: str) -> bytes:
+    """Return the object `raw` without these keys in its `_meta`, and without an empty one."""
+    meta = splice(members_of(raw).get("_meta", b"{}"), dict.fromkeys(keys))
+    return splice(raw, {"_meta": meta if members_of(meta) else None})
+
+
+def with_meta(raw: bytes, key: str, value: bytes) -> bytes:
+    """Return the object `raw` with this key in its `_meta`, replacing a `_meta` that is no
+    object.
+    """
+    meta = members_of(raw).get("_meta", b"")
+    return splice(raw, {"_meta": splice(meta if meta.startswith(b"{") else b"{}", {key: value})})

@@ -24,6 +24,7 @@ from acphold.conversation.history.fold import prompt_message_id
 from acphold.conversation.history.raw_update import (
     encode_object,
     encode_text,
+    is_for_the_moment,
     items,
     members,
     plain_chunk,
@@ -38,7 +39,6 @@ from acphold.conversation.history.timeline import (
     turn_end,
     with_limit,
 )
-from acphold.conversation.history.update_kinds import is_for_the_moment
 
 CLIENT_MARK = "acphold/client"
 """The `_meta` key of a user's words: the client that they came from."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from acp_wire import schema
 from acp_wire.errors import AcpError, InvalidParamsError, RemoteError
 from acp_wire.schema import splice
-from acp_wire.schema.splice import UNREADABLE, json_value, with_meta
+from acp_wire.schema.splice import json_value
 from acphold.conversation.errors import InterruptedTurnError
 from acphold.conversation.history.display_terminals import (
     DisplayTerminal,
@@ -26,6 +26,7 @@ from acphold.conversation.history.display_terminals import (
 )
 from acphold.conversation.history.entries import LATEST_MS, in_utc
 from acphold.conversation.history.raw_update import (
+    UNREADABLE,
     Role,
     content_text,
     encode_object,
@@ -34,6 +35,7 @@ from acphold.conversation.history.raw_update import (
     members,
     string,
     text_block,
+    with_meta,
 )
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})

@@ -24,13 +24,13 @@ from acphold.conversation.history.display_terminals import output_in
 from acphold.conversation.history.entries import PROMPT, Entry
 from acphold.conversation.history.raw_update import (
     ROLES,
+    TOOL_KINDS,
     items,
     members,
     string,
     update_kind,
     values_in,
 )
-from acphold.conversation.history.update_kinds import TOOL_KINDS
 
 TEXT_CHARACTERS: Final = 64 << 10
 """Most characters of one entry that are searched, of each part."""

@@ -18,7 +18,7 @@ from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.record import Json
 from acp_wire.transports.stdio import stdio_transport
-from acphold.errors import METHOD_NOT_FOUND
+from acphold.errors import MethodNotFoundError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import command
 from acphold.faces.cli.demo_folder import is_scratch
@@ -143,7 +143,7 @@ class DemoAgent(Exemplar):
 
     async def result(self, method: str, request: Json) -> object:
         if method not in METHODS:
-            raise ExemplarError(METHOD_NOT_FOUND, f"no method {method}")
+            raise ExemplarError(MethodNotFoundError.code, f"no method {method}")
         return await super().result(method, request)
 
     def info(self) -> Json:

@@ -16,7 +16,7 @@ import sys
 import time
 
 from acp_wire.processes.own_python import own_python
-from acp_wire.surroundings import HOMES, Surroundings, limits_here
+from acp_wire.surroundings import Surroundings, limits_here
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import (
     VARIABLE as JOURNAL,
@@ -65,7 +65,7 @@ RETRY_SECONDS = 0.01
 """Pause between two checks whether another daemon of the name listens by now, or has ended."""
 
 OWN = (
-    *HOMES,
+    *Surroundings.HOMES,
     "XDG_RUNTIME_DIR",
     "PATH",
     "LANG",
@@ -316,7 +316,7 @@ def _refuse(error: AcpError) -> int:
 def _former_socket(journal: str) -> str:
     """Return the socket that a daemon of an earlier release has for us, which it knew by these
     variables; it makes room once nobody needs it."""
-    own = [os.environ.get(name, "") for name in HOMES]
+    own = [os.environ.get(name, "") for name in Surroundings.HOMES]
     if settings := os.environ.get("ACPHOLD_SETTINGS"):
         own.append(os.path.abspath(os.path.expanduser(settings)))
     named = journal if scheme_of(journal) is None else without_password(journal)

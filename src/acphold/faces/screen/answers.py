@@ -229,7 +229,7 @@ class PersonAnswers:
         self._has_face.clear()
         try:
             await end(self._offering)
-            await self._making.aclose(bounds.RULE_SECONDS)
+            await self._making.finish(bounds.RULE_SECONDS)
         finally:
             await end(*self._making)
 

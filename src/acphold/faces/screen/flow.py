@@ -28,6 +28,7 @@ from acphold.conversation.history.children import MOST_CHILDREN, SPEAKS_OF_CHILD
 from acphold.conversation.history.entries import CHILD, UPDATE, Entry
 from acphold.conversation.history.fold import Fold
 from acphold.conversation.history.raw_update import (
+    ATTRIBUTE_KINDS,
     MESSAGES,
     METHOD,
     ROLES,
@@ -52,7 +53,6 @@ from acphold.conversation.history.timeline import (
     ToolDraft,
     TurnEnd,
 )
-from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS
 from acphold.conversation.presentation.scenes import PAGE
 from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep

@@ -24,8 +24,6 @@ from rich.text import Text
 from acp_wire import schema
 from acp_wire.schema import (
     ElicitationPropertySchema,
-    StringMultiSelectItems,
-    TitledMultiSelectItems,
 )
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.permissions import (
@@ -325,15 +323,8 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
 
 def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
     """Return the allowed values of a field and their labels; empty if it is free."""
-    match form:
-        case schema.StringPropertySchema(one_of=tuple() as options):
-            return [(option.const, option.title) for option in options]
-        case schema.StringPropertySchema(enum=tuple() as values):
-            return [(value, value) for value in values]
-        case schema.MultiSelectPropertySchema(items=StringMultiSelectItems(enum=values)):
-            return [(value, value) for value in values]
-        case schema.MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
-            return [(option.const, option.title) for option in options]
+    if isinstance(form, schema.StringPropertySchema | schema.MultiSelectPropertySchema):
+        return form.choices
     return []
 
 

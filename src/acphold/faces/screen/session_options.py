@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acp_wire.schema import SessionConfigSelect, SessionConfigSelectGroup
+from acp_wire.schema import SessionConfigSelect
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.faces.screen.answers import Face
 from acphold.faces.screen.panels import Key, KeyChoice
@@ -147,11 +147,7 @@ def _option_of(session: RemoteSession, category: str) -> SessionConfigSelect | N
 
 def values_of(option: SessionConfigSelect) -> list[tuple[str, str]]:
     """Return the values of an option, with their names."""
-    values: list[tuple[str, str]] = []
-    for item in option.options:
-        inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
-        values += [(value.value, value.name) for value in inside]
-    return values
+    return [(value.value, value.name) for value in option.values]
 
 
 def _value_name(option: ConfigOption) -> str:

@@ -37,10 +37,15 @@ from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.schema import splice
-from acp_wire.schema.splice import with_meta
 from acphold.conversation.history.display_terminals import PRINTED
-from acphold.conversation.history.raw_update import BEGUN, members, meta_without_marks, string
-from acphold.conversation.history.update_kinds import kinds_to_withhold
+from acphold.conversation.history.raw_update import (
+    BEGUN,
+    kinds_to_withhold,
+    members,
+    meta_without_marks,
+    string,
+    with_meta,
+)
 from acphold.extras import is_installed
 from acphold.live.agents import air
 from acphold.live.agents.air import object_in, within

@@ -121,7 +121,7 @@ async def say_slow(name: str, process: ChildProcess, seconds: float) -> None:
 def without_our_code(error: errors.RemoteError) -> errors.RemoteError:
     """Return an agent's error; only its message, if it has a code of ours."""
     is_ours = error.code in OUR_CODES
-    return errors.RemoteError(errors.INTERNAL_ERROR, error.message) if is_ours else error
+    return errors.RemoteError(errors.AcpError.code, error.message) if is_ours else error
 
 
 async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
@@ -168,7 +168,10 @@ class AddedServers:
 
     def are_refused(self, answer: Answer) -> bool:
         """Return True if a request with the server has to be sent again without it."""
-        if not isinstance(answer, errors.RemoteError) or answer.code != errors.INVALID_PARAMS:
+        if (
+            not isinstance(answer, errors.RemoteError)
+            or answer.code != errors.InvalidParamsError.code
+        ):
             return False
         log.warning("the agent refused the MCP server of acphold: %s", answer)
         self._make = None

@@ -44,15 +44,16 @@ from acp_wire.schema.splice import session_id_in
 from acphold.conversation.history import children
 from acphold.conversation.history.attributes import Attributes, fold_update
 from acphold.conversation.history.raw_update import (
+    ATTRIBUTE_KINDS,
     encode_text,
+    kinds_about,
     members,
     meta_without_marks,
     string,
     update_kind,
     without_marks,
 )
-from acphold.conversation.history.update_kinds import ATTRIBUTE_KINDS, kinds_about
-from acphold.errors import INTERNAL_ERROR, RemoteError
+from acphold.errors import AcpError, RemoteError
 from acphold.journal.journal import Sessions, row_of
 from acphold.live.agents.capabilities import params_for_author
 from acphold.live.agents.interface import (
@@ -258,7 +259,7 @@ def new_session_id(answer: bytes) -> str:
     """Return the id in the answer to `session/new`; RemoteError if there is none that can be
     used."""
     if not is_usable_id(found := session_id_in(answer) or ""):
-        raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
+        raise RemoteError(AcpError.code, "the agent made a session without an id")
     return found
 
 

@@ -31,7 +31,7 @@ from acphold.conversation.history.raw_update import (
 from acphold.conversation.history.replay import CLIENT_MARK
 from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.conversation.history.titles import shorten
-from acphold.errors import INTERNAL_ERROR, InvalidParamsError
+from acphold.errors import AcpError, InvalidParamsError
 from acphold.journal.copies import TITLE
 
 AGENT = "acphold/agent"
@@ -99,7 +99,7 @@ def end_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -
     else:
         stopped: dict[str, object] = {"stopReason": "cancelled"}
         if not cancelled:
-            stopped = {"stopReason": "error", "error": {"code": INTERNAL_ERROR, "message": why}}
+            stopped = {"stopReason": "error", "error": {"code": AcpError.code, "message": why}}
         report = {
             "sessionUpdate": "subagent_update",
             "sessionId": child.session_id,

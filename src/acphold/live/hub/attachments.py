@@ -14,7 +14,7 @@ from acp_wire.newest import Newest
 from acp_wire.schema import encode
 from acphold.conversation.history.entries import Segment
 from acphold.conversation.history.prompt_queue import NO_QUEUE
-from acphold.conversation.history.update_kinds import CHILD
+from acphold.conversation.history.raw_update import CHILD
 from acphold.errors import HistoryLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.hub import bounds

@@ -17,12 +17,13 @@ from acphold.conversation.history.attributes import fold_update
 from acphold.conversation.history.entries import CHILD
 from acphold.conversation.history.raw_update import (
     CHUNK_STARTS,
+    OPENCODE_CHILD,
+    kinds_about,
     members as members_of,
     string,
     update_kind,
 )
 from acphold.conversation.history.titles import title_of_words
-from acphold.conversation.history.update_kinds import OPENCODE_CHILD, kinds_about
 from acphold.live.agents import air
 from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
 from acphold.live.hub import choices

@@ -64,7 +64,10 @@ from acphold.conversation.history.entries import (
     id_of_sent,
 )
 from acphold.conversation.history.raw_update import (
+    CHILD as CHILD_KIND,
+    OPENCODE_CHILD,
     PROMPT_BEGUN,
+    TOOL_KINDS,
     content_text,
     encode_object,
     encode_text,
@@ -76,11 +79,6 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.replay import NOBODY, Replayed, replay
 from acphold.conversation.history.timeline import FINAL_STATUSES, without_terminals
-from acphold.conversation.history.update_kinds import (
-    CHILD as CHILD_KIND,
-    OPENCODE_CHILD,
-    TOOL_KINDS,
-)
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import NOTICE_START, notice_as_message

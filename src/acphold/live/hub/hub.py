@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from acp_wire.newest import Newest
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
 from acp_wire.schema import CLOSE_SESSION
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish, tick
+from acp_wire.tasks import TaskSet, beside, end, finish, tick
 from acphold import errors
 from acphold.journal.journal import Journal
 from acphold.journal.rows import Archived, ListFilter, SessionRow
@@ -122,7 +122,7 @@ class Hub:
         await self.release.aclose()
         await self.ownership.aclose()
         self.tasks.close()
-        await self.undoing.aclose(bounds.AGENT_CLOSE_SECONDS)
+        await self.undoing.finish(bounds.AGENT_CLOSE_SECONDS)
 
     async def end_turns(self, conversations: Collection[Conversation] | None = None) -> None:
         """Cancel the turns of these sessions, or of all, and tell their clients that what ran them
@@ -336,7 +336,7 @@ class Hub:
 
     async def end_closing(self) -> None:
         """Wait until the sessions that are being closed are closed."""
-        await self._closing.aclose(END_SECONDS)
+        await self._closing.finish()
 
 
 def can_close(agent: HubAgent) -> bool:

@@ -21,7 +21,7 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, first_of, tick
+from acp_wire.tasks import TaskSet, beside, first, tick
 from acphold import errors
 from acphold.conversation.history.decisions import closed_question
 from acphold.conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
@@ -138,7 +138,7 @@ class Ownership(Struct, eq=False):
         """Renew the leases and drop lost sessions, for as long as this runs."""
         last_contact = clock()
         while True:
-            await first_of(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
+            await first(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
             if self._outage.begun.is_set():
                 await asyncio.sleep(bounds.OUTAGE_LOOK_SECONDS)
             began = clock()
@@ -235,5 +235,5 @@ class Ownership(Struct, eq=False):
 
     async def aclose(self) -> None:
         """Wait until commands and agents of lost sessions have ended."""
-        await self._ending.aclose(END_SECONDS)
+        await self._ending.finish()
         await self._pause.aclose()

@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from acp_wire.tasks import END_SECONDS, TaskSet
+from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
@@ -113,4 +113,4 @@ class Pause:
 
     async def aclose(self) -> None:
         """Wait until agents that have to end have ended."""
-        await self._ending.aclose(END_SECONDS)
+        await self._ending.finish()

@@ -30,8 +30,7 @@ from msgspec import Struct, field
 
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.schema import ElicitationCapabilities, members, splice
-from acp_wire.schema.splice import in_meta, with_meta, without_meta
+from acp_wire.schema import members, splice
 from acp_wire.tasks import end, timeout
 from acphold import errors
 from acphold.conversation.history.decisions import (
@@ -43,8 +42,7 @@ from acphold.conversation.history.decisions import (
     rejecting_option,
 )
 from acphold.conversation.history.entries import ANSWER, QUESTION, id_of_sent
-from acphold.conversation.history.raw_update import string
-from acphold.conversation.history.update_kinds import CHILD
+from acphold.conversation.history.raw_update import CHILD, in_meta, string, with_meta, without_meta
 from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession
@@ -199,9 +197,9 @@ def covers(can: schema.ClientCapabilities, asked: AgentRequest) -> bool:
         return can.terminal
     if method == schema.CREATE_ELICITATION.name:
         mode = members(asked.params).get("mode", FORM)  # MCP leaves it out for a form
-        shown = can.elicitation or ElicitationCapabilities()
-        shows_form, shows_page = shown.form is not None, shown.url is not None
-        return (mode == FORM and shows_form) or (mode == URL and shows_page)
+        if (shown := can.elicitation) is None:
+            return False
+        return {FORM: shown.form, URL: shown.url}.get(mode) is not None
     return True
 
 

@@ -28,8 +28,7 @@ from acp_wire.schema import encode, splice
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import end, timeout
 from acphold import errors
-from acphold.conversation.history.raw_update import members, string
-from acphold.conversation.history.update_kinds import OPENCODE_CHILD
+from acphold.conversation.history.raw_update import OPENCODE_CHILD, members, string
 from acphold.journal.journal import Journal, row_of, session_of
 from acphold.live.agents import air
 from acphold.live.agents.interface import (

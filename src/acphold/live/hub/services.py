@@ -31,6 +31,7 @@ from acphold import errors
 from acphold.conversation.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
 from acphold.conversation.history.entries import TERMINAL
 from acphold.conversation.history.raw_update import (
+    TOOL_KINDS,
     encode_text,
     items,
     members,
@@ -39,7 +40,6 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.timeline import terminal_entry
-from acphold.conversation.history.update_kinds import TOOL_KINDS
 from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client

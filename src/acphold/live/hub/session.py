@@ -20,7 +20,7 @@ from itertools import zip_longest
 from typing import Any, TypeAlias, TypeVar
 
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.tasks import END_SECONDS, TaskSet
+from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.conversation.history import entries as entries_of
 from acphold.conversation.history.children import child_entry
@@ -582,4 +582,4 @@ class CommonRelease:
 
     async def aclose(self) -> None:
         """Wait until everything under way is in the journal."""
-        await self._under_way.aclose(END_SECONDS)
+        await self._under_way.finish()

@@ -223,7 +223,7 @@ class FileKeeper(Struct, eq=False):
         is for whoever comes next."""
         self._is_ending = True
         await end(self._tidying)
-        await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
+        await self._taking.finish(bounds.LAST_SNAPSHOTS_SECONDS)
 
 
 class Moment(NamedTuple):

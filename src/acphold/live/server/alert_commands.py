@@ -76,8 +76,8 @@ class AlertCommands(Alerts):
 
     async def aclose(self) -> None:
         """Give running commands a moment, then end them."""
-        await self._running.aclose(bounds.LAST_ALERTS_SECONDS)
-        await self._entitling.aclose(0.0)
+        await self._running.finish(bounds.LAST_ALERTS_SECONDS)
+        await self._entitling.aclose()
 
     async def _alert(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
         if look_up is not None:

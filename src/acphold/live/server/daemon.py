@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_wire.rpc import Transport
-from acp_wire.tasks import finish, first_of, tick
+from acp_wire.tasks import finish, first, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
@@ -111,7 +111,7 @@ async def serve_journal(
         ):
             ready()
             idle = _wait_until_idle(fronts, pool, listener, stays=stays)
-            await first_of(idle, stop.wait())
+            await first(idle, stop.wait())
             await finish(hub.end_turns)
             await pool.aclose()
     finally:
@@ -126,7 +126,7 @@ async def _wait_until_idle(
     if stays:
         await fronts.yielding.wait()
     while not fronts.yielding.is_set():
-        await first_of(pool.wait_until_none(), fronts.yielding.wait())
+        await first(pool.wait_until_none(), fronts.yielding.wait())
         if not fronts.yielding.is_set():
             await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
             if not (listener.is_attending or pool):
@@ -180,7 +180,7 @@ class Fronts:
             try:
                 with heard_by(desk.prepared.heard):
                     serving = attend(Directory(desk.desk), desk.prepared.service, front.transport)
-                    await first_of(serving, desk.desk.closed.wait())
+                    await first(serving, desk.desk.closed.wait())
             finally:
                 desk.take_leave()
             if desk.frame.is_brief and not desk.is_needed:
@@ -227,7 +227,7 @@ class EditorDesk(Pooled, eq=False):
 
     async def wait_until_over(self) -> None:
         """Wait until it is idle, or has closed."""
-        await first_of(self._wait_until_idle(), self.desk.closed.wait())
+        await first(self._wait_until_idle(), self.desk.closed.wait())
 
     async def _wait_until_idle(self) -> None:
         """Wait until nobody has needed the agent for as long as it lingers; or nobody needs it, and

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = "{}. To continue, load it again."
 
-PASSING = frozenset({errors.HELD_ELSEWHERE, errors.INTERNAL_ERROR, errors.JOURNAL_FAILED})
+PASSING = frozenset({errors.HELD_ELSEWHERE, errors.AcpError.code, errors.JOURNAL_FAILED})
 """Codes of refusals after which another try may succeed: another process was quicker, a disk is
 full, or the journal is locked."""
 
@@ -228,7 +228,7 @@ class FarLine:
                     try:
                         opened.on_resumed(lineage_of_answer(await resume(place)))
                     except errors.RemoteError as exc:
-                        if exc.code != errors.INVALID_PARAMS:
+                        if exc.code != errors.InvalidParamsError.code:
                             raise
                     else:
                         self._connection.has_gap |= lineage != before
@@ -249,7 +249,7 @@ class FarLine:
         if not lost.is_open:
             lost.act()
             return
-        if why.code == errors.RESOURCE_NOT_FOUND:
+        if why.code == errors.MissingFileError.code:
             self._send_update(session_id, DELETED_NOTICE)
         else:
             self._send_update(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
@@ -438,7 +438,7 @@ class FarLine:
             return False
         opened = self._line.sessions.get(asked.session_id or "")
         if (
-            answer.code == errors.RESOURCE_NOT_FOUND
+            answer.code == errors.MissingFileError.code
             and asked.method == schema.PROMPT.name
             and self._line.knows_positions
             and not asked.was_refused

@@ -22,18 +22,19 @@ Requests that open a session have a table of their own: see `server.open_params`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, Union, get_args, get_origin
 
 from msgspec import Raw, Struct
 
 from acp_wire import schema
-from acp_wire.schema import CLIENT_METHODS, Method
-from acp_wire.schema.splice import JsonShape, Paring, Variant
+from acp_wire.errors import InvalidParamsError
+from acp_wire.schema import CLIENT_METHODS, Method, items, members, splice
+from acp_wire.schema.splice import array, json_value
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.prompt_queue import QueueChange
-from acphold.conversation.history.update_kinds import OFFERS
+from acphold.conversation.history.raw_update import OFFERS
 from acphold.live.server import bounds
 from acphold.live.server.methods import method_of
 from acphold.live.server.open_params import names_trace
@@ -51,6 +52,114 @@ ANSWERS: Final[Mapping[str, type[Struct]]] = {
 
 SHOWN: Final = OFFERS | {("_meta", name) for name in PRINTED}
 """The places in `clientCapabilities` that say what the client can show."""
+
+
+class Variant(Struct, frozen=True):
+    """An object that may stand in a place: the member that tells it, with its value, and the types
+    of its members, by name."""
+
+    tag_field: str | None
+    tag: object
+    hints: Mapping[str, object]
+
+
+class JsonShape(Struct, frozen=True):
+    """The values that may stand in a place: a list of these items, None for no list; one of these
+    objects; and with `is_free` anything."""
+
+    item: object
+    variants: tuple[Variant, ...]
+    is_free: bool
+
+
+class Paring(Struct):
+    """Leaves out of a JSON value what its type does not know, with the names of that in `left_out`.
+
+    `shape_of` returns the shape of a type, `stays` True for a member of a `_meta` that may always
+    be there. A type that is a dict is that of a `_meta`: the types of its members. Raises
+    InvalidParamsError for more than `most` values: each takes some microseconds, in which nobody
+    else is served.
+    """
+
+    shape_of: Callable[[object], JsonShape]
+    stays: Callable[[str, bytes], bool]
+    most: int
+    left_out: list[str] = []
+    _values: int = 0
+
+    def pare(self, hint: object, raw: bytes, path: str = "") -> bytes:
+        """Return a value of this type, pared."""
+        raw = raw.strip()
+        if isinstance(hint, dict):
+            return self._pare_meta(hint, raw, path) or b"null"
+        shape = self.shape_of(hint)
+        is_object, is_list = raw.startswith(b"{"), raw.startswith(b"[")
+        if is_object and shape.variants:
+            return self._pare_object(shape.variants, raw, path)
+        if is_list and shape.item is not None:
+            given = items(raw)
+            self._count(given)
+            return array(
+                [self.pare(shape.item, it, f"{path}[{at}]") for at, it in enumerate(given)]
+            )
+        if (is_object or is_list) and not shape.is_free:
+            self.left_out.append(path)  # the protocol has something plain in this place
+            return b"null"
+        return raw
+
+    def _pare_object(self, variants: Sequence[Variant], raw: bytes, path: str) -> bytes:
+        given = members(raw)
+        self._count(given)
+        fits = [
+            it
+            for it in variants
+            if it.tag_field and json_value(given.get(it.tag_field), str) == it.tag
+        ]
+        fits = fits or [it for it in variants if it.tag_field is None]
+        hints: dict[str, object] = {}
+        for each in fits:
+            hints |= each.hints
+        kept: dict[str, bytes | None] = {}
+        for name, value in given.items():
+            here = f"{path}.{name}" if path else name
+            if name == "_meta":
+                kept[name] = self._pare_meta(hints.get(name), value, here)
+            elif name in hints:
+                kept[name] = self.pare(hints[name], value, here)
+            elif fits:
+                self.left_out.append(here)
+            else:
+                kept[name] = value  # of a variant newer than this release
+        return splice(b"{}", kept)
+
+    def _pare_meta(self, hint: object, raw: bytes, path: str) -> bytes | None:
+        """Return the `_meta` of an object, pared; None if nothing is left of it."""
+        if not raw.strip().startswith(b"{"):
+            return None
+        given = members(raw)
+        self._count(given)
+        known: dict[str, object] = {}
+        if isinstance(hint, dict):
+            known = hint
+        elif hint is not None:
+            for each in self.shape_of(hint).variants:
+                known |= each.hints
+        kept: dict[str, bytes | None] = {}
+        for name, value in given.items():
+            here = f"{path}.{name}"
+            if self.stays(name, value):
+                kept[name] = value
+            elif name in known:
+                kept[name] = self.pare(known[name], value, here)
+            else:
+                self.left_out.append(here)
+        return splice(b"{}", kept) if kept else None
+
+    def _count(self, found: Mapping[str, bytes] | Sequence[bytes]) -> None:
+        self._values += len(found)
+        if self._values > self.most:
+            problem = f"the message has more than {self.most:,} values; send it in parts"
+            raise InvalidParamsError(problem, "$")
 
 
 class _Offered(Struct):

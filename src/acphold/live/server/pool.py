@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.tasks import END_SECONDS, TaskSet, first_of
+from acp_wire.tasks import TaskSet, first
 from acphold.errors import AcpError
 from acphold.live.hub.hub import Hub
 from acphold.live.server.principals import Principal
@@ -90,7 +90,7 @@ class Pool(Struct, eq=False):
                         else:
                             kept.welcome(front)
                             opened.set_result(kept)
-                        await first_of(kept.wait_until_over(), self.ending.wait())
+                        await first(kept.wait_until_over(), self.ending.wait())
                     finally:
                         self._pooled.remove((identity, kept))
         except Exception as exc:  # the front must be told
@@ -115,7 +115,7 @@ class Pool(Struct, eq=False):
     async def aclose(self) -> None:
         """End all desks with their turns, and those tasks that take too long."""
         self.ending.set()
-        await self._tasks.aclose(END_SECONDS)
+        await self._tasks.finish()
 
 
 @cache

@@ -31,10 +31,16 @@ from msgspec import Meta, Raw, Struct, field
 
 from acp_wire.rpc import CutNotification
 from acp_wire.schema import UPDATE, members, splice
-from acp_wire.schema.splice import UNREADABLE, in_meta, json_value, with_meta, without_meta
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import LAST_SEQ
-from acphold.conversation.history.raw_update import string
-from acphold.conversation.history.update_kinds import OPENCODE_CHILD
+from acphold.conversation.history.raw_update import (
+    OPENCODE_CHILD,
+    UNREADABLE,
+    in_meta,
+    string,
+    with_meta,
+    without_meta,
+)
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION

@@ -22,7 +22,7 @@ from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION
-from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.journal.owners import At
@@ -207,7 +207,7 @@ class RemoteSessions:
         """Leave every owner."""
         for line in tuple(self._lines.values()):
             self._end(line)
-        await self._ending.aclose(END_SECONDS)
+        await self._ending.finish()
 
     async def aclose(self) -> None:
         """Leave every owner, and begin nothing any more: the client has gone."""
@@ -290,4 +290,4 @@ class SessionLine:
     async def aclose(self) -> None:
         """End it, and leave the owner."""
         await end(self.running)
-        await self._attending.aclose(END_SECONDS)
+        await self._attending.finish()

@@ -23,10 +23,10 @@ from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import RESUME_SESSION, encode, members, splice
 from acp_wire.schema.methods import OPENING
-from acp_wire.schema.splice import in_meta, with_meta
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, first_of, tick
+from acp_wire.tasks import TaskSet, beside, first, tick
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.prompt_queue import REOPENED
+from acphold.conversation.history.raw_update import in_meta, with_meta
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpError,
@@ -101,7 +101,7 @@ class ServerAgents(Pooled, eq=False):
     async def aclose(self) -> None:
         """End all agents with their turns."""
         self._ending.set()
-        await self._tasks.aclose(END_SECONDS)
+        await self._tasks.finish()
 
     # -- clients --------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class ServerAgents(Pooled, eq=False):
         """Keep a desk open while it is needed."""
         try:
             idle = self._wait_until_idle(name, desk)
-            await first_of(idle, self._ending.wait(), desk.closed.wait())
+            await first(idle, self._ending.wait(), desk.closed.wait())
         finally:
             await desk.aclose()
             if self._desks.get(name) is desk:

@@ -22,7 +22,7 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
-from acp_wire.tasks import finish, first_of
+from acp_wire.tasks import finish, first
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.journal.journal import Journal, Owners
 from acphold.journal.stores import open_journal
@@ -230,12 +230,12 @@ async def attend(
             client.expire()
             try:
                 must_go = client.disconnected.wait(), connection.admission.lost_access.wait()
-                await first_of(pump, stopped.wait(), *must_go)
+                await first(pump, stopped.wait(), *must_go)
                 if connection.admission.lost_access.is_set():
                     client.disconnect(UNSHARED)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
-                    await first_of(answers, stopped.wait())
+                    await first(answers, stopped.wait())
                     connection.detach()
                 if stop is not None:
                     await directory.hub.end_turns()
@@ -314,7 +314,7 @@ async def refuse(transport: Transport, error: AcpError, stop: asyncio.Event) -> 
     Used without a journal, when acphold can keep none of its promises.
     """
     async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
-        await first_of(pump, stop.wait())
+        await first(pump, stop.wait())
 
 
 class _Refuser:

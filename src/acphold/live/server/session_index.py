@@ -29,10 +29,10 @@ from msgspec import Raw, Struct
 from acp_wire.newest import Newest
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode, splice
-from acp_wire.schema.splice import array, without_meta
-from acp_wire.tasks import TaskSet, end, first_of
+from acp_wire.schema.splice import array
+from acp_wire.tasks import TaskSet, end, first
 from acp_wire.workspace.threads import Threads
-from acphold.conversation.history.raw_update import items, members, string
+from acphold.conversation.history.raw_update import items, members, string, without_meta
 from acphold.errors import (
     AcpError,
     ConnectionLostError,
@@ -229,7 +229,7 @@ class SessionIndex:
                 self._follows = asyncio.Event()
                 following = self._follow(self._follows)
                 self._following = asyncio.create_task(following, name="session index")
-            await first_of(self._following, self._follows.wait())
+            await first(self._following, self._follows.wait())
         except BaseException:
             self._end(subscription)
             raise

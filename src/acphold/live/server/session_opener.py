@@ -31,11 +31,11 @@ from acp_wire.schema import (
     encode,
     members,
 )
-from acp_wire.schema.splice import with_meta
 from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acphold import errors
 from acphold.conversation.history.entries import milliseconds
+from acphold.conversation.history.raw_update import with_meta
 from acphold.journal.access import Scope
 from acphold.journal.lineage import identity
 from acphold.live.agents import air

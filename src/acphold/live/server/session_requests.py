@@ -18,9 +18,9 @@ from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import LEAVING
-from acp_wire.schema.splice import session_id_in, with_meta
+from acp_wire.schema.splice import session_id_in
 from acphold import errors
-from acphold.conversation.history.raw_update import storable, string
+from acphold.conversation.history.raw_update import storable, string, with_meta
 from acphold.conversation.history.timeline import answer_in
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client

@@ -102,8 +102,11 @@ class Program:
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
-    def note_gone(self) -> None:
-        """Note that it and all its children have ended; for a caller that knows it."""
+    def await_end(self) -> None:
+        """Wait until it has ended by itself, with all its children, as the caller knows."""
+        from acp_wire.processes.exit_status import exit_status  # late: few wait for it here
+
+        exit_status(self.pid)
         with self._lock:
             self._note_end(gone=True)
 
@@ -159,9 +162,9 @@ def launch(
     folder = None if cwd is None else os.fspath(cwd)
     path = _find(command[0], variables, folder)
     guard = Guard()
-    with Marking(guard):
-        variables = guard.environment(variables)
-        pid, fds = spawn(path, command, variables, cwd=folder, within=within, merged=merged)
+    pid, fds = spawn(
+        path, command, variables, cwd=folder, within=within, merged=merged, guard=guard
+    )
     guard.watch(pid)  # after the start, which must not wait the milliseconds this may take
     return Program(command, pid, fds, guard)
 
@@ -175,11 +178,17 @@ def spawn(
     within: Surroundings | None = None,
     merged: bool = False,
     group: int = 0,
+    guard: Guard | None = None,
 ) -> tuple[int, tuple[int, ...]]:
-    """Start the program at `path` in a process group, by default its own, without a guardian.
+    """Start the program at `path` in a process group, by default its own, with the mark of
+    `guard`, which does not watch it yet.
 
     Return its pid, and our ends of its pipes, as `Program.fds` has them. Raises AgentStartError.
     """
+    if guard is not None:
+        env = guard.environment(dict(env))
+        with Marking(guard):
+            return spawn(path, command, env, cwd=cwd, within=within, merged=merged, group=group)
     opened: list[int] = []
     stdio: tuple[int, int, int]
     fds: tuple[int, ...]

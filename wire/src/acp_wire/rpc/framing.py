@@ -37,6 +37,13 @@ class Oversize(Struct, frozen=True):
     head: bytes
     tail: bytes
 
+    @property
+    def members(self) -> dict[str, bytes]:
+        """The top-level members at the beginning and at the end; the value of a cut one is b""."""
+        from acp_wire.rpc.ends import leading_members, trailing_members  # rare, and slow to import
+
+        return {**trailing_members(self.tail), **leading_members(self.head)}
+
 
 class LineBuffer:
     """Newline-ended frames of at most `limit` bytes and, if asked for, `depth` levels of nesting

@@ -33,14 +33,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
+from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acp_wire.rpc.wire_errors import WireError, read_error, wire_error
 from acp_wire.schema.splice import json_value
 
 if TYPE_CHECKING:
     from acp_wire.rpc.halves import Halves
-    from acp_wire.schema.salvage import Scan
 
 
 class RequestReceived(Struct, frozen=True, gc=False):
@@ -114,18 +113,11 @@ ABSENT = Raw()
 EXCERPT = 200
 """Bytes of a malformed line that are kept for the log."""
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some programs begin a stream or a line with it; a reader may skip it (RFC 8259, 8.1)."""
-
 BEGINNINGS = frozenset(b"%c" % byte for byte in b'["-0123456789tfn')
 """First bytes of JSON that is no object; other text is rejected quickly, for there may be much."""
 
 PART = 256 * 1024
 """Bytes of a line that are decoded at once to check that they are text."""
-
-SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
-"""A JSON value that is neither an object nor an array."""
-
 
 utf_8_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -230,7 +222,7 @@ class Protocol:
         else:
             return self._classify(envelope, frame)
         # A byte order mark, half a surrogate pair, JSON that is no object, or no JSON.
-        line = frame.removeprefix(BYTE_ORDER_MARK)
+        line = frame.removeprefix(codecs.BOM_UTF8)  # a reader may skip it (RFC 8259, 8.1)
         if line.lstrip()[:1] != b"{":
             return no_object(line)
         if self._halves is None:
@@ -293,7 +285,7 @@ class Protocol:
 
     def _refuse(self, line: Oversize, code: int) -> Event:
         """Return the event for a message that is not decoded: it is refused, or fails our call."""
-        known = members_at_ends(line.head, line.tail)
+        known = line.members
         id_ = known.get("id", b"")
         if "method" not in known and "params" not in known:  # perhaps a response
             if (number := _own_id(id_)) not in self._unanswered:
@@ -302,6 +294,8 @@ class Protocol:
             return ResponseReceived(number, b"", wire_error(code, line.problem))
         method, cut = known.get("method", b""), None
         if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
+            from acp_wire.rpc.ends import leading_params  # rare, and slow to import
+
             params = leading_params(line.head)
             cut = CutNotification(_decode_text(method), line.problem, params, line.tail)
         return bad_line(code, line.problem, line.head, id_ if is_id(id_) else b"", cut)
@@ -382,69 +376,6 @@ def is_utf8(frame: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def members_at_ends(head: bytes, tail: bytes) -> dict[str, bytes]:
-    """Return the top-level members at the beginning and at the end of a JSON object.
-
-    `head` and `tail` are its first and last bytes. The value of a cut member is b"".
-    """
-    from acp_wire.schema.salvage import Scan  # rare, and slow to import
-
-    return {**trailing_members(tail), **_whole_members(Scan(head))}
-
-
-def leading_params(head: bytes) -> dict[str, bytes]:
-    """Return the same for the `params` of a message whose first bytes are `head`."""
-    from acp_wire.schema.salvage import Scan
-
-    scan = Scan(head)
-    try:
-        for _ in scan.elements("{", "}"):
-            if scan.name()[0] == "params":
-                return _whole_members(scan)
-            scan.value()
-    except InvalidParamsError:
-        pass
-    return {}
-
-
-def _whole_members(scan: Scan) -> dict[str, bytes]:
-    """Return the members of the object where `scan` is; the value of a cut member is b""."""
-    found: dict[str, bytes] = {}
-    whole: dict[str, bytes] = {}
-    try:
-        for _ in scan.elements("{", "}"):
-            found |= whole
-            name, _ = scan.name()
-            found[name] = b""
-            whole = {name: scan.value()[1]}
-        found |= whole
-    except InvalidParamsError:
-        pass  # the line was cut in this member: return the earlier ones
-    return found
-
-
-def trailing_members(tail: bytes) -> dict[str, bytes]:
-    """Return the top-level members at the end of an object, back to the first that is no scalar.
-
-    `tail` is the last bytes of a JSON object, and may begin anywhere.
-    """
-    import re
-
-    # The brace that ends the message is the top level's, and a quote inside a string has a
-    # backslash before it: so members right before that brace are top-level, too.
-    begin = re.compile(rb'[,{]\s*"(\w+)"\s*:')
-    scalar = re.compile(rb"\s*(" + SCALAR + rb")\s*", re.DOTALL)
-    found: dict[str, bytes] = {}
-    rest = tail.rstrip().removesuffix(b"}")
-    while starts := list(begin.finditer(rest)):
-        value = scalar.fullmatch(rest, starts[-1].end())
-        if value is None:
-            break
-        found.setdefault(starts[-1][1].decode(), value[1])
-        rest = rest[: starts[-1].start()]
-    return found
 
 
 def _line(head: bytes, params: bytes) -> bytes:

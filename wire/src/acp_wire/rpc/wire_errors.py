@@ -7,21 +7,18 @@ it.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from acp_wire import errors
 from acp_wire.schema.splice import json_value, members, splice
-
-T = TypeVar("T")
 
 on_incident: ContextVar[Callable[[str, BaseException], object] | None] = ContextVar(
     "on_incident", default=None
@@ -93,22 +90,6 @@ def to_wire(error: Exception) -> WireError:
     if not isinstance(error, errors.AcpError):
         error = incident(error)
     return wire_error(error.code, str(error), error.data)
-
-
-async def guard(work: Awaitable[T]) -> T:
-    """Run an author's code: its exception is an incident, unless it is an error of ours.
-
-    This applies to any exception but a cancellation of the task that waits here.
-    """
-    try:
-        return await work
-    except errors.AcpError:
-        raise
-    except BaseException as exc:
-        task = asyncio.current_task()
-        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        raise incident(exc) from exc
 
 
 def incident(error: BaseException) -> errors.AcpError:

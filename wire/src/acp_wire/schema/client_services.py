@@ -156,6 +156,13 @@ class StringPropertySchema(PropertyFields, frozen=True, tag="string", tag_field=
     enum: tuple[str, ...] | None = None
     one_of: tuple[EnumOption, ...] | None = None
 
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """The allowed values and their titles; empty if any text may be entered."""
+        if self.one_of is not None:
+            return [(option.const, option.title) for option in self.one_of]
+        return [(value, value) for value in self.enum or ()]
+
 
 class NumberPropertySchema(PropertyFields, frozen=True, tag="number", tag_field="type"):
     """A number."""
@@ -216,6 +223,16 @@ class MultiSelectPropertySchema(
     max_items: UInt64 | None = None
     default: GoodItems[tuple[str, ...] | None] = None
 
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """The values and their titles; empty for values of an unknown type."""
+        match self.items:
+            case StringMultiSelectItems(enum=values):
+                return [(value, value) for value in values]
+            case TitledMultiSelectItems(any_of=options):
+                return [(option.const, option.title) for option in options]
+        return []
+
 
 class UnknownPropertySchema(UnknownVariant):
     """A property of a `type` newer than this release, byte for byte."""
@@ -272,11 +289,8 @@ def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bo
         case StringPropertySchema():
             if not isinstance(value, str):
                 return False
-            choices = field.enum
-            if field.one_of is not None:
-                choices = tuple(option.const for option in field.one_of)
-            if choices is not None:
-                return value in choices
+            if field.one_of is not None or field.enum is not None:
+                return value in (choice for choice, _ in field.choices)
             most = len(value) if field.max_length is None else field.max_length
             return (field.min_length or 0) <= len(value) <= most
         case BooleanPropertySchema():

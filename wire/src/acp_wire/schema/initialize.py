@@ -153,6 +153,27 @@ class ClientCapabilities(Extensible, frozen=True):
     auth: OrDefault[AuthCapabilities] = AuthCapabilities()
     elicitation: OrDefault[ElicitationCapabilities | None] = None
 
+    @classmethod
+    def all(
+        cls, *, files: bool = True, terminals: bool = True, forms: bool = True, pages: bool = True
+    ) -> ClientCapabilities:
+        """Return those of a client that shows everything; of the rest it has what is True."""
+        asks = ElicitationCapabilities(
+            form=ElicitationFormCapabilities() if forms else None,
+            url=ElicitationUrlCapabilities() if pages else None,
+        )
+        options = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
+        return cls(
+            fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
+            terminal=terminals,
+            session=ClientSessionCapabilities(
+                config_options=options,
+                notices=NoticeCapabilities(),
+                compaction=CompactionCapabilities(),
+            ),
+            elicitation=asks if forms or pages else None,
+        )
+
 
 class Implementation(Extensible, frozen=True):
     """Name and version of a program; `title` is for people."""

@@ -97,6 +97,14 @@ class SessionConfigSelect(
     current_value: str
     options: SessionConfigSelectOptions
 
+    @property
+    def values(self) -> list[SessionConfigSelectOption]:
+        """Its values, those of all groups."""
+        found: list[SessionConfigSelectOption] = []
+        for item in self.options:
+            found += item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
+        return found
+
 
 class SessionConfigBoolean(
     ConfigOptionFields, frozen=True, kw_only=True, tag="boolean", tag_field="type"
