@@ -220,7 +220,7 @@ def test_observers_of_a_check_that_was_ended_get_a_part_of_its_time() -> None:
 
     for number in range(100):
 
-        @rules.observer(f"slow.{number}", Level.EXPECTED, source, unless="nothing was sent")
+        @rules.observer(f"slow.{number}", Level.EXPECTED, source, "nothing was sent")
         def look(record: Record, witness: Witness) -> None:
             """It takes its time."""
             time.sleep(0.03)

@@ -10,11 +10,11 @@
     @one_by_one
     def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
 
-    @RULES.observer("tool.absolute", MUST, SOURCE, unless="the agent made no tool call")
+    @RULES.observer("tool.absolute", MUST, SOURCE, "the agent made no tool call")
     def absolute(record: Record, witness: Witness) -> None:
         \"""Paths of tool calls are absolute.\"""
 
-    @RULES.overview("list.titles", MUST, SOURCE, unless="the agent has no list")
+    @RULES.overview("list.titles", MUST, SOURCE, "the agent has no list")
     def titles(records: Sequence[Record], witness: Witness) -> None:
         \"""Titles in lists are the last ones.\"""
 
@@ -37,7 +37,6 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, partial, wraps
 from math import inf
-from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
@@ -161,14 +160,6 @@ class Check(Struct, frozen=True):
             witness.judge(self.unless)
 
 
-class Observed(TypedDict):
-    """Options of a rule that is observed: `unless` says why nothing may have been seen."""
-
-    unless: str
-    over: NotRequired[tuple[str, ...]]
-    only: NotRequired[verdicts.Reach | None]
-
-
 def _sentence(judge: Callable[..., object]) -> str:
     """Return the rule in words, which is the docstring of the function that judges it."""
     # Python with -OO has no docstrings.
@@ -209,15 +200,17 @@ class Rules:
         id: str,
         level: verdicts.Level,
         source: verdicts.RuleSource,
+        unless: str,
         *needs: str,
-        **seen: Unpack[Observed],
+        over: tuple[str, ...] = (),
+        only: verdicts.Reach | None = None,
     ) -> Callable[[Overview], Overview]:
-        """Register the decorated function as an overview."""
+        """Register the decorated function as an overview; `unless` says why nothing may have been
+        seen."""
 
         def declare(overview: Overview) -> Overview:
-            rule = verdicts.Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
-            over = seen.get("over", ())
-            self._checks.append(Check(rule, overview=overview, unless=seen["unless"], over=over))
+            rule = verdicts.Rule(id, _sentence(overview), level, source, needs, only)
+            self._checks.append(Check(rule, overview=overview, unless=unless, over=over))
             return overview
 
         return declare
@@ -227,13 +220,16 @@ class Rules:
         id: str,
         level: verdicts.Level,
         source: verdicts.RuleSource,
+        unless: str,
         *needs: str,
-        **seen: Unpack[Observed],
+        over: tuple[str, ...] = (),
+        only: verdicts.Reach | None = None,
     ) -> Callable[[Observer], Observer]:
-        """Register the decorated function as an observer."""
+        """Register the decorated function as an observer, as `overview` does."""
+        add = self.overview(id, level, source, unless, *needs, over=over, only=only)
 
         def declare(observer: Observer) -> Observer:
-            self.overview(id, level, source, *needs, **seen)(one_by_one(observer))
+            add(one_by_one(observer))
             return observer
 
         return declare

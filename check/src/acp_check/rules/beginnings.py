@@ -165,8 +165,8 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
     "auth.unique-ids",
     MUST,
     ADVERTISED,
+    "the agent advertises no authentication methods",
     over=SIGNED,
-    unless="the agent advertises no authentication methods",
 )
 def unique_ids(record: Record, witness: Witness) -> None:
     """Each authentication method has a unique id."""
@@ -179,8 +179,8 @@ def unique_ids(record: Record, witness: Witness) -> None:
     "auth.terminal-offered",
     MUST,
     RuleSource(SIGN_IN, "Authentication method types"),
+    "the agent advertises no authentication methods",
     over=SIGNED,
-    unless="the agent advertises no authentication methods",
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
     """Only clients that offer terminal sign-in get `terminal` methods."""
@@ -199,8 +199,8 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     "auth.terminal-arguments",
     SHOULD,
     RuleSource(SIGN_IN, "Terminal authentication"),
+    "the agent advertises no method of type `terminal`",
     over=SIGNED,
-    unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
     """A method of type `terminal` has arguments or variables that start a sign-in."""
@@ -219,8 +219,8 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     "auth.methods-for-sign-in",
     EXPECTED,
     RuleSource(SIGN_IN, "Protocol-driven authentication"),
+    "no request was answered with `auth_required`",
     over=SIGNED,
-    unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
     """An agent that requires a sign-in advertises a method."""
@@ -405,11 +405,7 @@ async def relative_folder(stage: Stage) -> None:
 
 
 @RULES.observer(
-    "session.known-id",
-    MUST,
-    SESSION_ID,
-    over=MESSAGES,
-    unless="the agent sent nothing about a session",
+    "session.known-id", MUST, SESSION_ID, "the agent sent nothing about a session", over=MESSAGES
 )
 def only_known_ids(record: Record, witness: Witness) -> None:
     """Messages about sessions have ids that the client knows."""
@@ -436,8 +432,8 @@ def only_known_ids(record: Record, witness: Witness) -> None:
     "session.not-early",
     EXPECTED,
     SESSION_ID,
+    "the agent sent nothing about a session",
     over=MESSAGES,
-    unless="the agent sent nothing about a session",
 )
 def not_early(record: Record, witness: Witness) -> None:
     """Nothing is sent about a session before the client has its id."""

@@ -64,7 +64,7 @@ def _fences(record: Record, behind: str) -> list[RecordedExchange]:
     return [it for it in record.exchanges("agent", FENCE) if it.request.params["behind"] == behind]
 
 
-@RULES.observer("client.unknown-request", MUST, REQUESTS, unless=NO_TOUR)
+@RULES.observer("client.unknown-request", MUST, REQUESTS, NO_TOUR)
 def unknown_request(record: Record, witness: Witness) -> None:
     """An unknown request is answered."""
     for fence in _fences(record, ""):
@@ -74,7 +74,7 @@ def unknown_request(record: Record, witness: Witness) -> None:
             witness.saw()
 
 
-@RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
+@RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
     """An unknown request gets -32601, and is survived."""
     for first in _fences(record, "")[:1]:
@@ -161,7 +161,7 @@ for _id, _level, _source, _behind, _sentence in (
         "The completion of an unknown elicitation is ignored.",
     ),
 ):
-    RULES.observer(_id, _level, _source, unless=NO_TOUR)(_copes(_behind, _sentence, _level))
+    RULES.observer(_id, _level, _source, NO_TOUR)(_copes(_behind, _sentence, _level))
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _same_text(found: object, wanted: str) -> bool:
 
 
 @RULES.observer(
-    "client.file-created", MUST, RuleSource(FILES, "Writing Files"), unless="no file was written"
+    "client.file-created", MUST, RuleSource(FILES, "Writing Files"), "no file was written"
 )
 def file_created(record: Record, witness: Witness) -> None:
     """Writing a missing file creates it."""
@@ -209,7 +209,7 @@ def file_created(record: Record, witness: Witness) -> None:
     "client.file-content",
     MUST,
     RuleSource(FILES, "Writing Files"),
-    unless="no file was written and then read",
+    "no file was written and then read",
 )
 def file_content(record: Record, witness: Witness) -> None:
     """Reading a file returns what was written last."""
@@ -227,7 +227,7 @@ def file_content(record: Record, witness: Witness) -> None:
     "client.file-exact",
     EXPECTED,
     RuleSource(FILES, "Reading Files"),
-    unless="no file of the agent was read",
+    "no file of the agent was read",
 )
 def file_exact(record: Record, witness: Witness) -> None:
     """A file is read and written as UTF-8, with its white space."""
@@ -249,10 +249,7 @@ def file_exact(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.file-lines",
-    MUST,
-    RuleSource(FILES, "Reading Files"),
-    unless="no part of a file was read",
+    "client.file-lines", MUST, RuleSource(FILES, "Reading Files"), "no part of a file was read"
 )
 def file_lines(record: Record, witness: Witness) -> None:
     """`line` counts from 1, and reading returns `limit` lines from there."""
@@ -274,10 +271,7 @@ def file_lines(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.file-missing",
-    EXPECTED,
-    RuleSource(FILES, "Reading Files"),
-    unless="no missing file was read",
+    "client.file-missing", EXPECTED, RuleSource(FILES, "Reading Files"), "no missing file was read"
 )
 def file_missing(record: Record, witness: Witness) -> None:
     """Reading a missing file gets an error."""
@@ -354,7 +348,7 @@ def _duplicates(record: Record) -> list[RecordedExchange]:
     return found
 
 
-@RULES.observer("client.terminal-ids", MUST, RUNNING, unless=NO_TERMINAL)
+@RULES.observer("client.terminal-ids", MUST, RUNNING, NO_TERMINAL)
 def terminal_ids(record: Record, witness: Witness) -> None:
     """Terminals at the same time have different ids."""
     for exchange in record.exchanges("agent", "terminal/create"):
@@ -364,7 +358,7 @@ def terminal_ids(record: Record, witness: Witness) -> None:
         witness.accuse("another terminal has this id", *exchange.lines)
 
 
-@RULES.observer("client.terminal-command", MUST, RUNNING, unless=NO_TERMINAL)
+@RULES.observer("client.terminal-command", MUST, RUNNING, NO_TERMINAL)
 def terminal_command(record: Record, witness: Witness) -> None:
     """A command gets its arguments, its environment variables and its folder."""
     for terminal in _terminals(record, SHOWS):
@@ -386,7 +380,7 @@ def terminal_command(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), unless=NO_TERMINAL
+    "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), NO_TERMINAL
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
     """`wait_for_exit` and the output report a command's exit status."""
@@ -400,7 +394,7 @@ def terminal_exit(record: Record, witness: Witness) -> None:
                     witness.accuse(why, *output.lines)
 
 
-@RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
+@RULES.observer("client.terminal-at-once", MUST, RUNNING, NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
     """A terminal's id is returned at once, an exit status only after the end."""
     for terminal in _terminals(record, RUNS_ON):
@@ -417,7 +411,7 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
             witness.accuse("it has an exit status, but the command still runs", *output.lines)
 
 
-@RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
+@RULES.observer("client.terminal-limit", MUST, RUNNING, NO_TERMINAL)
 def terminal_limit(record: Record, witness: Witness) -> None:
     """Output beyond `outputByteLimit` is cut at its beginning, between characters, and marked."""
     for terminal in _terminals(record, PRINTS_LONG):
@@ -435,10 +429,7 @@ def terminal_limit(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.terminal-kill",
-    MUST,
-    RuleSource(TERMINALS, "Killing Commands"),
-    unless="no command was killed",
+    "client.terminal-kill", MUST, RuleSource(TERMINALS, "Killing Commands"), "no command was killed"
 )
 def terminal_kill(record: Record, witness: Witness) -> None:
     """After a kill the output and status can still be read."""
@@ -469,7 +460,7 @@ def terminal_kill(record: Record, witness: Witness) -> None:
     "client.terminal-released",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
-    unless="no terminal was released and used again",
+    "no terminal was released and used again",
 )
 def terminal_released(record: Record, witness: Witness) -> None:
     """A released terminal's id is no longer valid."""
@@ -486,7 +477,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
     "client.terminal-release-ends",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
-    unless="no terminal was released while its command ran",
+    "no terminal was released while its command ran",
 )
 def terminal_release_ends(record: Record, witness: Witness) -> None:
     """Releasing a terminal kills its running command."""
@@ -506,10 +497,7 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.form-content",
-    SHOULD,
-    RuleSource("Elicitation", "Responses"),
-    unless="no form was accepted",
+    "client.form-content", SHOULD, RuleSource("Elicitation", "Responses"), "no form was accepted"
 )
 def form_content(record: Record, witness: Witness) -> None:
     """The values in a form fit its schema."""

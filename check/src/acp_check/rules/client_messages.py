@@ -18,7 +18,7 @@ STDIO = RuleSource("Transports", "stdio")
 SILENT = "the client sent nothing"
 
 
-@RULES.observer("client.messages", MUST, STDIO, unless=SILENT)
+@RULES.observer("client.messages", MUST, STDIO, SILENT)
 def messages(record: Record, witness: Witness) -> None:
     """Each line is one whole message in UTF-8."""
     for line in record.by("client"):
@@ -29,34 +29,27 @@ def messages(record: Record, witness: Witness) -> None:
             witness.accuse('the message has no `"jsonrpc": "2.0"`', line)
 
 
-@RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
+@RULES.observer("client.schema", MUST, RuleSource("Schema", ""), SILENT)
 def schema(record: Record, witness: Witness) -> None:
     """All messages of the client fit the schema."""
     for message in schema_messages(record, "client"):
         fits(message, witness)
 
 
-@RULES.observer(
-    "client.members", MUST, RuleSource("Extensibility", "The `_meta` Field"), unless=SILENT
-)
+@RULES.observer("client.members", MUST, RuleSource("Extensibility", "The `_meta` Field"), SILENT)
 def members(record: Record, witness: Witness) -> None:
     """Custom members are in `_meta`, not beside those of the protocol."""
     own_members(record, "client", witness)
 
 
-@RULES.observer(
-    "client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), unless=SILENT
-)
+@RULES.observer("client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), SILENT)
 def methods(record: Record, witness: Witness) -> None:
     """Custom methods begin with an underscore."""
     own_methods(record, "client", witness)
 
 
 @RULES.observer(
-    "client.answers",
-    MUST,
-    RuleSource("Overview", "Error Handling"),
-    unless="the agent sent no request",
+    "client.answers", MUST, RuleSource("Overview", "Error Handling"), "the agent sent no request"
 )
 def answers(record: Record, witness: Witness) -> None:
     """Each request is answered once, with a result or an error."""
@@ -91,13 +84,13 @@ UNATTENDED = (
 """Requests a client answers by itself; a person, or a command, may take any time."""
 
 
-@RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
+@RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), SILENT)
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
     check_kinds(record, "client", witness)
 
 
-@RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), unless=SILENT)
+@RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), SILENT)
 def request_ids(record: Record, witness: Witness) -> None:
     """The id of a request is a string or a whole number."""
     for line in record.by("client"):
@@ -109,7 +102,7 @@ def request_ids(record: Record, witness: Witness) -> None:
                 witness.accuse(f"{id!r} is neither a string nor a whole number", line)
 
 
-@RULES.observer("client.null-ids", SHOULD, RuleSource("Schema", "RequestId"), unless=SILENT)
+@RULES.observer("client.null-ids", SHOULD, RuleSource("Schema", "RequestId"), SILENT)
 def null_ids(record: Record, witness: Witness) -> None:
     """The id of a request is not null."""
     for line in record.by("client"):
@@ -118,7 +111,7 @@ def null_ids(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), unless=SILENT
+    "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), SILENT
 )
 def unique_ids(record: Record, witness: Witness) -> None:
     """No two pending requests share an id."""
@@ -134,10 +127,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.errors",
-    MUST,
-    RuleSource("Overview", "Error Handling"),
-    unless="the client sent no error",
+    "client.errors", MUST, RuleSource("Overview", "Error Handling"), "the client sent no error"
 )
 def errors(record: Record, witness: Witness) -> None:
     """An error has a whole number as `code`, and a text as `message`."""
@@ -153,7 +143,7 @@ def errors(record: Record, witness: Witness) -> None:
     "client.trace-context",
     SHOULD,
     RuleSource("Extensibility", "The `_meta` Field"),
-    unless="the client sent no `traceparent`",
+    "the client sent no `traceparent`",
 )
 def trace_context(record: Record, witness: Witness) -> None:
     """`traceparent` in `_meta` has the form of the W3C's Trace Context."""

@@ -39,9 +39,7 @@ BARE_TOOLS = ("tool.*", "permission.*", "load.tool-calls", "load.folder")
 """The cases in which a client that offers little asks for tools."""
 
 
-@RULES.observer(
-    "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=BARE_TOOLS, unless=NO_TURN
-)
+@RULES.observer("fs.offered", MUST, RuleSource(FILES, "Checking Support"), NO_TURN, over=BARE_TOOLS)
 def files_offered(record: Record, witness: Witness) -> None:
     """The agent uses its client's files only if the client offers them."""
     methods = {
@@ -52,11 +50,7 @@ def files_offered(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "terminal.offered",
-    MUST,
-    RuleSource(TERMINALS, "Checking Support"),
-    over=BARE_TOOLS,
-    unless=NO_TURN,
+    "terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), NO_TURN, over=BARE_TOOLS
 )
 def terminals_offered(record: Record, witness: Witness) -> None:
     """The agent uses terminals only if its client offers them."""
@@ -67,8 +61,8 @@ def terminals_offered(record: Record, witness: Witness) -> None:
     "elicitation.offered",
     MUST,
     RuleSource(ELICITATION, "Checking support"),
+    NO_TURN,
     over=BARE_TOOLS,
-    unless=NO_TURN,
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
     """Forms and URLs go only to clients that offer them."""
@@ -86,8 +80,8 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
     "fs.absolute",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    "the agent used no file of its client",
     over=CALLS,
-    unless="the agent used no file of its client",
 )
 def absolute(record: Record, witness: Witness) -> None:
     """The paths of files are absolute."""
@@ -100,8 +94,8 @@ def absolute(record: Record, witness: Witness) -> None:
     "fs.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    "the agent read no file starting at a line",
     over=CALLS,
-    unless="the agent read no file starting at a line",
 )
 def first_line(record: Record, witness: Witness) -> None:
     """The first line of a file is line 1."""
@@ -115,8 +109,8 @@ def first_line(record: Record, witness: Witness) -> None:
     "terminal.absolute",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
+    "the agent set no folder for a terminal",
     over=CALLS,
-    unless="the agent set no folder for a terminal",
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
     """The folder of a terminal is absolute."""
@@ -130,8 +124,8 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     "terminal.folder",
     SHOULD,
     RuleSource("Session Setup", "Working Directory"),
+    "the agent set no folder for a terminal",
     over=CALLS,
-    unless="the agent set no folder for a terminal",
 )
 def terminal_inside(record: Record, witness: Witness) -> None:
     """A terminal starts in one of the session's folders."""
@@ -152,8 +146,8 @@ def terminal_inside(record: Record, witness: Witness) -> None:
     "terminal.released",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
+    "the agent created no terminal",
     over=CALLS,
-    unless="the agent created no terminal",
 )
 def releases(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
@@ -173,8 +167,8 @@ def releases(record: Record, witness: Witness) -> None:
     "terminal.known-id",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
+    "the agent created no terminal",
     over=CALLS,
-    unless="the agent created no terminal",
 )
 def only_open_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used and embedded only between its creation and release."""

@@ -31,7 +31,7 @@ SETUP = "Session Setup"
 # -- introduction -----------------------------------------------------------------------------
 
 
-@RULES.observer("client.initialize-first", MUST, INITIALIZATION, unless=SILENT)
+@RULES.observer("client.initialize-first", MUST, INITIALIZATION, SILENT)
 def initialize_first(record: Record, witness: Witness) -> None:
     """The client sends `initialize` before anything else, and waits for the answer."""
     hello = next(iter(record.exchanges("client", "initialize")), None)
@@ -45,10 +45,7 @@ def initialize_first(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.initialize-once",
-    EXPECTED,
-    INITIALIZATION,
-    unless="the client did not send `initialize`",
+    "client.initialize-once", EXPECTED, INITIALIZATION, "the client did not send `initialize`"
 )
 def initialize_once(record: Record, witness: Witness) -> None:
     """A connection is initialized once."""
@@ -67,7 +64,7 @@ def initialize_once(record: Record, witness: Witness) -> None:
     "client.closes",
     SHOULD,
     RuleSource("Initialization", "Version Negotiation"),
-    unless="the agent used the client's version; with `--offers version` it uses another one",
+    "the agent used the client's version; with `--offers version` it uses another one",
 )
 def closes(record: Record, witness: Witness) -> None:
     """A client without the agent's version closes the connection."""
@@ -85,7 +82,7 @@ def closes(record: Record, witness: Witness) -> None:
     "client.info",
     SHOULD,
     RuleSource("Initialization", "Implementation Information"),
-    unless="the client did not send `initialize`",
+    "the client did not send `initialize`",
 )
 def info(record: Record, witness: Witness) -> None:
     """The client reports its name and version."""
@@ -103,9 +100,7 @@ def info(record: Record, witness: Witness) -> None:
 # -- capabilities ----------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
-)
+@RULES.observer("client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), SILENT)
 def only_advertised_methods(line_record: Record, witness: Witness) -> None:
     """The client calls only methods that the agent advertises."""
     can = agent_capabilities(line_record)
@@ -122,10 +117,7 @@ NO_SESSION = "the client opened no session"
 
 
 @RULES.observer(
-    "client.advertised-servers",
-    MUST,
-    RuleSource(SETUP, "Checking Transport Support"),
-    unless=NO_SESSION,
+    "client.advertised-servers", MUST, RuleSource(SETUP, "Checking Transport Support"), NO_SESSION
 )
 def only_advertised_servers(record: Record, witness: Witness) -> None:
     """MCP servers over HTTP and SSE are named only if the agent advertises them."""
@@ -145,7 +137,7 @@ def _servers(line: WireLine) -> list[Json]:
     "client.advertised-directories",
     MUST,
     RuleSource(SETUP, "Additional Workspace Roots"),
-    unless=NO_SESSION,
+    NO_SESSION,
 )
 def only_advertised_directories(record: Record, witness: Witness) -> None:
     """The client names additional folders only if the agent advertises them."""
@@ -166,7 +158,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     "client.advertised-content",
     MUST,
     RuleSource("Prompt Turn", "1. User Message"),
-    unless="the client sent no prompt",
+    "the client sent no prompt",
 )
 def only_advertised_content(record: Record, witness: Witness) -> None:
     """Prompts have images, audio and files only if the agent advertises them."""
@@ -180,10 +172,7 @@ def only_advertised_content(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.content",
-    EXPECTED,
-    RuleSource("Content", "Content Types"),
-    unless="no prompt had such data",
+    "client.content", EXPECTED, RuleSource("Content", "Content Types"), "no prompt had such data"
 )
 def content(record: Record, witness: Witness) -> None:
     """The data of images, audio and files in a prompt is base64."""
@@ -196,7 +185,7 @@ def content(record: Record, witness: Witness) -> None:
 # -- sessions ---------------------------------------------------------------------------------
 
 
-@RULES.observer("client.absolute", MUST, RuleSource(SETUP, "Working Directory"), unless=NO_SESSION)
+@RULES.observer("client.absolute", MUST, RuleSource(SETUP, "Working Directory"), NO_SESSION)
 def absolute(record: Record, witness: Witness) -> None:
     """Folders, and the commands of MCP servers, are absolute paths."""
     for line in record.calls("client", *SETUPS, "session/list"):
@@ -214,7 +203,7 @@ def absolute(record: Record, witness: Witness) -> None:
     "client.known-sessions",
     MUST,
     RuleSource(SETUP, "Session ID"),
-    unless="the client sent nothing about a session",
+    "the client sent nothing about a session",
 )
 def only_known_sessions(record: Record, witness: Witness) -> None:
     """The client only uses sessions that it created, loaded or resumed."""
@@ -245,7 +234,7 @@ OF_OPEN_SESSIONS = (
     "client.same-folder",
     MUST,
     RuleSource(SETUP, "Additional Workspace Roots"),
-    unless="no session with a known folder was reopened",
+    "no session with a known folder was reopened",
 )
 def same_folder(record: Record, witness: Witness) -> None:
     """The client reopens a session in its own folder."""
@@ -267,7 +256,7 @@ def same_folder(record: Record, witness: Witness) -> None:
     "client.listed-roots",
     MUST,
     RuleSource("Session List", "Listing Sessions"),
-    unless="no session was reopened after its folders had changed in the list",
+    "no session was reopened after its folders had changed in the list",
 )
 def roots_as_listed(record: Record, witness: Witness) -> None:
     """A session is not reopened with folders from an outdated list."""
@@ -298,7 +287,7 @@ def _roots(of: Json) -> set[object]:
     "client.cursors",
     MUST,
     RuleSource("Session List", "Pagination"),
-    unless="the client requested no second page",
+    "the client requested no second page",
 )
 def cursors(record: Record, witness: Witness) -> None:
     """Cursors are those of this connection, unchanged, and none after the last page."""
@@ -323,7 +312,7 @@ def cursors(record: Record, witness: Witness) -> None:
     "client.one-turn",
     EXPECTED,
     RuleSource("Prompt Turn", "Cancellation"),
-    unless="the client sent no prompt",
+    "the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
     """A session's next prompt follows the previous one's answer."""
@@ -342,7 +331,7 @@ def one_turn(record: Record, witness: Witness) -> None:
     "client.permission",
     MUST,
     RuleSource("Overview", "Baseline Methods"),
-    unless="the client answered no permission request",
+    "the client answered no permission request",
 )
 def permission(record: Record, witness: Witness) -> None:
     """The client supports `session/request_permission`."""
@@ -363,7 +352,7 @@ def _knows(record: Record, witness: Witness, *methods: str) -> None:
     "client.offers",
     MUST,
     RuleSource("Initialization", "Client Capabilities"),
-    unless="the agent used nothing that the client offers",
+    "the agent used nothing that the client offers",
 )
 def offers(record: Record, witness: Witness) -> None:
     """The client supports what it offers in `initialize`: files, terminals, forms."""
@@ -388,7 +377,7 @@ OFFERED = {
     "client.permission-options",
     MUST,
     RuleSource("Tool Calls", "Requesting Permission"),
-    unless="the client answered no permission request",
+    "the client answered no permission request",
 )
 def permission_options(record: Record, witness: Witness) -> None:
     """A permission request gets one of its options, or `cancelled`."""
@@ -407,7 +396,7 @@ def permission_options(record: Record, witness: Witness) -> None:
     "client.permission-cancelled",
     MUST,
     RuleSource("Prompt Turn", "Cancellation"),
-    unless="no turn was cancelled while a permission request was pending",
+    "no turn was cancelled while a permission request was pending",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
     """A cancelled turn's pending permissions get `cancelled`."""
@@ -437,7 +426,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
     "client.late-updates",
     SHOULD,
     RuleSource("Prompt Turn", "Cancellation"),
-    unless="the client cancelled no turn",
+    "the client cancelled no turn",
 )
 def late_updates(record: Record, witness: Witness) -> None:
     """Updates of tool calls after a cancel are accepted."""
@@ -451,7 +440,7 @@ def late_updates(record: Record, witness: Witness) -> None:
     "client.known-choices",
     MUST,
     RuleSource("Session Modes", "From the Client"),
-    unless="the client set no mode and no option",
+    "the client set no mode and no option",
 )
 def only_known_choices(record: Record, witness: Witness) -> None:
     """The client only sets modes, options and values that the agent has."""
@@ -467,7 +456,7 @@ def only_known_choices(record: Record, witness: Witness) -> None:
     "client.sign-in-methods",
     MUST,
     RuleSource("Authentication", "Protocol-driven authentication"),
-    unless="the client did not sign in",
+    "the client did not sign in",
 )
 def sign_in_methods(record: Record, witness: Witness) -> None:
     """`authenticate` names an advertised method that is not of type `terminal`."""
@@ -486,7 +475,7 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
     "client.signed-out",
     SHOULD,
     RuleSource("Authentication", "Active Sessions"),
-    unless="the client sent no prompt after a logout",
+    "the client sent no prompt after a logout",
 )
 def after_sign_out(record: Record, witness: Witness) -> None:
     """The client copes with a prompt refused after a logout."""

@@ -45,16 +45,14 @@ ALWAYS = "the agent sent nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "stdio.utf-8", MUST, ENCODING, over=MESSAGES, unless=ALWAYS, only=verdicts.Reach.PROGRAM
-)
+@RULES.observer("stdio.utf-8", MUST, ENCODING, ALWAYS, over=MESSAGES, only=verdicts.Reach.PROGRAM)
 def utf_8(record: Record, witness: Witness) -> None:
     """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
         witness.check(line.problem != NOT_UTF_8, line.problem, line)
 
 
-@RULES.observer("stdio.only-messages", MUST, STDIO, unless=ALWAYS)
+@RULES.observer("stdio.only-messages", MUST, STDIO, ALWAYS)
 def only_messages(record: Record, witness: Witness) -> None:
     """Each line on stdout is one whole message."""
     # The checker sends one, and JSON-RPC answers it with another.
@@ -72,11 +70,7 @@ def only_messages(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.version",
-    MUST,
-    json_rpc("4 Request object, 5 Response object"),
-    over=MESSAGES,
-    unless=ALWAYS,
+    "json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), ALWAYS, over=MESSAGES
 )
 def version(record: Record, witness: Witness) -> None:
     """Each message has `"jsonrpc": "2.0"`."""
@@ -90,8 +84,8 @@ def version(record: Record, witness: Witness) -> None:
     "json-rpc.kinds",
     MUST,
     json_rpc("4.1 Notification"),
+    "the agent called no method",
     over=MESSAGES,
-    unless="the agent called no method",
 )
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
@@ -106,11 +100,7 @@ def check_kinds(record: Record, side: Side, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.own-ids",
-    MUST,
-    json_rpc("4 Request object"),
-    over=CALLS,
-    unless="the agent sent no request",
+    "json-rpc.own-ids", MUST, json_rpc("4 Request object"), "the agent sent no request", over=CALLS
 )
 def own_ids(record: Record, witness: Witness) -> None:
     """Pending requests of the agent have different ids."""
@@ -131,7 +121,7 @@ def own_ids(record: Record, witness: Witness) -> None:
 # -- answers --------------------------------------------------------------------------------
 
 
-@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
+@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, ALWAYS, over=MESSAGES)
 def result_or_error(record: Record, witness: Witness) -> None:
     """A response has a result or an error; an error has an integer code and a message."""
     for line in record.by("agent"):
@@ -157,7 +147,7 @@ def result_or_error(record: Record, witness: Witness) -> None:
                 witness.accuse("it has neither a result nor an error", line)
 
 
-@RULES.observer("json-rpc.same-id", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
+@RULES.observer("json-rpc.same-id", MUST, RESPONSE, ALWAYS, over=MESSAGES)
 def same_id(record: Record, witness: Witness) -> None:
     """A response has exactly the id of its request."""
     asked: set[bytes] = set()
@@ -184,7 +174,7 @@ UNREADABLE = (errors.PARSE_ERROR, errors.INVALID_REQUEST)
 """The codes for messages whose id cannot be read."""
 
 
-@RULES.observer("json-rpc.one-answer", MUST, RESPONSE, unless=ALWAYS)
+@RULES.observer("json-rpc.one-answer", MUST, RESPONSE, ALWAYS)
 def one_answer(record: Record, witness: Witness) -> None:
     """A request is answered once."""
     answered: dict[str, WireLine] = {}
@@ -196,7 +186,7 @@ def one_answer(record: Record, witness: Witness) -> None:
             answered[loose_id(line)] = line
 
 
-@RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, unless=ALWAYS)
+@RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, ALWAYS)
 def in_time(record: Record, witness: Witness) -> None:
     """A request is answered while the check waits."""
     for exchange in record.exchanges("client"):
@@ -206,11 +196,7 @@ def in_time(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.error-message",
-    SHOULD,
-    ERROR_OBJECT,
-    over=MESSAGES,
-    unless="the agent sent no error",
+    "json-rpc.error-message", SHOULD, ERROR_OBJECT, "the agent sent no error", over=MESSAGES
 )
 def error_message(record: Record, witness: Witness) -> None:
     """The message of an error is one sentence on one line."""
@@ -235,7 +221,7 @@ KNOWN_CODES = {
 
 
 @RULES.observer(
-    "json-rpc.error-codes", MUST, ERROR_OBJECT, over=MESSAGES, unless="the agent sent no error"
+    "json-rpc.error-codes", MUST, ERROR_OBJECT, "the agent sent no error", over=MESSAGES
 )
 def error_codes(record: Record, witness: Witness) -> None:
     """Error codes that JSON-RPC reserves are used as defined."""

@@ -277,9 +277,9 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     "list.page-size",
     SHOULD,
     PAGES,
+    "every list had one page with fewer sessions",
     "list",
     over=LISTS,
-    unless="every list had one page with fewer sessions",
 )
 def page_size(record: Record, witness: Witness) -> None:
     """A page of a list has at most a thousand sessions."""
@@ -555,7 +555,7 @@ def _list_entries(record: Record) -> list[tuple[RecordedExchange, Json]]:
     ]
 
 
-@RULES.observer("list.absolute-folders", MUST, LISTING, over=LISTS, unless=NO_LIST)
+@RULES.observer("list.absolute-folders", MUST, LISTING, NO_LIST, over=LISTS)
 def absolute_folders(record: Record, witness: Witness) -> None:
     """The folders in a list are absolute."""
     for exchange, entry in _list_entries(record):
@@ -568,7 +568,7 @@ def absolute_folders(record: Record, witness: Witness) -> None:
                 witness.accuse(f"{path!r} is not absolute", *exchange.lines)
 
 
-@RULES.observer("list.times", MUST, LISTING, over=LISTS, unless="no listed session has a time")
+@RULES.observer("list.times", MUST, LISTING, "no listed session has a time", over=LISTS)
 def times(record: Record, witness: Witness) -> None:
     """`updatedAt` is a time in ISO 8601."""
     told = [(exchange.lines, entry) for exchange, entry in _list_entries(record)]
@@ -596,8 +596,8 @@ def _is_time(text: str) -> bool:
     "list.titles",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
+    "no session was listed after its title was reported",
     over=LISTS,
-    unless="no session was listed after its title was reported",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
     """The list has the title that was reported last."""

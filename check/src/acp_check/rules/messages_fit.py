@@ -68,9 +68,7 @@ def _results(record: Record) -> Iterator[TypedMessage]:
             yield message
 
 
-@RULES.observer(
-    "schema.results", MUST, SCHEMA, over=MESSAGES, unless="nothing was answered with a result"
-)
+@RULES.observer("schema.results", MUST, SCHEMA, "nothing was answered with a result", over=MESSAGES)
 def results(record: Record, witness: Witness) -> None:
     """Every result fits the schema."""
     for message in _results(record):
@@ -78,7 +76,7 @@ def results(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "schema.empty-results", MUST, SCHEMA, over=MESSAGES, unless="nothing was answered with a result"
+    "schema.empty-results", MUST, SCHEMA, "nothing was answered with a result", over=MESSAGES
 )
 def empty_results(record: Record, witness: Witness) -> None:
     """An empty result is `{}`; that of `session/load` may be null."""
@@ -89,7 +87,7 @@ def empty_results(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("schema.updates", MUST, SCHEMA, over=MESSAGES, unless="the agent sent no update")
+@RULES.observer("schema.updates", MUST, SCHEMA, "the agent sent no update", over=MESSAGES)
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
     for message in schema_messages(record, "agent"):
@@ -97,7 +95,7 @@ def updates(record: Record, witness: Witness) -> None:
             fits(message, witness)
 
 
-@RULES.observer("schema.requests", MUST, SCHEMA, over=CALLS, unless="the agent sent no request")
+@RULES.observer("schema.requests", MUST, SCHEMA, "the agent sent no request", over=CALLS)
 def requests(record: Record, witness: Witness) -> None:
     """All requests of the agent fit the schema."""
     for message in schema_messages(record, "agent"):
@@ -109,8 +107,8 @@ def requests(record: Record, witness: Witness) -> None:
     "extension.members",
     MUST,
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
+    "the agent sent no message that the schema knows",
     over=MESSAGES,
-    unless="the agent sent no message that the schema knows",
 )
 def members(record: Record, witness: Witness) -> None:
     """Custom members are in `_meta`, not beside those of the protocol."""
@@ -121,8 +119,8 @@ def members(record: Record, witness: Witness) -> None:
     "extension.methods",
     MUST,
     RuleSource(EXTENSIBILITY, "Extension Methods"),
+    "the agent called no method",
     over=MESSAGES,
-    unless="the agent called no method",
 )
 def methods(record: Record, witness: Witness) -> None:
     """Custom methods begin with an underscore."""
@@ -133,8 +131,8 @@ def methods(record: Record, witness: Witness) -> None:
     "schema.base64",
     EXPECTED,
     RuleSource("Content", "Content Types"),
+    "the agent sent no such data",
     over=MESSAGES,
-    unless="the agent sent no such data",
 )
 def data_is_base64(record: Record, witness: Witness) -> None:
     """The data of images, audio and files is base64."""
@@ -152,8 +150,8 @@ def data_is_base64(record: Record, witness: Witness) -> None:
     "schema.offered-updates",
     MUST,
     RuleSource("Schema", "SessionUpdate"),
+    "the agent sent no updates, or only some that the client offered to show",
     over=MESSAGES,
-    unless="the agent sent no updates, or only some that the client offered to show",
 )
 def updates_on_offer(record: Record, witness: Witness) -> None:
     """Notices, compactions and sub-agents go only to clients that offer them."""
@@ -213,8 +211,8 @@ async def unknown_notification(stage: Stage) -> None:
     "extension.advertised",
     SHOULD,
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
+    "the agent sent no custom message",
     over=MESSAGES,
-    unless="the agent sent no custom message",
 )
 def custom_in_meta(record: Record, witness: Witness) -> None:
     """Custom messages are advertised in the `_meta` of a capability."""

@@ -74,8 +74,8 @@ async def report(stage: Stage) -> None:
     "plan.updated",
     SHOULD,
     UPDATING,
+    "no reported plan was changed by a later tool call",
     over=("plan.told",),
-    unless="no reported plan was changed by a later tool call",
 )
 def report_again(record: Record, witness: Witness) -> None:
     """A plan changed with a tool is reported again."""
@@ -94,11 +94,7 @@ def report_again(record: Record, witness: Witness) -> None:
 
 
 @RULES.overview(
-    "plan.complete",
-    MUST,
-    UPDATING,
-    over=("plan.told",),
-    unless="no plan was reported twice in a turn",
+    "plan.complete", MUST, UPDATING, "no plan was reported twice in a turn", over=("plan.told",)
 )
 def complete(records: Sequence[Record], witness: Witness) -> None:
     """Each update of a plan has all entries."""

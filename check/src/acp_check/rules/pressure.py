@@ -115,7 +115,7 @@ COUNTED = 20
 """Least numbers for a count."""
 
 
-@RULES.observer("stdio.stays", EXPECTED, STDIO, unless="the check never connected to the agent")
+@RULES.observer("stdio.stays", EXPECTED, STDIO, "the check never connected to the agent")
 def stays(record: Record, witness: Witness) -> None:
     """The agent runs until its client leaves."""
     if record.lines and not record.broken:

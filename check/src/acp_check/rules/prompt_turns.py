@@ -213,9 +213,7 @@ def is_of_turn(line: WireLine) -> bool:
     return line.update_kind in TURN_UPDATES
 
 
-@RULES.observer(
-    "prompt.updates-first", EXPECTED, COMPLETION, over=TURNS, unless="no prompt was answered"
-)
+@RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, "no prompt was answered", over=TURNS)
 def updates_first(record: Record, witness: Witness) -> None:
     """All updates of a turn precede its answer."""
     busy: set[object] = set()
@@ -240,7 +238,7 @@ def updates_first(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "prompt.own-session", MUST, OUTPUT, over=TURNS, unless="the agent sent no message during a turn"
+    "prompt.own-session", MUST, OUTPUT, "the agent sent no message during a turn", over=TURNS
 )
 def own_session(record: Record, witness: Witness) -> None:
     """Updates during a turn have the id of its session."""
@@ -258,8 +256,8 @@ def own_session(record: Record, witness: Witness) -> None:
     "prompt.message-ids",
     MUST,
     RuleSource(PAGE, "Message IDs"),
+    "the agent gives its messages no ids",
     over=TURNS,
-    unless="the agent gives its messages no ids",
 )
 def message_ids(record: Record, witness: Witness) -> None:
     """Chunks with one message id are of one kind, in one turn."""
@@ -293,8 +291,8 @@ def message_ids(record: Record, witness: Witness) -> None:
     "prompt.usage",
     MUST,
     RuleSource(PAGE, "Session Usage Updates"),
+    "the agent reported no usage",
     over=TURNS,
-    unless="the agent reported no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
     """Usage has whole numbers of tokens, and a currency of ISO 4217."""
@@ -516,8 +514,8 @@ async def request_answered(stage: Stage) -> None:
     "cancel-request.code",
     SHOULD,
     RuleSource("Cancellation", "Internal Cancellation"),
+    "the agent reported no request as cancelled",
     over=TURNS,
-    unless="the agent reported no request as cancelled",
 )
 def cancellation_code(record: Record, witness: Witness) -> None:
     """A cancelled request's error is -32800."""
@@ -550,13 +548,7 @@ async def request_unknown(stage: Stage) -> None:
         raise Violation("the next request was answered differently", cancellation, *answer.lines)
 
 
-@RULES.observer(
-    "cancel.only-asked",
-    EXPECTED,
-    STOP_REASONS,
-    over=TURNS,
-    unless="no prompt was answered",
-)
+@RULES.observer("cancel.only-asked", EXPECTED, STOP_REASONS, "no prompt was answered", over=TURNS)
 def only_asked(record: Record, witness: Witness) -> None:
     """Only cancelled turns end with `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):

@@ -50,9 +50,7 @@ def available_modes(modes: Json) -> list[str]:
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
-@RULES.observer(
-    "modes.current", MUST, RuleSource(MODES, "Initial state"), over=CHOICES, unless=NO_MODES
-)
+@RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), NO_MODES, over=CHOICES)
 def current_mode(record: Record, witness: Witness) -> None:
     """The current mode is one of the available modes."""
     for line, modes in _modes(record):
@@ -60,9 +58,7 @@ def current_mode(record: Record, witness: Witness) -> None:
         witness.check(current in available_modes(modes), f"{current!r} is not available", line)
 
 
-@RULES.observer(
-    "modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), over=CHOICES, unless=NO_MODES
-)
+@RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), NO_MODES, over=CHOICES)
 def unique_modes(record: Record, witness: Witness) -> None:
     """Each mode has a unique id."""
     for line, modes in _modes(record):
@@ -74,8 +70,8 @@ def unique_modes(record: Record, witness: Witness) -> None:
     "modes.known-updates",
     MUST,
     RuleSource(MODES, "From the Agent"),
+    "the agent reported no change of mode",
     over=CHOICES,
-    unless="the agent reported no change of mode",
 )
 def only_known_updates(record: Record, witness: Witness) -> None:
     """A mode reported as current is one of the available modes."""
@@ -176,7 +172,7 @@ def option_values(option: Json) -> list[str]:
 
 
 @RULES.observer(
-    "options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), over=CHOICES, unless=NO_OPTIONS
+    "options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), NO_OPTIONS, over=CHOICES
 )
 def unique_options(record: Record, witness: Witness) -> None:
     """Config options have unique ids, and each option's values are unique."""
@@ -192,8 +188,8 @@ def unique_options(record: Record, witness: Witness) -> None:
     "options.current",
     MUST,
     RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
+    NO_OPTIONS,
     over=CHOICES,
-    unless=NO_OPTIONS,
 )
 def current_values(record: Record, witness: Witness) -> None:
     """The current value of a config option is one of its possible values."""
@@ -212,8 +208,8 @@ def current_values(record: Record, witness: Witness) -> None:
     "options.boolean-offered",
     MUST,
     RuleSource(OPTIONS, "Boolean Config Options"),
+    "the agent sent no config options to a client without boolean options",
     over=CHOICES,
-    unless="the agent sent no config options to a client without boolean options",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
     """Boolean options go only to clients that offer them."""
@@ -232,8 +228,8 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     "options.categories",
     MUST,
     RuleSource(OPTIONS, "Option Categories"),
+    "no config option has a category",
     over=CHOICES,
-    unless="no config option has a category",
 )
 def categories(record: Record, witness: Witness) -> None:
     """Custom categories begin with an underscore."""
@@ -249,8 +245,8 @@ def categories(record: Record, witness: Witness) -> None:
     "options.and-modes",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
+    "the agent has no config option of the category `mode`",
     over=CHOICES,
-    unless="the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
     """An agent with a config option for the mode also has modes."""
@@ -265,8 +261,8 @@ def and_modes(record: Record, witness: Witness) -> None:
     "options.in-step",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
+    "the agent does not have both an option for the mode and modes",
     over=CHOICES,
-    unless="the agent does not have both an option for the mode and modes",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
     """The mode's option and the current mode agree."""
@@ -338,8 +334,8 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     "modes.kept",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
+    "no session with a mode was reopened",
     over=("resume.folder", "load.links"),
-    unless="no session with a mode was reopened",
 )
 def modes_kept(records: Sequence[Record], witness: Witness) -> None:
     """A reopened session is in the mode in which it was left."""
@@ -469,8 +465,8 @@ async def own_session(stage: Stage) -> None:
     "options.kept",
     EXPECTED,
     SETTING,
+    "no session with options was reopened",
     over=("resume.folder", "load.links"),
-    unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
     """A config option keeps its value when others are set, and after reopening."""
@@ -619,7 +615,7 @@ NO_COMMANDS = "the agent reported no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-@RULES.observer("commands.names", EXPECTED, COMMANDS, over=CHOICES, unless=NO_COMMANDS)
+@RULES.observer("commands.names", EXPECTED, COMMANDS, NO_COMMANDS, over=CHOICES)
 def command_names(record: Record, witness: Witness) -> None:
     """Command names are unique, without a leading slash or white space."""
     for line in record.updates():

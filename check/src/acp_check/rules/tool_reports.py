@@ -372,7 +372,7 @@ async def cancel_is_no_yes(stage: Stage) -> None:
         raise Violation("the file was written anyway", cancellation, answer.line)
 
 
-@RULES.observer("permission.options", MUST, OPTIONS, over=CALLS, unless=NO_PERMISSION)
+@RULES.observer("permission.options", MUST, OPTIONS, NO_PERMISSION, over=CALLS)
 def options(record: Record, witness: Witness) -> None:
     """A permission request has options with unique ids."""
     for line in record.calls("agent", "session/request_permission"):
@@ -385,11 +385,7 @@ def options(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "permission.once",
-    EXPECTED,
-    PERMISSION,
-    over=CALLS,
-    unless="no permission was granted or denied",
+    "permission.once", EXPECTED, PERMISSION, "no permission was granted or denied", over=CALLS
 )
 def once(record: Record, witness: Witness) -> None:
     """A granted or denied permission is not requested again."""
@@ -453,7 +449,7 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
     ]
 
 
-@RULES.overview("tool.unique-ids", MUST, CREATING, over=TOOLS, unless=NO_TOOLS)
+@RULES.overview("tool.unique-ids", MUST, CREATING, NO_TOOLS, over=TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     """Each tool call of a session has a unique id."""
     # A session outlives its process, so this spans all records, one after the other. A call ends
@@ -487,7 +483,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         ended |= running
 
 
-@RULES.observer("tool.known-id", EXPECTED, UPDATING, over=TOOLS, unless="no tool call was updated")
+@RULES.observer("tool.known-id", EXPECTED, UPDATING, "no tool call was updated", over=TOOLS)
 def only_known_ids(record: Record, witness: Witness) -> None:
     """Updates of a tool call arrive after the call."""
     known: set[tuple[object, object]] = set()
@@ -499,7 +495,7 @@ def only_known_ids(record: Record, witness: Witness) -> None:
             witness.check(key in known, "no tool call with this id was reported before", line)
 
 
-@RULES.observer("tool.ends", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
+@RULES.observer("tool.ends", EXPECTED, STATUS, NO_TOOLS, over=TOOLS)
 def ends(record: Record, witness: Witness) -> None:
     """At a turn's end its tool calls are completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
@@ -522,7 +518,7 @@ def ends(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("tool.no-way-back", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
+@RULES.observer("tool.no-way-back", EXPECTED, STATUS, NO_TOOLS, over=TOOLS)
 def no_way_back(record: Record, witness: Witness) -> None:
     """A completed or failed tool call stays so."""
     ended: dict[tuple[object, object], WireLine] = {}
@@ -541,8 +537,8 @@ def no_way_back(record: Record, witness: Witness) -> None:
     "tool.in-progress",
     SHOULD,
     RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
+    NO_PERMISSION,
     over=TOOLS,
-    unless=NO_PERMISSION,
 )
 def in_progress(record: Record, witness: Witness) -> None:
     """A permitted tool call is reported as in progress, completed or failed."""
@@ -585,8 +581,8 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
     "tool.absolute",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    "no tool call names a path",
     over=TOOLS,
-    unless="no tool call names a path",
 )
 def absolute(record: Record, witness: Witness) -> None:
     """The paths in tool calls are absolute."""
@@ -600,8 +596,8 @@ def absolute(record: Record, witness: Witness) -> None:
     "tool.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    "no tool call names a line",
     over=TOOLS,
-    unless="no tool call names a line",
 )
 def lines(record: Record, witness: Witness) -> None:
     """Line numbers start at 1."""
