@@ -449,6 +449,40 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
     (tmp_path / "done").touch()
 
 
+@pytest.mark.parametrize("width", [360, 768, 1440])
+async def test_what_sends_and_stops_stays_where_it_is_while_somebody_writes(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 740})
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
+    later = page.get_by_role("button", name="Later at…")
+
+    async def places(*names: str) -> list[Any]:
+        await expect(later).to_have_count(1 if await area.input_value() else 0)
+        buttons = [page.get_by_role("button", name=name, exact=True) for name in names]
+        return [await it.bounding_box() for it in (*buttons, area)]
+
+    async def stays(*names: str) -> None:
+        before = await places(*names)
+        await area.fill("words")
+        assert await places(*names) == before
+        await area.fill("")
+        assert await places(*names) == before
+
+    await page.locator(".choices button").wait_for()
+    await area.fill("the session is open to write in it")
+    await expect(later).to_be_visible()
+    await area.fill("")
+    await stays("Send")
+    turn = session.prompt(steps({"say": "At work."}, {"until": "cancel"}))
+    await page.get_by_role("button", name="Stop").wait_for()
+    await stays("Stop", "Send")
+    await page.get_by_role("button", name="Stop").click()
+    await turn
+
+
 async def test_a_queue_fits_on_a_small_screen(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ export function Composer({ session, isRunning, instead, paths }) {
       <${Guard}><${Later} name="Choices" session=${session} /><//>
       ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
-      ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title=${isInstead ? "Reject, and send" : isBehind ? "Send after this turn" : "Send"}><span class="away">Send</span></button>`}
+      <button type="submit" class="send" disabled=${isEmpty} title=${isInstead ? "Reject, and send" : isBehind ? "Send after this turn" : "Send"}><span class="away">Send</span></button>
     </div>
   </form>`;
 }
