@@ -112,7 +112,7 @@ async def test_the_list_does_not_say_that_nothing_matches_where_messages_do(
     empty = page.locator(".home .empty")
     await expect(empty).to_have_text("")  # the status of the hits
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    await expect(empty).to_have_text("Found only in messages.")
+    await expect(empty).to_have_text("No title has all of these words.")
     assert not [it for it in await page.evaluate("() => noted") if "No session" in it]
     await search.fill("zygophyllum")
     await expect(empty).to_have_text("No session matches by title, agent or folder.")

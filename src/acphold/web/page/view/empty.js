@@ -6,7 +6,7 @@ const NONE = wordTable({ live: "No agent has a session open.", waiting: "Nothing
 
 /** No session in the list; what to do about it, or the `hits` of a search, may stand beside it. @param {{filter: string, hits: number | null, isSearch: boolean, isOnly: boolean, isBesideNews: boolean}} props */
 export function Empty({ filter, hits, isSearch, isOnly, isBesideNews }) {
-  if (isSearch && hits !== 0) return hits && isBesideNews && !filter && html`<p class="empty aside">Found only in messages.</p>`;
+  if (isSearch && hits !== 0) return hits && isBesideNews && !filter && html`<p class="empty aside">No title has all of these words.</p>`;
   if (isSearch) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session matches by title, agent or folder.</p>`;
   if (isOnly) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session matches the filters above.</p>`;
   if (filter === "archived") return html`<p class="empty">No archived sessions. To archive one, use its menu, or swipe it to the left on a touch screen.</p>`;

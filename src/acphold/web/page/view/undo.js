@@ -138,7 +138,7 @@ export function Chosen({ desk, isArchive }) {
     <button type="button" disabled=${isNone} onClick=${act(() => archive(desk, ids, title, isArchive))}>${isArchive ? "Unarchive" : "Archive"}</button>
     <button type="button" disabled=${isNone} onClick=${act(tagAll)}>Tag…</button>
     <button type="button" class="bad" disabled=${isNone} onClick=${act(removeAll)}>Delete</button>
-    <button type="button" class="quiet leave" aria-keyshortcuts="Escape" onClick=${leave}>Cancel</button></div>`;
+    <button type="button" class="quiet leave" aria-label="Cancel" title="Cancel (Esc)" aria-keyshortcuts="Escape" onClick=${leave}>×</button></div>`;
 }
 
 /** What was done of late. @param {{desk: Desk}} props */
