@@ -14,7 +14,7 @@ const KEYS = [
   [["w"], "Write to the agent: no need to pass its buttons with Tab"],
   [["m"], "Menu of the session: arrows and Enter"],
   [["Esc"], "From writing, or from Changes, back to the conversation"],
-  [["Space"], "After Select: select the session, or not"],
+  [["x"], "Select this session, and then others with j, k and Space"],
   [["a"], "Archive the selected sessions; t tags them, Esc ends selecting"],
   [["u"], "Undo what was just done"],
   [["n"], "New session"],
@@ -67,6 +67,7 @@ const SINGLE = Object.assign(Object.create(null), {
   m: () => void menu(),
   u: () => (undoing()?.click(), void setTimeout(() => document.activeElement === document.body && document.getElementById("main")?.focus())),
   n: () => (go("#/new"), void soon("main.new textarea").then((field) => field?.focus())),
+  x: () => void select(),
   a: () => chosen(1),
   t: () => chosen(2),
   "?": () => void inFront(Shown, {}),
@@ -91,6 +92,17 @@ async function menu() {
   }
   (await soon(".conversation .menu > button"))?.click();
   /** @type {HTMLElement | null} */ (document.querySelector("#session-menu:popover-open button"))?.focus();
+}
+
+/** Select the row that has the keyboard, and let others be selected. */
+async function select() {
+  const row = /** @type {HTMLElement} */ (document.activeElement);
+  if (row.matches("label.session input")) return row.click();
+  const id = row.matches(".home a.session") ? decodeURIComponent(row.getAttribute("href")?.replace("#/session/", "") ?? "") : "";
+  if (!document.querySelector(".chosen")) /** @type {HTMLElement | null} */ (document.querySelector(".home .picks > button"))?.click();
+  const box = await soon(`.home label.session${id && `[data-id="${CSS.escape(id)}"]`} input`);
+  box?.focus();
+  if (id) box?.click();
 }
 
 /** Do something with those that are selected. @param {number} number  of the button */
