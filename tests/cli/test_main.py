@@ -99,6 +99,10 @@ def test_an_editor_starts_wrap_with_a_journal_before_it(
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_the_help_stands_on_a_terminal_of_24_lines_but_for_its_first(acphold: CommandLine) -> None:
+    assert len(acphold.on_terminal("--help", columns=80).plain.splitlines()) <= 25
+
+
 def test_the_help_says_once_what_a_journal_is(acphold: CommandLine) -> None:
     assert "--journal URL  path or URL of the journal" in acphold.run("--help").out
     assert "\n--journal URL uses another journal: see `acphold --help`." in (

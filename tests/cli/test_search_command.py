@@ -144,6 +144,15 @@ def test_a_word_that_is_nowhere_finds_those_that_begin_with_it(acphold: CommandL
 
 @here_and_there
 @pytest.mark.usefixtures("talked")
+def test_a_tag_is_told_with_the_command_that_lists_it(acphold: CommandLine) -> None:
+    done = acphold.run("search", "#flaky")
+    assert "`acphold list '#flaky'` lists by tag.\n" in done.err
+    assert "Find the flaky tests" in done.out
+    assert "by tag" not in acphold.run("search", "flaky").err
+
+
+@here_and_there
+@pytest.mark.usefixtures("talked")
 def test_words_that_are_nowhere_are_left_out_and_named(acphold: CommandLine) -> None:
     done = acphold.run("search", "retry", "quux")
     assert done.err == "Nothing has “quux”; 1 conversation with the others:\n"

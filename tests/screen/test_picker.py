@@ -13,8 +13,9 @@ from prompt_toolkit.input import create_pipe_input
 from rich.cells import cell_len
 
 from acp_wire.tasks import beside
-from acphold.faces.screen.picker import AgentLetters, Picked, Picker, end_of, highlight, shorten
+from acphold.faces.screen.picker import Picked, Picker
 from acphold.faces.screen.picker_lines import FOUND, HERE, PROGRAMS, WAITS, PickerLine, PickerNews
+from acphold.faces.screen.picker_texts import AgentLetters, end_of, highlight, shorten
 from tests.editor import DEADLINE
 from tests.watched_processes import until
 

@@ -294,11 +294,9 @@ def parser_of(name: str) -> Parser:
         )
         epilog = f"commands:\n{first}\n\n{more}"
         made = Parser(_introduce, "", "COMMAND ...", epilog=epilog, meant=_command_for)
-        journal = (
-            "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "
-            "command"
+        made.add(
+            "journal", options.value("URL", "path or URL of the journal [default: ACPHOLD_JOURNAL]")
         )
-        made.add("journal", options.value("URL", journal))
         version = f"acphold {__version__}"
         made.add_argument("--version", "-V", action="version", version=version)
         return made
@@ -348,14 +346,10 @@ def _line(name: str, summary: str) -> str:
 
 
 def _introduce() -> int:
-    """Durable, listable, shareable sessions for coding agents (Agent Client Protocol, ACP).
+    """Keep every conversation with your coding agent: find, continue and share it.
 
-    acphold stands between your editor and your agent and keeps every conversation: it survives
-    crashes and restarts, and can be found, continued and shared. Begin with `acphold setup`, or
-    `acphold import` and then plain `acphold`.
-
-    A session ID may be given as any unique prefix, or as words of the title; `-` is the newest
-    session of the folder.
+    Begin with `acphold import`, then plain `acphold`; in editors `acphold setup`.
+    An ID is a unique prefix, words of the title, or `-`, the folder's newest one.
     """
     return Exit.USAGE
 

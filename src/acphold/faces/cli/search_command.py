@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -111,6 +112,8 @@ async def search(
             f"since {iso(sought.since)[:10]}" if sought.since else "",
         ]
         which = " ".join(filter(None, filters))
+        for tag in (word for word in words if word.startswith("#")):
+            tell(f"Searching what was said; `acphold list {shlex.quote(tag)}` lists by tag.")
         if remark := describe_missing(found, which):
             tell(f"{remark}:")
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))

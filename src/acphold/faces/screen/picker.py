@@ -11,7 +11,6 @@ they change, and leaves nothing on the terminal.
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -61,8 +60,8 @@ from acphold.faces.screen.picker_lines import (
     PickerLines,
     PickerNews,
 )
+from acphold.faces.screen.picker_texts import AgentLetters, end_of, highlight, shorten
 from acphold.faces.screen.terminal import open_output
-from acphold.known_agents import KNOWN_AGENTS
 
 PREVIEW_HEIGHT: Final = 10
 
@@ -74,9 +73,6 @@ WIDE: Final = 100
 
 LIST_SHARE: Final = 0.6
 """The list's share of the columns then."""
-
-AGENTS: Final = ("ansigreen", "ansimagenta", "ansiblue", "ansicyan")
-"""The colours of agents, beside two letters that tell them apart."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -129,53 +125,6 @@ KEYS: Final = (
 
 OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E", "^F")
 """Those that are there for actions only."""
-
-
-def end_of(path: str, width: int) -> str:
-    """Return a path in so many columns, without its beginning: from a `/` on, if one fits."""
-    if cell_len(path) <= width:
-        return path
-    path = path.rstrip("/")[-width:]  # no more than that fits, however long it is
-    fitting = [end for place in range(len(path)) if cell_len(end := path[place:]) < width]
-    whole = (end for end in fitting if end.startswith("/"))
-    return f"…{next(whole, fitting[0] if fitting else '')}"
-
-
-def shorten(text: str, width: int) -> str:
-    """Return a text in so many columns, cut at its end."""
-    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
-
-
-def highlight(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples:
-    """Return a text with all places of these words (casefolded) marked."""
-    folded = text.casefold()
-    if not words or len(folded) != len(text):  # places would be wrong
-        return [(style, text)]
-    pieces: StyleAndTextTuples = []
-    end = 0
-    for match in re.finditer("|".join(map(re.escape, words)), folded):
-        pieces += [(style, text[end : match.start()])]
-        pieces += [(f"{style} class:match".strip(), text[match.start() : match.end()])]
-        end = match.end()
-    return [*pieces, (style, text[end:])]
-
-
-class AgentLetters:
-    """Gives each agent two letters of its name that no other has."""
-
-    def __init__(self) -> None:
-        self._given: dict[str, str] = {}
-        for name in KNOWN_AGENTS:
-            self.of(name)
-
-    def of(self, agent: str) -> str:
-        """Return the letters of an agent, always the same ones."""
-        if agent not in self._given:
-            taken = {*self._given.values()}
-            first, rest = agent[:1].upper(), [*filter(str.isalnum, agent[1:]), *"123456789"]
-            both = (first + letter for letter in rest if cell_len(first + letter) == 2)
-            self._given[agent] = next((it for it in both if it not in taken), first)
-        return self._given[agent]
 
 
 class Picked(NamedTuple):
@@ -592,8 +541,6 @@ class Picker:
 
     def _title_row(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
         """Return the first row of a session; the title gets what state and age leave."""
-        letters = self._letters.of(line.agent)
-        colour = AGENTS[sum(map(ord, letters)) % len(AGENTS)]
         beside: StyleAndTextTuples = [("", "  "), ("class:faint", f"{line.age:>4}")]
         if line.state:
             state = "class:waits" if line.group == WAITS else "class:state"
@@ -603,7 +550,7 @@ class Picker:
         selected = "•" if line.session_id in self._selected else " "
         mark = ("class:mark", f"{MARK if chosen else ' '}{selected}")
         words = highlight(title, self._lines.sought, "class:chosen" if chosen else "")
-        return [mark, (f"{colour} bold", set_cell_size(letters, 3)), *words, *beside]
+        return [mark, self._letters.shown(line.agent), *words, *beside]
 
     def _row_below(self, line: PickerLine, width: int) -> StyleAndTextTuples:
         """Return the second row: what was found or said last, and the folder if it is another."""
