@@ -73,7 +73,7 @@ def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
 def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -> None:
     assert listed(acphold, "FIR") == ["aaaaaaaa-1"]
     assert listed(acphold, "else") == ["aaaaaaaa-2"]
-    assert listed(acphold, "scripted", "st") == ["aaaaaaaa-1"]
+    assert listed(acphold, "scripted", "st") == listed(acphold, "st scripted") == ["aaaaaaaa-1"]
     assert listed(acphold, "scripted", "--limit", "1") == ["aaaaaaaa-2"]
     nothing = acphold.run("list", "quince", "quux")
     assert (nothing.code, nothing.out) == (0, "")

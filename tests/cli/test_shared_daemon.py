@@ -495,7 +495,7 @@ async def test_stop_says_what_is_at_work_and_asks_before_it_ends_that(home: Home
         for which in ([], [session]):
             refused = await asyncio.to_thread(home.run, "stop", *which)
             assert refused.returncode == 1
-            assert refused.stderr == f"acphold agent stop: {what}; --yes stops it anyway\n"
+            assert refused.stderr == f"acphold stop: {what}; --yes stops it anyway\n"
         busy = await one.new()
         one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
         await one.until_text("begun")

@@ -182,7 +182,7 @@ async def list_sessions(
             include_unprompted=unprompted,
             archived="exclude" if not archived else "include" if unprompted else "only",
         ),
-        tuple(word.casefold() for word in words),
+        tuple(" ".join(words).casefold().split()),
         since,
         live,
         mine=sys.stdout.isatty() and not (words or live or unprompted or as_json),

@@ -346,7 +346,7 @@ def _require_folder() -> None:
 
 
 def _complain(words: str) -> Exit:
-    tell(f"acphold agent stop: {words}")
+    tell(f"acphold stop: {words}")
     return Exit.ERROR
 
 
