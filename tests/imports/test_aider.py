@@ -203,7 +203,7 @@ def test_zeros_that_a_crash_left_are_no_words(tmp_path: Path) -> None:
     (source,) = sources(READER, tmp_path)
     told = Story(READER, source)
     assert [words for _, words in told.said()] == ["continue", "Done.", "Again.", "Done."]
-    assert told.facts.missed_bytes["zeros in the place of records"] == 4396
+    assert told.facts.missed.sizes["zeros in the place of records"] == 4396
 
 
 def test_a_line_that_was_cut_in_its_mark_is_told_once_it_is_whole(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_conversation_is_told_as_it_was_held(tmp_path: Path) -> None:
     assert end["_meta"]["acphold/model"] == "sonnet4.5"
     counts = {"inputTokens": 5, "outputTokens": 3, "cachedReadTokens": 100, "totalTokens": 108}
     assert (end["stopReason"], end["usage"]) == ("end_turn", counts)
-    assert not facts.missed
+    assert not facts.missed.counts
 
 
 def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from acphold.imports import Source
 from acphold.imports.claude import READER
+from acphold.imports.claude_tools import call_fields
 from tests.imports.claude_home import CWD, SESSION, Json, Transcript, thinking, use
 from tests.imports.told import Story, sources, write_lines
 
@@ -222,7 +223,7 @@ def test_a_result_that_stands_before_its_call_belongs_to_that_call(tmp_path: Pat
     told = story(transcript, tmp_path)
     assert told.said() == [("user", "Read it."), ("call", "Read /a"), ("user", "Thanks.")]
     assert told.call()["status"] == "completed"
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_records_on_both_sides_of_a_lost_link_are_told(
@@ -432,7 +433,7 @@ def test_the_programs_own_records_are_passed_over_in_silence(tmp_path: Path) -> 
     transcript.assistant("Hi.")
     told = story(transcript, tmp_path)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -443,7 +444,7 @@ def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path:
     transcript.records.insert(1, b"{ no json\n")
     told = story(transcript, tmp_path)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert told.facts.missed == {
+    assert told.facts.missed.counts == {
         "records of type 'from-the-future'": 1,
         "parts of type 'hologram'": 1,
         "lines that are not JSON objects": 1,
@@ -578,3 +579,24 @@ def test_what_a_version_wrote_below_the_folder_of_settings_is_found(tmp_path: Pa
     (tmp_path / ".config").mkdir()
     (tmp_path / ".claude").rename(tmp_path / ".config/claude")
     assert Story.of(READER, tmp_path).said() == [("user", "Hello.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "title", "kind"),
+    [
+        ("Glob", {"pattern": "*.py", "path": "/src"}, "Find *.py", "search"),
+        ("Grep", {"pattern": "TODO", "-n": True}, "Search TODO", "search"),
+        ("WebSearch", {"query": "hay"}, "Search the web for hay", "fetch"),
+        ("WebFetch", {"url": "https://a.b", "prompt": "Why?"}, "Fetch https://a.b", "fetch"),
+        ("NotebookEdit", {"notebook_path": "/n.ipynb"}, "Edit /n.ipynb", "edit"),
+        ("mcp__a__b", {"path": "/x"}, "mcp__a__b", "other"),
+    ],
+)
+def test_its_tools_without_a_form_of_their_own_are_shown_as_those_of_other_programs(
+    name: str, arguments: dict[str, object], title: str, kind: str
+) -> None:
+    fields = call_fields(name, arguments, "/", old=False)
+    assert (fields["title"], fields["kind"], fields["rawInput"]) == (title, kind, arguments)
+    path = arguments.get("path") or arguments.get("notebook_path")
+    has_place = path is not None and kind != "other"
+    assert fields.get("locations") == ([{"path": path}] if has_place else None)

@@ -221,7 +221,7 @@ def test_a_task_of_an_editor_is_told_as_it_stood_on_the_screen(tmp_path: Path) -
     assert ran[0]["content"]["text"] == "1 passed\n"
     (plan,) = told.updates("plan")
     assert [step["status"] for step in plan["entries"]] == ["completed", "pending"]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
     assert told.prompts()[1][1]["type"] == "image"
 
 
@@ -262,7 +262,7 @@ def test_the_call_of_a_server_ends_with_its_answer(tmp_path: Path) -> None:
         "completed",
     )
     assert call["content"][0]["content"]["text"] == "Found."
-    assert told.facts.missed == {"messages of kind 'something_new'": 1}
+    assert told.facts.missed.counts == {"messages of kind 'something_new'": 1}
 
 
 def test_half_a_task_is_left_for_the_next_time(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_rollout_of_summer_2025_is_told_from_the_models_side(tmp_path: Path) -
         ("agent", "There is none."),
     ]
     assert told.call()["status"] == "failed"
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def on_screen() -> Rollout:
@@ -274,7 +274,7 @@ def test_each_item_of_the_screen_is_told_once_though_the_model_has_it_too(tmp_pa
     shown = [update["content"] for update in told.updates("agent_message_chunk")]
     pictures = [it["data"] for it in shown if it["type"] == "image"]
     assert pictures == ["AA", "BB", "CC"]  # those without an id were told once each
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_answers_to_questions_amid_the_work_are_told_as_text(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_a_subagent_on_the_screen_is_told_inside_its_call(tmp_path: Path) -> Non
     assert [len(told.prompts()) for told in stories] == [1, 0]
     titles = [call.title for call in stories[0].calls()]
     assert titles == ["Start subagent count", "wc -l notes.txt", "Complete subagent count"]
-    assert stories[0].facts.missed == {}
+    assert stories[0].facts.missed.counts == {}
 
 
 def test_a_subagent_is_told_inside_its_call_and_is_no_conversation_of_its_own(
@@ -455,7 +455,7 @@ def test_events_that_the_reader_does_not_know_are_counted(tmp_path: Path) -> Non
     rollout.event("sang")
     rollout.add("melody")
     told = story(rollout, tmp_path)
-    assert told.facts.missed == {
+    assert told.facts.missed.counts == {
         "items of type 'hologram'": 1,
         "events of type 'sang'": 1,
         "records of type 'melody'": 1,

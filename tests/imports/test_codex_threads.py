@@ -92,7 +92,7 @@ def test_a_thread_goes_on_in_a_second_file_where_the_person_went_back(tmp_path: 
     second.write(tmp_path)
     told = story(tmp_path)
     assert said(told) == ["One.", "1", "Three.", "3"]
-    assert told.facts.missed == {ABANDONED: 1}
+    assert told.facts.missed.counts == {ABANDONED: 1}
     assert tails(tmp_path) == [["One.", "1", "Two.", "2"]]
     assert len(sources(READER, tmp_path)) == 1
 
@@ -113,7 +113,7 @@ def test_a_thread_of_three_files_is_one_conversation(tmp_path: Path, is_packed: 
             path.unlink()
     told = story(tmp_path)
     assert said(told) == ["Two.", "2", "Four.", "4"]
-    assert told.facts.missed == {ABANDONED: 2}
+    assert told.facts.missed.counts == {ABANDONED: 2}
     assert tails(tmp_path) == [["One.", "1"], ["Two.", "2", "Three.", "3"]]
 
 
@@ -125,7 +125,7 @@ def test_going_back_without_a_newer_prompt_takes_nothing_away(tmp_path: Path) ->
     Segment(SESSION, SECOND, base=(SESSION, cut)).write(tmp_path)
     told = story(tmp_path)
     assert said(told) == ["One.", "1", "Two.", "2"]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_a_fork_is_told_with_its_beginning(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_fork_is_told_with_its_beginning(tmp_path: Path) -> None:
         segment.write(tmp_path)
     told = story(tmp_path, FORK)
     assert said(told) == ["One.", "1", "Elsewhere.", "E"]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
     assert told.facts.begun_as == SESSION
     prompts = [entry.turn for entry in told.entries if entry.kind == "prompt"]
     original = [entry.turn for entry in story(tmp_path).entries if entry.kind == "prompt"]
@@ -153,7 +153,7 @@ def test_a_fork_whose_beginning_is_gone_is_told_from_there_and_says_so(tmp_path:
     fork.write(tmp_path)
     told = story(tmp_path, FORK)
     assert said(told) == ["Elsewhere.", "E"]
-    assert told.facts.missed == {"beginnings that are in no file": 1}
+    assert told.facts.missed.counts == {"beginnings that are in no file": 1}
 
 
 def test_files_that_begin_in_each_other_end(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_turns_that_were_rolled_back_are_counted_and_branches(tmp_path: Path) ->
     rolled_back(0, 1, 0, 2, 0).write(tmp_path)
     told = story(tmp_path)
     assert said(told) == ["Prompt 1.", "1", "Prompt 5.", "5"]
-    assert told.facts.missed == {ABANDONED: 3}
+    assert told.facts.missed.counts == {ABANDONED: 3}
     assert tails(tmp_path) == [
         ["Prompt 1.", "1", "Prompt 2.", "2"],
         ["Prompt 1.", "1", "Prompt 3.", "3", "Prompt 4.", "4"],
@@ -239,7 +239,7 @@ def test_rolling_back_without_a_newer_prompt_takes_nothing_away(tmp_path: Path) 
     rolled_back(0, 1).write(tmp_path)
     told = story(tmp_path)
     assert said(told) == ["Prompt 1.", "1", "Prompt 2.", "2"]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_words_about_rolling_back_take_nothing_away(tmp_path: Path) -> None:

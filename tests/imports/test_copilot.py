@@ -92,7 +92,7 @@ def test_a_conversation_with_calls_is_told(tmp_path: Path) -> None:
     assert failed.status == "failed"
     assert failed.raw_output == b'{"code":"rejected"}'
     assert told.facts.title == "It's named"
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_what_the_program_put_in_the_persons_place_is_left_out(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_events_that_the_person_went_back_from_are_left_once_there_is_a_newer_pr
     events.user("Instead.")
     told = story(events, tmp_path)
     assert [words for who, words in told.said() if who == "user"] == ["One.", "Instead."]
-    assert told.facts.missed == {ABANDONED: 2}
+    assert told.facts.missed.counts == {ABANDONED: 2}
     assert READER.branches is not None
     (left,) = READER.branches(sources(READER, tmp_path)[0])
     assert "Two." in [words for _, words in Story(READER, left).said()]

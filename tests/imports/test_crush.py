@@ -114,7 +114,7 @@ def test_a_session_is_told_as_it_was_held(tmp_path: Path, old: bool) -> None:
     (end,) = told.ends()
     assert end["_meta"]["acphold/model"] == "gpt-5"
     assert end["_meta"]["acphold/soFar"]["cost"]["amount"] == 0.25
-    assert not told.facts.missed
+    assert not told.facts.missed.counts
 
 
 def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(

@@ -110,7 +110,7 @@ def test_a_conversation_of_the_editor_is_told_as_it_was_held(
     (end,) = told.ends()
     assert end["stopReason"] == "end_turn"
     assert end["usage"] == {"inputTokens": 5, "outputTokens": 3, "totalTokens": 8}
-    assert not told.facts.missed
+    assert not told.facts.missed.counts
 
 
 def test_the_folder_is_where_today_s_headers_or_a_prompt_say(
@@ -395,7 +395,7 @@ def test_a_conversation_of_the_command_line_is_told_by_its_turns(
     assert ran.status == "failed"
     assert json.loads(ran.fields["rawOutput"]) == {"exitCode": 1}
     assert all(end["_meta"] == {"acphold/model": "gpt-5"} for end in told.ends())
-    assert not told.facts.missed
+    assert not told.facts.missed.counts
 
 
 def test_where_no_other_file_says_the_folder_the_conversation_does(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_before_there_were_turns_what_the_model_was_told_is_told(
         ("user", "Look."),
         ("thought", "Hm."),
         ("agent", "I look."),
-        ("call", "Shell ls"),
+        ("call", "ls"),
         ("agent", "Done."),
     ]
     assert told.calls()[0].status == "completed"

@@ -134,7 +134,7 @@ def test_rows_on_a_damaged_page_are_counted(tmp_path: Path, name: str) -> None:
     damaged(HOMES[name](tmp_path), f"Question 30. {LONG[:9]}")
     reading = reader(name)
     found = [source for source in reading.find(Home(tmp_path)) if source.session_id.endswith("1")]
-    assert Story(reading, found[0]).facts.missed["damaged pages of databases"] > 0
+    assert Story(reading, found[0]).facts.missed.counts["damaged pages of databases"] > 0
 
 
 def test_the_order_of_messages_is_kept_around_a_damaged_page(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ async def test_a_message_that_is_missing_in_the_database_is_counted_and_taken_in
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("DELETE FROM cursorDiskKV WHERE key LIKE 'bubbleId:c1:b2-%'")
     taken = await Intake(opened).take(source, reader("cursor"))
-    assert taken.facts.missed["messages that are missing in the database"] == 2
+    assert taken.facts.missed.counts["messages that are missing in the database"] == 2
     _put(file, whole)
     await import_found(opened, "cursor", tmp_path)
     expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]

@@ -298,7 +298,7 @@ def test_what_the_person_went_back_from_is_counted_and_a_branch(tmp_path: Path) 
     told = story(log, tmp_path)
     kept = [("user", "Keep this."), ("agent", "Kept.")]
     assert told.said() == [*kept, ("user", "The right way."), ("agent", "Done.")]
-    assert told.facts.missed == {ABANDONED: 1}
+    assert told.facts.missed.counts == {ABANDONED: 1}
     assert READER.branches is not None
     (branch,) = READER.branches(sources(READER, tmp_path)[0])
     assert [words for _, words in Story(READER, branch).said()] == [
@@ -327,7 +327,7 @@ def test_going_back_over_what_a_second_file_repeats_leaves_it_behind_in_both(
     second.write(tmp_path, minute=9)
     told = Story.of(READER, tmp_path)
     assert [words for _, words in told.said()] == ["One.", "1", "Three.", "3"]
-    assert told.facts.missed == {ABANDONED: 1}
+    assert told.facts.missed.counts == {ABANDONED: 1}
 
 
 @pytest.mark.parametrize("target", ["u2", "from-elsewhere"])

@@ -101,9 +101,9 @@ def test_a_conversation_with_calls_is_told(store: Store, tmp_path: Path) -> None
         ("user", "Do it."),
         ("thought", "Hm."),
         ("agent", "Running."),
-        ("call", "shell · false"),
-        ("call", "edit · /a"),
-        ("call", "read · /b"),
+        ("call", "false"),
+        ("call", "Edit /a"),
+        ("call", "Read /b"),
         ("agent", "Done."),
     ]
     failed, edited, read = told.calls()
@@ -138,7 +138,7 @@ def test_a_form_and_its_answer_are_passed_over_like_a_permission(
     store.message("user", {"type": "actionRequired", "data": answer})
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_the_list_of_things_to_do_is_the_plan(store: Store, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_subagents_calls_stand_inside_the_call_that_started_it(
     store.message("assistant", request("c2", "shell", command="wc"), session="2")
     store.message("user", response("c1", "3", _meta={"subagent_session_id": "2"}))
     told = Story.of(READER, tmp_path)
-    assert told.said() == [("user", "Delegate."), ("call", "delegate"), ("call", "shell · wc")]
+    assert told.said() == [("user", "Delegate."), ("call", "delegate"), ("call", "wc")]
 
 
 def test_files_that_were_put_in_as_text_are_links_and_resources_again(

@@ -101,7 +101,7 @@ def test_a_session_is_told_as_it_was_held(state: State, tmp_path: Path) -> None:
     so_far = end["_meta"]["acphold/soFar"]
     assert so_far["usage"] == {"inputTokens": 5, "outputTokens": 3}
     assert so_far["cost"]["amount"] == 0.5
-    assert not facts.missed
+    assert not facts.missed.counts
 
 
 def test_a_session_of_an_early_version_is_told(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_what_a_person_took_back_or_never_said_is_no_prompt(state: State, tmp_pa
     state.message("user", "Somebody else in the group.", observed=1)
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Kept."), ("agent", "Yes.")]
-    assert told.facts.missed == {
+    assert told.facts.missed.counts == {
         "prompts in abandoned branches, see --branches": 2,
         "other people's messages in a group": 1,
     }

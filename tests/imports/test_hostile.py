@@ -72,7 +72,7 @@ def test_a_line_that_is_too_long_is_counted_and_passed_over(tmp_path: Path) -> N
     long = b'{"type":"user","x":"' + b"x" * LINE_BYTES + b'"}\n'
     told = claude(tmp_path, long)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert told.facts.missed == {"lines that are too long": 1}
+    assert told.facts.missed.counts == {"lines that are too long": 1}
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:

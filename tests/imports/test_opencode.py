@@ -165,7 +165,7 @@ def test_what_is_reverted_is_told_until_a_newer_prompt_takes_its_place(tmp_path:
         store.message("user", words)
     told = Story.of(READER, tmp_path)
     assert [words for _, words in told.said()] == ["Hello.", "Reverted.", "Newer."]
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_a_subagents_calls_stand_inside_the_call_that_started_it(
@@ -319,7 +319,7 @@ def test_a_conversation_of_version_2_is_told_with_and_without_the_older_tables(
     assert failed.raw_output == b'{"error":"no such file"}'
     assert told.prompts()[0][1]["uri"] == "file:///x/a.txt"
     assert told.facts.title == "Counted"
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
     (end,) = told.ends()
     assert (end["stopReason"], end["usage"]["totalTokens"]) == ("end_turn", 11)
 

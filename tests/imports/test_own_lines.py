@@ -238,7 +238,7 @@ async def test_an_entry_that_can_be_none_of_its_kind_is_counted_and_reaches_no_c
     (source,) = READER.find(Home(tmp_path))
     taken = await Intake(keeping).take(source, READER)
     await keeping.aclose()
-    assert taken.facts.missed.total() == len(NONE)
+    assert taken.facts.missed.counts.total() == len(NONE)
     async with wrapped(journal) as client:
         await client.load("s1")
         told = [update for update in client.updates("s1") if "_chunk" in update["sessionUpdate"]]

@@ -81,7 +81,7 @@ def test_a_conversation_is_told_as_it_was_held(tmp_path: Path, has_ids: bool) ->
         ("user", "Where is it?"),
         ("thought", "Hm."),
         ("agent", "I look."),
-        ("call", "read notes.txt"),
+        ("call", "Read notes.txt"),
         ("agent", "In the haystack."),
     ]
     assert told.prompts()[0][1] == {"type": "image", "data": "AA", "mimeType": "image/png"}
@@ -95,7 +95,7 @@ def test_a_conversation_is_told_as_it_was_held(tmp_path: Path, has_ids: bool) ->
     facts = told.facts
     assert (facts.agent, facts.session_id, facts.cwd) == ("pi-acp", SESSION, CWD)
     assert facts.created_at == 1767323040000
-    assert facts.missed == {}
+    assert facts.missed.counts == {}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_a_person_went_back_from_is_a_branch(tmp_path: Path) -> None:
         ("user", "That way?"),
         ("agent", "Yes."),
     ]
-    assert told.facts.missed == {"prompts in abandoned branches, see --branches": 1}
+    assert told.facts.missed.counts == {"prompts in abandoned branches, see --branches": 1}
     assert READER.branches is not None
     (left,) = READER.branches(source)
     assert Story(READER, left).said()[-2:] == [("user", "This way?"), ("agent", "No.")]

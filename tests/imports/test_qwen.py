@@ -92,7 +92,7 @@ def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
     made = told.call()
     assert (made["kind"], made["status"]) == ("read", "completed")
     assert made["content"][0]["content"]["text"] == "A"
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_a_command_that_failed_has_failed(tmp_path: Path) -> None:

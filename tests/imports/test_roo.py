@@ -44,7 +44,7 @@ def test_what_a_task_begins_with_is_what_a_person_asked_for(tmp_path: Path) -> N
     ]
     assert told.prompts()[0][1]["type"] == "image"
     assert told.call()["locations"] == [{"path": "a.py"}, {"path": "b.py"}]
-    assert (told.facts.agent, told.facts.session_id, told.facts.missed) == ("roo", TASK, {})
+    assert (told.facts.agent, told.facts.session_id, told.facts.missed.counts) == ("roo", TASK, {})
 
 
 SEARCHED = (
@@ -96,7 +96,7 @@ def test_plans_searches_modes_and_summaries_are_told(tmp_path: Path) -> None:
         "Compact conversation",
     ]
     assert told.plan() == [("Look", "completed")]
-    assert told.facts.missed == {"messages of kind 'something_new'": 1}
+    assert told.facts.missed.counts == {"messages of kind 'something_new'": 1}
 
 
 def test_where_a_task_was_held_is_beside_it_or_in_what_the_model_was_told(tmp_path: Path) -> None:

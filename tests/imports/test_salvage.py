@@ -150,7 +150,7 @@ def test_a_row_behind_zeros_that_a_crash_left_is_told(tmp_path: Path, name: str)
     lines[-1:] = [b"\0" * 300 + lines[-1]]
     story = told(name, tmp_path, b"".join(lines), path)
     assert story.said() == SAID
-    assert story.facts.missed_bytes["zeros in the place of records"] == 300
+    assert story.facts.missed.sizes["zeros in the place of records"] == 300
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -158,7 +158,7 @@ def test_each_of_several_rows_on_one_line_is_told(tmp_path: Path, name: str) -> 
     path, lines = rows(name, tmp_path)
     joined = b"".join(line.rstrip() for line in lines[:-1])
     story = told(name, tmp_path, joined + b"  " + lines[-1], path)
-    assert (story.said(), story.facts.missed) == (SAID, {})
+    assert (story.said(), story.facts.missed.counts) == (SAID, {})
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -171,7 +171,7 @@ def test_a_row_behind_half_of_another_is_told_and_the_half_counted(
     raw = b"".join([*lines[:-1], half, lines[-1].rstrip(), end])
     story = told(name, tmp_path, raw, path)
     assert story.said() == SAID
-    assert story.facts.missed_bytes["lines that are not JSON objects"] == len(half)
+    assert story.facts.missed.sizes["lines that are not JSON objects"] == len(half)
 
 
 @pytest.mark.parametrize("name", ["claude", "qwen"])
@@ -189,7 +189,7 @@ def test_where_rows_have_their_conversations_id_they_are_told_wherever_the_other
 def test_a_byte_order_mark_costs_nothing(tmp_path: Path, name: str, mark: str) -> None:
     path, lines = rows(name, tmp_path)
     story = told(name, tmp_path, b"".join(lines).decode().encode(mark), path)
-    assert (story.said(), story.facts.missed) == (SAID, {})
+    assert (story.said(), story.facts.missed.counts) == (SAID, {})
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -198,7 +198,7 @@ def test_a_raw_line_end_inside_of_a_string_is_part_of_it(tmp_path: Path, name: s
     raw = b"".join(lines).replace(b"And now?", b"And\n\n{}\n  now?")
     story = told(name, tmp_path, raw, path)
     assert story.said() == [*SAID[:2], ("user", "And\n\n{}\n  now?"), SAID[3]]
-    assert story.facts.missed == {}
+    assert story.facts.missed.counts == {}
 
 
 def test_half_a_row_that_its_rest_makes_no_object_is_given_up_at_once() -> None:
@@ -213,7 +213,7 @@ def test_half_a_row_before_a_good_line_costs_only_itself(tmp_path: Path) -> None
     path, lines = rows("claude", tmp_path)
     story = told("claude", tmp_path, b"".join([*lines, lines[0][:40], b"\n", lines[3]]), path)
     assert story.said() == SAID
-    assert story.facts.missed_bytes == {"lines that are not JSON objects": 40}
+    assert story.facts.missed.sizes == {"lines that are not JSON objects": 40}
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -352,7 +352,7 @@ def test_a_document_without_its_end_is_told_as_far_as_its_messages_are_whole(
     raw = json.dumps(whole).encode()
     story = told(name, tmp_path, raw[: raw.rindex(b"Bye.")], path)
     assert story.said() in (SAID[:2], SAID[:3])
-    assert story.facts.missed_bytes["damaged parts of files"] > 0
+    assert story.facts.missed.sizes["damaged parts of files"] > 0
 
 
 @pytest.mark.parametrize("which", DOCUMENTS)
@@ -362,7 +362,7 @@ def test_a_document_with_a_byte_order_mark_is_whole(tmp_path: Path, which: str, 
     path, whole = make(tmp_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     story = told(name, tmp_path, json.dumps(whole).encode(mark), path)
-    assert (story.said(), story.facts.missed) == (SAID, {})
+    assert (story.said(), story.facts.missed.counts) == (SAID, {})
 
 
 @pytest.mark.parametrize("which", DOCUMENTS)
@@ -372,4 +372,4 @@ def test_what_stands_behind_a_whole_document_is_counted(tmp_path: Path, which: s
     path.parent.mkdir(parents=True, exist_ok=True)
     story = told(name, tmp_path, json.dumps(whole).encode() + b'old"}]}', path)
     assert story.said() == SAID
-    assert story.facts.missed_bytes == {"damaged parts of files": 7}
+    assert story.facts.missed.sizes == {"damaged parts of files": 7}

@@ -113,7 +113,7 @@ def test_a_conversation_is_told_as_it_stood_in_the_chat(tmp_path: Path) -> None:
     (end,) = told.ends()
     assert (end["stopReason"], end["_meta"]) == ("end_turn", {"acphold/model": "gpt-5"})
     assert end["usage"] == {"outputTokens": 7, "totalTokens": 7}
-    assert not facts.missed
+    assert not facts.missed.counts
 
 
 def test_a_log_of_changes_is_the_document_that_it_makes(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_log_of_changes_is_the_document_that_it_makes(tmp_path: Path) -> None:
         ("user", "And now?"),
         ("agent", "Bye."),
     ]
-    assert told.facts.missed == {"changes of type '1'": 1}
+    assert told.facts.missed.counts == {"changes of type '1'": 1}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_change_that_cannot_be_made_is_said_and_costs_only_itself(
     write_lines(path, {"kind": 0, "v": session(request("Hello.", "Hi."))}, entry)
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert sum(told.facts.missed.values()) == 1
+    assert sum(told.facts.missed.counts.values()) == 1
 
 
 def log(home: Path, *lines: Json) -> None:
@@ -205,7 +205,7 @@ def test_changes_behind_a_damaged_line_are_of_the_requests_that_they_count(
     log(tmp_path, begun, b'{"kind":2,"k":["req\n', *more)
     story = Story.of(READER, tmp_path)
     assert story.said() == [("user", "One."), ("agent", "1"), ("user", "Three."), ("agent", "3")]
-    assert story.facts.missed["requests whose line is damaged"] == lost
+    assert story.facts.missed.counts["requests whose line is damaged"] == lost
 
 
 def test_a_change_of_no_request_is_counted_however_many_are_missing(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_change_of_no_request_is_counted_however_many_are_missing(tmp_path: Pa
     log(tmp_path, begun, b"{\n", set_answer(10**9, "?"))
     story = Story.of(READER, tmp_path)
     assert story.said() == [("user", "One.")]
-    assert story.facts.missed["changes of type '1'"] == 1
+    assert story.facts.missed.counts["changes of type '1'"] == 1
 
 
 def test_what_was_said_in_a_window_without_a_folder_is_found_in_every_editor(
@@ -378,7 +378,7 @@ def test_requests_that_a_person_went_back_from_are_counted_and_those_of_a_machin
     (source,) = sources(READER, tmp_path)
     told = Story(READER, source)
     assert [words for _, words in told.said()] == ["Kept.", "Yes.", "I go on.", "Newer.", "So."]
-    assert told.facts.missed == {"prompts in abandoned branches, see --branches": 1}
+    assert told.facts.missed.counts == {"prompts in abandoned branches, see --branches": 1}
     assert READER.branches is not None
     (left,) = READER.branches(source)
     assert "Undone." in [words for _, words in Story(READER, left).said()]

@@ -110,7 +110,7 @@ def test_a_thread_is_told_as_it_was_held(threads: Threads, tmp_path: Path) -> No
     (end,) = told.ends()
     assert end["_meta"]["acphold/model"] == "gpt-5"
     assert end["_meta"]["acphold/soFar"]["usage"] == {"inputTokens": 5, "outputTokens": 3}
-    assert not facts.missed
+    assert not facts.missed.counts
 
 
 def test_a_compaction_is_told_and_takes_nothing_away(threads: Threads, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_compaction_is_told_and_takes_nothing_away(threads: Threads, tmp_path:
     first, second = told.updates("tool_call")
     assert (first["title"], second["title"]) == ("Compact conversation",) * 2
     assert first["content"][0]["content"]["text"] == "One was said."
-    assert told.facts.missed == {}
+    assert told.facts.missed.counts == {}
 
 
 def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(
@@ -270,10 +270,10 @@ def test_a_thread_that_is_damaged_or_unpacks_to_too_much_costs_only_itself(
     threads.db.execute(row, ("t5", "rot13", b"\xff\xfe"))
     stories = {source.item: Story(READER, source) for source in sources(READER, tmp_path)}
     assert stories["t1"].said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert stories["t2"].facts.missed == {"threads that are too large when unpacked": 1}
-    assert stories["t3"].facts.missed == {"damaged threads": 1}
-    assert sum(stories["t4"].facts.missed.values()) == 1
-    assert sum(stories["t5"].facts.missed.values()) == 1
+    assert stories["t2"].facts.missed.counts == {"threads that are too large when unpacked": 1}
+    assert stories["t3"].facts.missed.counts == {"damaged threads": 1}
+    assert sum(stories["t4"].facts.missed.counts.values()) == 1
+    assert sum(stories["t5"].facts.missed.counts.values()) == 1
 
 
 def test_a_database_that_is_none_is_noted(tmp_path: Path) -> None:

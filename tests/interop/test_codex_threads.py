@@ -97,7 +97,7 @@ def prompts(home: Path, thread: str) -> tuple[list[str], int]:
     (source,) = (it for it in sources(READER, home) if it.session_id == thread)
     told = Story(READER, source)
     said = [words for role, words in told.said() if role == "user"]
-    return said, told.facts.missed.get(ABANDONED, 0)
+    return said, told.facts.missed.counts.get(ABANDONED, 0)
 
 
 async def test_a_thread_is_told_as_its_person_left_it_and_a_fork_with_its_beginning(

@@ -124,7 +124,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if not segments:  # the messages are in the form of Zed's
         messages = _RecordConverter(writer)
         for message in objects(record, "messages"):
-            messages.message(message)
+            messages.take(message)
             if "Agent" in message:
                 writer.finish_answer()
             yield

@@ -78,13 +78,12 @@ def find(home: Home) -> Iterator[Source]:
 
 
 class _AiderChat(NamedTuple):
-    """One of the chats in a file: its place, and its time (ns)."""
+    """One of the chats in a file: its place, and the time (ns) of its end."""
 
     name: str
     name_here: str
     offset: int
     size: int
-    began: int
     ended: int
 
 
@@ -104,7 +103,7 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
             asked[-1] = line.raw.strip()
     chats: list[_AiderChat] = []
     twins = Counter[str]()
-    for place, (offset, began, words) in enumerate(begun):
+    for place, (offset, _, words) in enumerate(begun):
         twin = twins[words]  # two may have begun within one second
         twins[words] += 1
         first = asked[place].decode(errors="replace")
@@ -116,7 +115,7 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
         is_last = place + 1 == len(begun)
         until = end if is_last else begun[place + 1][0]
         ended = changed_at if is_last else begun[place + 1][1]
-        chats.append(_AiderChat(name, name_here, offset, until - offset, began, ended))
+        chats.append(_AiderChat(name, name_here, offset, until - offset, ended))
     return chats
 
 

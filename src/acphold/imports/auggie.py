@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import count, groupby
 from typing import Final
 
 from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
@@ -57,13 +57,11 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
     whole = main_document(source.path, writer.missed)
-    history = [one for one, _ in groupby(objects(whole, "chatHistory"))]  # none twice
+    history = [it for it, _ in groupby(objects(whole, "chatHistory"))]  # none is there twice
     writer.facts.cwd = _folder(history)
     writer.clock(whole.get("created"))
     converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))
-    for place, one in enumerate(history):
-        converter.exchange(one, place)
-        yield
+    yield from converter.take_all(history)
     writer.clock(whole.get("modified"))
     writer.title(text(whole, "customTitle") or text(whole, "title"))
 
@@ -87,11 +85,13 @@ class _AuggieConverter(AgentConverter):
     def __init__(self, writer: EntryWriter, model: str) -> None:
         super().__init__(writer)
         self._model = model
+        self._places = count()
 
-    def exchange(self, record: Object, place: int) -> None:
+    def take(self, record: Object) -> None:
         """Write one exchange: request and response."""
         exchange = obj(record, "exchange")
         self._writer.clock(record.get("finishedAt"))  # the only time it has
+        place = next(self._places)
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
         if record.get("isHistorySummary") is True:

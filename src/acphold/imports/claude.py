@@ -55,29 +55,23 @@ _PROGRAMS: Final = frozenset({"sdk-cli", "sdk-py", "claude-code-github-action"})
 _SPOKEN: Final = frozenset({"user", "assistant", "system", "attachment"})
 _PASSED: Final = frozenset(
     {
-        "agent-color", "agent-name", "agent-setting", "api-request", "api-request-blob",
-        "api-request-resumed", "api-request-shape", "artifact-autoreact-ledger",
-        "artifact-comment-monitor", "atis-latch", "attribution-snapshot", "bridge-session",
-        "content-replacement", "continued-in", "cost-state", "data-flow-incomplete",
-        "data-flow-records", "derived-from", "dev-mods", "ended-by-model", "file-history-delta",
-        "file-history-snapshot", "fork-context-ref", "frame-link", "history-suppression",
-        "hybrid-organization", "isolation-latch", "last-prompt", "memory-mode", "mode",
-        "observer-ref", "permission-mode", "pr-link", "progress", "queue-operation", "relocated",
-        "repl-mode", "resume-head-vouch", "session-owner", "tag", "tools-used", "worktree-state",
+        "agent-color", "agent-name", "agent-setting", "agents_killed", "api-request",
+        "api-request-blob", "api-request-resumed", "api-request-shape", "api_error", "api_metrics",
+        "artifact-autoreact-ledger", "artifact-comment-monitor", "atis-latch",
+        "attribution-snapshot", "away_summary", "bridge-session", "bridge_status",
+        "cloud_session_status", "content-replacement", "continued-in", "cost-state",
+        "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods", "ended-by-model",
+        "file-history-delta", "file-history-snapshot", "file_snapshot", "fork-context-ref",
+        "frame-link", "history-suppression", "hybrid-organization", "informational",
+        "isolation-latch", "last-prompt", "memory-mode", "memory_saved", "microcompact_boundary",
+        "mode", "model_consent_fallback", "model_fallback", "model_refusal_fallback",
+        "model_refusal_no_fallback", "observer-ref", "permission-mode", "permission_retry",
+        "pr-link", "progress", "queue-operation", "relocated", "repl-mode", "resume-head-vouch",
+        "scheduled_task_fire", "session-owner", "stop_hook_summary", "tag", "thinking",
+        "tools-used", "turn_duration", "worktree-state",
     }
 )  # fmt: skip
-"""The program's own records, not part of the conversation."""
-
-_SYSTEM_PASSED: Final = frozenset(
-    {
-        "", "agents_killed", "api_error", "api_metrics", "away_summary", "bridge_status",
-        "cloud_session_status", "file_snapshot", "informational", "memory_saved",
-        "microcompact_boundary", "model_consent_fallback", "model_fallback",
-        "model_refusal_fallback", "model_refusal_no_fallback", "permission_retry",
-        "scheduled_task_fire", "stop_hook_summary", "thinking", "turn_duration",
-    }
-)  # fmt: skip
-"""The program's own notes."""
+"""The program's own records and notes, not part of the conversation."""
 
 _SUMMARY: Final = "This session is being continued from a previous conversation"
 _CANCELLED: Final = "[Request interrupted by user"
@@ -313,7 +307,7 @@ class _ClaudeConverter(AgentConverter):
                     self._compact()
             elif subtype == "local_command":
                 self._command(text(record, "content"))
-            elif subtype not in _SYSTEM_PASSED:
+            elif subtype and subtype not in _PASSED:
                 self._writer.missed.kind("system records", subtype, record)
         elif text(record, "attachment", "type") == "queued_command":
             queued = obj(record, "attachment")

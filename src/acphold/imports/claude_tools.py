@@ -18,9 +18,11 @@ from acphold.imports.content_blocks import block_content, contents, diff, pictur
 from acphold.imports.records import document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source
+from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
+    first_text,
     look_up,
     number,
     obj,
@@ -70,59 +72,16 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
         case "Write" | "Edit" | "MultiEdit":
             verb, kind = "Write" if name == "Write" else "Edit", "edit"
             title = f"{verb} {_title_path(path, cwd, old=old)}" if path else verb
-            edits = [arguments] if name == "Write" else objects(arguments, "edits") or [arguments]
-            for edit in edits if path else []:
-                before, after = text(edit, "old_string"), text(edit, "new_string")
-                if name == "Write":
-                    shown.append(diff(path, None, text(edit, "content")))
-                elif before or after:
-                    shown.append(diff(path, before or None, after))
-        case "NotebookEdit":
-            path = text(arguments, "notebook_path")
-            title, kind = "Edit Notebook", "edit"
-            title += f" {_title_path(path, cwd, old=old)}" if path else ""
-            shown = contents(text(arguments, "new_source"))
-        case "Glob":
-            path, pattern = text(arguments, "path"), text(arguments, "pattern")
-            kind = "search"
-            title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
-        case "Grep":
-            title, kind = _grep_command(arguments), "search"
-        case "WebFetch":
-            title, kind = f"Fetch {text(arguments, 'url')}".strip(), "fetch"
-            shown = contents(prompt)
-        case "WebSearch":
-            title, kind = f'"{text(arguments, "query")}"', "fetch"
-            for word in ("allowed", "blocked"):
-                if domains := strings(arguments, f"{word}_domains"):
-                    title += f" ({word}: {', '.join(domains)})"
+            shown = edit_diffs(path, arguments) if path else []
         case "ExitPlanMode":
             title, kind = "Ready to code?", "switch_mode"
             shown = contents(text(arguments, "plan"))
-    fields: Object = {"title": title, "kind": kind, "rawInput": arguments, "content": shown}
+        case _ if tool_of(name).kind != "other":
+            path = first_text(arguments, PATHS)
+            fields = named_call_fields(name, arguments)
+            title, kind = text(fields, "title"), text(fields, "kind")
+    fields = {"title": title, "kind": kind, "rawInput": arguments, "content": shown}
     return fields | ({"locations": [{"path": path} | place]} if path else {})
-
-
-def _grep_command(arguments: Object) -> str:
-    """Return the title of a search: the command that would do the same."""
-    words = ["grep"]
-    words += [flag for flag in ("-i", "-n") if arguments.get(flag)]
-    words += [f"{flag} {arguments[flag]}" for flag in ("-A", "-B", "-C") if flag in arguments]
-    mode = text(arguments, "output_mode")
-    words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
-    if "head_limit" in arguments:
-        words.append(f"| head -{arguments['head_limit']}")
-    if glob := text(arguments, "glob"):
-        words.append(f'--include="{glob}"')
-    if file_type := text(arguments, "type"):
-        words.append(f"--type={file_type}")
-    if arguments.get("multiline"):
-        words.append("-P")
-    if pattern := text(arguments, "pattern"):
-        words.append(f'"{pattern}"')
-    if path := text(arguments, "path"):
-        words.append(path)
-    return " ".join(words)
 
 
 def _title_path(path: str, cwd: str, *, old: bool) -> str:

@@ -108,9 +108,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
-    for message, _ in groupby(objects(whole, "messages")):  # none is there twice
-        converter.message(message)
-        yield
+    # None is there twice.
+    yield from converter.take_all(it for it, _ in groupby(objects(whole, "messages")))
     converter.tell_stopped()
     title = " ".join(text(manifest, "metadata", "title").split())
     if title and title not in converter.first_prompt:
@@ -128,7 +127,7 @@ class _ClineConverter(AgentConverter):
         self._subagents = subagents
         self.first_prompt = ""
 
-    def message(self, message: Object) -> None:
+    def take(self, message: Object) -> None:
         parts = parts_of(message.get("content"))
         self._writer.clock(message.get("ts"))
         if text(message, "role") == "user":
@@ -203,10 +202,9 @@ class _ClineConverter(AgentConverter):
                 return path
         return None
 
-    def _tell(self, child: Path) -> None:
-        converter = _ClineConverter(self._writer, [])
-        for message in objects(document(child, self._missed), "messages"):
-            converter.message(message)
+    def _inside(self, child: Path) -> tuple[AgentConverter, list[Object]]:
+        told = objects(document(child, self._missed), "messages")
+        return _ClineConverter(self._writer, []), told
 
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------
@@ -299,9 +297,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")
                     writer.facts.cwd = cwd
     converter = _ClineTasksConverter(writer, source.session_id)
-    for message, _ in groupby(messages):
-        converter.take(message)
-        yield
+    yield from converter.take_all(it for it, _ in groupby(messages))
     converter.end_command()
     if missed.counts:
         for step in steps_after(history, converter.texts):
@@ -444,16 +440,13 @@ class _ClineTasksConverter(AgentConverter):
 
 def _tool(asked: object) -> Object:
     """Return the fields of a call of a tool of Cline's, which is finished when shown."""
-    name, path = text(asked, "tool"), text(asked, "path")
-    words = text(asked, "content")
-    verb, kind = tool_of(name)
+    name, words = text(asked, "tool"), text(asked, "content")
     several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
-    paths = [text(one, "path") for one in several] or ([path] if path else [])
-    what = first_text(asked, ("regex", "query", "mode"))
-    fields: Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
-    fields["kind"] = kind
-    if paths:
-        fields["locations"] = [{"path": path} for path in paths]
+    paths = [text(one, "path") for one in several or [obj(asked)]]
+    fields = named_call_fields(name, obj(asked), *paths)
+    verb, kind = tool_of(name)
+    if several:
+        fields["title"] = f"{verb} {', '.join(paths)}"
     if kind == "edit":
         fields["content"] = [
             change
@@ -462,7 +455,7 @@ def _tool(asked: object) -> Object:
         ]
     elif words and name != "readFile":  # readFile only has the whole path there
         fields["content"] = [content(words)]
-    return fields | {"status": "completed", "rawInput": asked}
+    return fields | {"status": "completed"}
 
 
 def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:

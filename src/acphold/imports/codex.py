@@ -88,40 +88,28 @@ _NOT_MODEL: Final = ("developer", "system", "user")
 _AROUND_PICTURE: Final = re.compile(r"\s*</?image\b[^>]*>\s*")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
-_PASSED_EVENTS: Final = frozenset(
+_PASSED: Final = frozenset(
     {
-        "agent_message_delta", "agent_reasoning_raw_content", "agent_reasoning_section_break",
-        "background_event", "collab_agent_interaction_begin", "collab_agent_interaction_end",
-        "collab_agent_spawn_begin", "collab_agent_spawn_end", "collab_close_begin",
-        "collab_close_end", "collab_waiting_begin", "collab_waiting_end", "context_compacted",
-        "dynamic_tool_call_request", "dynamic_tool_call_response", "entered_review_mode",
-        "exec_command_begin", "exec_command_end", "guardian_assessment", "image_generation_begin",
-        "image_generation_end", "sub_agent_activity", "thread_goal_updated",
-        "thread_settings_applied",
-        "exec_command_output_delta", "item_started", "mcp_tool_call_begin",
-        "mcp_tool_call_end", "patch_apply_begin", "session_configured", "task_started",
-        "thread_name_updated", "thread_rolled_back", "turn_diff", "turn_started", "undo_completed",
-        "view_image_tool_call", "warning", "web_search_begin", "web_search_end",
         "CollabAgentToolCall", "ContextCompaction", "EnteredReviewMode", "FunctionCallOutput",
-        "HookPrompt", "Sleep",
+        "HookPrompt", "Sleep", "additional_tools", "agent_message", "agent_message_delta",
+        "agent_reasoning_raw_content", "agent_reasoning_section_break", "background_event",
+        "collab_agent_interaction_begin", "collab_agent_interaction_end",
+        "collab_agent_spawn_begin", "collab_agent_spawn_end", "collab_close_begin",
+        "collab_close_end", "collab_waiting_begin", "collab_waiting_end", "compaction",
+        "compaction_trigger", "configuration_update", "context_compacted", "context_compaction",
+        "dynamic_tool_call_request", "dynamic_tool_call_response", "dynamic_tools_updated",
+        "entered_review_mode", "exec_command_begin", "exec_command_end",
+        "exec_command_output_delta", "ghost_snapshot", "guardian_assessment", "id_allocation",
+        "image_generation_begin", "image_generation_end", "inter_agent_communication_metadata",
+        "item_started", "mcp_tool_call_begin", "mcp_tool_call_end", "other", "patch_apply_begin",
+        "retained_context", "security_risk_score", "session_configured", "sub_agent_activity",
+        "task_started", "thread_goal_updated", "thread_name_updated", "thread_rolled_back",
+        "thread_settings_applied", "token_usage_record", "tool_search_call", "tool_search_output",
+        "turn_diff", "turn_started", "undo_completed", "view_image_tool_call", "warning",
+        "web_search_begin", "web_search_end", "world_state",
     }
 )  # fmt: skip
-"""Events that repeat an item, or were only for the moment."""
-
-_PASSED_RECORDS: Final = frozenset(
-    {
-        "dynamic_tools_updated", "id_allocation", "inter_agent_communication_metadata",
-        "retained_context", "security_risk_score", "token_usage_record", "world_state",
-    }
-)  # fmt: skip
-
-_PASSED_ITEMS: Final = frozenset(
-    {
-        "additional_tools", "agent_message", "compaction", "compaction_trigger",
-        "configuration_update", "context_compaction", "ghost_snapshot", "other",
-        "tool_search_call", "tool_search_output",
-    }
-)  # fmt: skip
+"""Records, events and items that repeat another one, or were only for the moment."""
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -274,7 +262,7 @@ class _CodexConverter(AgentConverter):
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
             self._writer.compaction(call_id, text(payload, "message"))
         elif "payload" in record:
-            if kind not in _PASSED_RECORDS:
+            if kind not in _PASSED:
                 self._missed.kind("records", kind, record)
         elif kind:
             self._item(kind, record)
@@ -354,7 +342,7 @@ class _CodexConverter(AgentConverter):
                 self._writer.tokens(reply, **token_counts(last, *names, together=True))
                 if size := number(info, "model_context_window"):
                     self._writer.usage(number(last, "total_tokens") or 0, size)
-            case _ if kind not in _PASSED_EVENTS:
+            case _ if kind not in _PASSED:
                 self._missed.kind("events", kind, event)
 
     def _end_turn(self, reason: str) -> None:
@@ -434,7 +422,7 @@ class _CodexConverter(AgentConverter):
                 self._writer.call(call_id or f"search-{next(self._searches)}", fields)
         elif kind == "image_generation_call":
             self._show(item)
-        elif kind not in _PASSED_ITEMS:
+        elif kind not in _PASSED:
             self._missed.kind("items", kind, item)
 
     def _in_persons_place(self, parts: list[Object]) -> None:

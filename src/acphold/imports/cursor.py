@@ -153,9 +153,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd or path_of(look_up(composer, "workspaceIdentifier", "uri"))
     writer.clock(composer.get("createdAt"))
     converter = _CursorConverter(state, composer, writer)
-    for bubble in bubbles:
-        converter.bubble(bubble)
-        yield
+    yield from converter.take_all(bubbles)
     writer.clock(composer.get("lastUpdatedAt"))
     if ended := _ENDED.get(text(composer, "status")):
         writer.end_turn(ended)
@@ -204,8 +202,7 @@ class _CursorConverter(AgentConverter):
         self._model = text(composer, "modelConfig", "modelName")
         self._children = strings(composer, "subagentComposerIds")
 
-    def bubble(self, bubble: Object) -> None:
-        """Take the next message."""
+    def take(self, bubble: Object) -> None:
         at = bubble.get("createdAt") or look_up(bubble, "timingInfo", "clientStartTime")
         self._writer.clock(at)
         kind = bubble.get("type")
@@ -279,11 +276,10 @@ class _CursorConverter(AgentConverter):
     def _composer(self, composer_id: str) -> Object:
         return _value(self._state, "cursorDiskKV", f"composerData:{composer_id}", self._missed)
 
-    def _tell(self, child: str) -> None:
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
         composer = self._composer(child)
-        converter = _CursorConverter(self._state, composer, self._writer)
-        for bubble in _bubbles(self._state, composer, child, self._missed):
-            converter.bubble(bubble)
+        bubbles = _bubbles(self._state, composer, child, self._missed)
+        return _CursorConverter(self._state, composer, self._writer), bubbles
 
     def _changes(self, path: str, values: Object, result: object) -> list[Object]:
         """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""

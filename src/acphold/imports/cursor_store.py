@@ -35,7 +35,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
-from acphold.imports.tools import PATHS, call_fields, named_call_fields, tool_of
+from acphold.imports.tools import PATHS, call_fields, named_call_fields
 from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
@@ -383,9 +383,8 @@ class _CursorStoreConverter(AgentConverter):
 
     def _call(self, part: Object) -> None:
         arguments, name = obj(part, "args"), text(part, "toolName")
-        shown = next((v for v in arguments.values() if isinstance(v, str)), "")
-        fields = call_fields(f"{name} {shown}".strip(), tool_of(name).kind, arguments)
-        self._writer.call(text(part, "toolCallId").partition("\n")[0], fields)
+        call_id = text(part, "toolCallId").partition("\n")[0]
+        self._writer.call(call_id, named_call_fields(name, arguments))
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind == "tool-result":

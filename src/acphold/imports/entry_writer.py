@@ -33,7 +33,7 @@ from acphold.conversation.history.raw_update import ROLES, string, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, plan_entries, text_block
 from acphold.imports.sources import Facts
-from acphold.imports.values import Missed, Object, milliseconds, squeeze, text
+from acphold.imports.values import Object, milliseconds, squeeze, text
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -66,7 +66,7 @@ class EntryWriter:
         """The call whose subagent this is about; empty for the conversation itself."""
         self._marks: Object = {}
         self._is_heard = True
-        self.missed = Missed(facts.missed, facts.missed_bytes, facts.torn)
+        self.missed = facts.missed
         self._entries: list[PastEntry] = []
         self._now = 0
         self._told_at = 0  # the last time told, which may be before `_now`

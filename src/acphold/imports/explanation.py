@@ -74,7 +74,7 @@ async def explain(
                         files.setdefault(entry.turn, []).append(source.place)
                         if entry.turn not in here:
                             told.left_out.append(title_of_prompt(entry.raw) or "")
-                told.missed = piece.facts.missed
+                told.missed = piece.facts.missed.counts
         except (OSError, TranscriptError) as error:
             told.problem = str(error)
     turns = []

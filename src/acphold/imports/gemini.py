@@ -72,13 +72,12 @@ _REWOUND: Final = b'"$rewindTo"'
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the sessions below `~/.gemini/tmp`; files of one id are one session."""
-    folder = home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini")
-    yield from session_sources(folder)
+    """Yield the sessions below `~/.gemini/tmp`."""
+    return session_sources(home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini"))
 
 
 def session_sources(folder: Path) -> Iterator[Source]:
-    """Yield the sessions below the folder `tmp`, with the files that name their projects."""
+    """Yield the sessions below the folder `tmp`; files of one id are one session."""
     by_id: dict[tuple[Path, str], list[Path]] = {}
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
         if path.suffix not in (".json", ".jsonl"):
@@ -111,17 +110,12 @@ def working_folder(chats: Path, folder: Path) -> str:
 # -- read ----------------------------------------------------------------------------------
 
 
-def read(source: Source, writer: EntryWriter) -> Iterator[None]:
-    """Read the session."""
-    yield from read_sessions(source, writer, speaker="gemini")
-
-
 def _own_files(source: Source) -> list[Path]:
     """Return the files of a session without those of its subagents."""
     return [path for path in map(Path, source.paths) if path.parent == source.path.parent]
 
 
-def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator[None]:
+def read(source: Source, writer: EntryWriter, speaker: str = "gemini") -> Iterator[None]:
     """Tell all files of a session; `speaker` is the type of the agent's messages."""
     own = _own_files(source)
     chats = source.path.parent

@@ -26,7 +26,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.tools import tool_of
+from acphold.imports.tools import named_call_fields
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}), has_moment=True)
@@ -98,9 +98,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         title = str(found.get("name") or found.get("description") or "")
         created = found.get("created_at")
         writer.clock(milliseconds(f"{created}Z") if isinstance(created, str) else None)
-    for row in _rows(source, source.session_id, writer):
-        converter.row(row)
-        yield
+    yield from converter.take_all(_rows(source, source.session_id, writer))
     if path.suffix != ".jsonl":
         # goose only keeps the sums of each session; as far as this version has columns for them.
         for session_id in (source.item, *map(str, converter.told)):
@@ -135,8 +133,7 @@ class _GooseConverter(AgentConverter):
         self._source = source
         self._summary = ""
 
-    def row(self, row: _MessageRow) -> None:
-        """Take the next message."""
+    def take(self, row: _MessageRow) -> None:
         if not row.is_seen:
             if row.role == "user":
                 self._summary = "".join(text(part, "text") for part in row.content)
@@ -161,13 +158,8 @@ class _GooseConverter(AgentConverter):
         call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
         name, arguments = text(asked, "name"), obj(asked, "arguments")
         short = name.rpartition("__")[2]
-        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-        fields: Object = {"title": title, "rawInput": arguments}
+        fields = named_call_fields(short, arguments)
         fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-        if short in _DEVELOPERS:
-            fields["kind"] = kind = tool_of(short).kind
-            if detail := text(arguments, "command" if kind == "execute" else "path"):
-                fields["title"] = f"{short} · {detail}"
         self._begin_call(call_id, name, arguments, fields)
         if short == "todo_write":
             self._writer.plan(checklist(text(arguments, "content")))
@@ -183,10 +175,9 @@ class _GooseConverter(AgentConverter):
         elif kind not in _ANSWERS_ASKED:
             super()._other_part(kind, part, message_id)
 
-    def _tell(self, child: str) -> None:
-        converter = _GooseConverter(self._source, self._writer)
-        for row in _rows(self._source, child, self._writer):
-            converter.row(row)
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[_MessageRow]]:
+        rows = _rows(self._source, child, self._writer)
+        return _GooseConverter(self._source, self._writer), rows
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         value = obj(result, "value")

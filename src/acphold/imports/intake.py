@@ -33,7 +33,14 @@ from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
-from acphold.imports.session_writer import Known, SessionWriter, entries_of, marker_of, read_known
+from acphold.imports.session_writer import (
+    Known,
+    Marker,
+    SessionWriter,
+    entries_of,
+    marker_of,
+    read_known,
+)
 from acphold.imports.sources import (
     ALL,
     ExportedState,
@@ -206,7 +213,7 @@ class Intake:
         if outcome == "grown" and row is not None and not row.moved:
             session = await read_known(self._journal, row.session_id)
             if any(turn.is_here for turn in session.turns):
-                part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
+                part = session.part(source)
                 selection = replace(self._selection, redact=False)
                 for piece in pieces(source, reader, part, selection):
                     compared = piece.compared or Comparison()
@@ -224,9 +231,13 @@ class Intake:
             return "deleted" if any(gone) else "new"
         if _is_only_listed(row):
             return "new"
-        end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
-        last = marker_of(end[-1].entries()[-1] if end else None)
+        last = await self._last_marker(row)
         return (last and last.outcome(source)) or "grown"
+
+    async def _last_marker(self, row: SessionRow) -> Marker | None:
+        """Return the marker that a session ends with, if it does."""
+        end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
+        return marker_of(end[-1].entries()[-1] if end else None)
 
     async def select_changed(
         self, sources: Iterable[Source], reader: Reader
@@ -434,14 +445,7 @@ class Intake:
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
         turns, before, anew = session.turns, session.marker, list[ReadTurn]()
-        known = KnownPart(
-            turns,
-            source.given,
-            before is None or source.place == before.place,
-            before is None or source.reader == before.reader,
-            before is not None and before.losses > 0,
-            session.forgotten,
-        )
+        known = session.part(source)
         kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
         if again:
             turns, anew = turns[:kept], turns[kept:]
@@ -517,8 +521,7 @@ class Intake:
     async def _read_on(self, source: Source, row: SessionRow, news: News) -> TakenSource | None:
         """Take in what follows the last turn that was taken in, without reading what precedes it;
         None if it is not sure that nothing else has changed."""
-        end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
-        marker = marker_of(end[-1].entries()[-1] if end else None)
+        marker = await self._last_marker(row)
         if marker is None or marker.last is None or source.given:
             return None
         if not marker.is_only_longer(source):
@@ -642,8 +645,7 @@ class Intake:
         others = (it.session_id for it in beside if not it.tail_of)
         for session_id in (ours, row.session_id, *others):
             session = await read_known(self._journal, session_id)
-            part = KnownPart(session.turns, source.given, forgotten=session.forgotten)
-            async for piece in news(whole, part):
+            async for piece in news(whole, session.part(source)):
                 if any(session.turns[n].identity == its for n, its in piece.met.items()):
                     found = whole if session_id == ours else source
                     return found, await self._journal.session(session_id)

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -80,22 +80,6 @@ PARTS: Final = "parts"
 """The parts of a message of version 2, inside of it."""
 
 
-class OpencodeStore(Protocol):
-    """The storage of sessions; messages and parts are as version 1 wrote them."""
-
-    def session(self, session_id: str) -> Object:
-        """Return the session, empty if there is none."""
-
-    def messages(self, session_id: str) -> Iterator[Object]:
-        """Yield its messages, oldest first, each with its `id`."""
-
-    def parts(self, message: Object) -> Iterator[Object]:
-        """Yield the parts of a message in order, each with its `id`."""
-
-    def children(self, session_id: str) -> Iterator[tuple[str, str]]:
-        """Yield the ids and titles of the sessions of its subagents."""
-
-
 class _Place(NamedTuple):
     """The place of a message: its time, its number in version 2, its id and that of its prompt."""
 
@@ -139,7 +123,7 @@ def existing_tables(database: Path) -> list[str]:
 
 
 class OpencodeRows:
-    """The rows of a database."""
+    """The rows of a database; messages and parts are as version 1 wrote them."""
 
     def __init__(self, path: Path, missed: Missed) -> None:
         self._path = path
@@ -147,6 +131,7 @@ class OpencodeRows:
         self._tables = existing_tables(path)
 
     def session(self, session_id: str) -> Object:
+        """Return the session, empty if there is none."""
         wanted = ("directory", "title", "version", "time_created", "fork_session_id")
         found: Object = {}
         for table in self._tables:
@@ -157,6 +142,7 @@ class OpencodeRows:
         return found
 
     def messages(self, session_id: str) -> Iterator[Object]:
+        """Yield its messages, oldest first, each with its `id`."""
         old: dict[str, _Place] = {}
         new: dict[str, _Place] = {}
         held: dict[str, Object] = {}
@@ -189,6 +175,7 @@ class OpencodeRows:
                     yield self._decode(data) | {"id": name}
 
     def parts(self, message: Object) -> Iterator[Object]:
+        """Yield the parts of a message in order, each with its `id`."""
         if PARTS in message:
             yield from objects(message, PARTS)
         elif "session" in self._tables:
@@ -197,6 +184,7 @@ class OpencodeRows:
                 yield self._decode(data) | {"id": name}
 
     def children(self, session_id: str) -> Iterator[tuple[str, str]]:
+        """Yield the ids and titles of the sessions of its subagents."""
         for table in self._tables:
             where = "parent_id = ? ORDER BY id"
             for name, title in self._rows(table, "id, title", where, session_id):
@@ -218,7 +206,7 @@ class OpencodeRows:
 
 
 class OpencodeFiles:
-    """The files of versions before 1.2."""
+    """The files of versions before 1.2, as `OpencodeRows`."""
 
     def __init__(self, path: Path, missed: Missed) -> None:
         self._session = path
@@ -302,13 +290,11 @@ def _part_as_before(part: Object) -> Object:
 # -- found ---------------------------------------------------------------------------------
 
 
-def find(home: Home) -> Iterator[Source]:
-    """Yield the sessions of the database, then those that are only files; none of subagents."""
-    yield from session_sources(home, "opencode", "OPENCODE_DB")
-
-
-def session_sources(home: Home, program: str, variable: str) -> Iterator[Source]:
-    """Yield the sessions of OpenCode, or of a fork of it."""
+def session_sources(
+    home: Home, program: str = "opencode", variable: str = "OPENCODE_DB"
+) -> Iterator[Source]:
+    """Yield the sessions of OpenCode, or of a fork of it: those of the database, then those that
+    are only files; none of subagents."""
     folder = home.data(program)
     moved = home.environment.get(variable, "")
     own = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
@@ -340,18 +326,15 @@ def session_sources(home: Home, program: str, variable: str) -> Iterator[Source]
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     path, session_id = source.path, source.session_id
-    store: OpencodeStore = OpencodeRows(path, writer.missed)
-    if path.suffix == ".json":
-        store = OpencodeFiles(path, writer.missed)
+    stored = OpencodeFiles if path.suffix == ".json" else OpencodeRows
+    store = stored(path, writer.missed)
     session = store.session(session_id)
     facts = writer.facts
     facts.cwd, facts.begun_as = text(session, "directory"), text(session, "fork_session_id")
     writer.clock(obj(session, "time").get("created"))
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
     converter = _OpencodeConverter(store, writer, session_id, is_old=(version or [99])[:2] < [1, 2])
-    for message in store.messages(session_id):
-        converter.message(message)
-        yield
+    yield from converter.take_all(store.messages(session_id))
     writer.title(text(session, "title"))
 
 
@@ -359,14 +342,19 @@ class _OpencodeConverter(AgentConverter):
     """Converts one session, or that of a subagent."""
 
     def __init__(
-        self, store: OpencodeStore, writer: EntryWriter, session_id: str, *, is_old: bool
+        self,
+        store: OpencodeRows | OpencodeFiles,
+        writer: EntryWriter,
+        session_id: str,
+        *,
+        is_old: bool,
     ) -> None:
         super().__init__(writer)
         self._store = store
         self._session_id = session_id
         self._is_old = is_old
 
-    def message(self, message: Object) -> None:
+    def take(self, message: Object) -> None:
         message_id, role = text(message, "id"), text(message, "role")
         self._writer.clock(obj(message, "time").get("created"))
         if role == "user":
@@ -515,13 +503,12 @@ class _OpencodeConverter(AgentConverter):
         named = (it for it, title in children if asked and title.startswith(asked))
         return next((it for it in named if it not in self.told), "")
 
-    def _tell(self, child: str) -> None:
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
         converter = _OpencodeConverter(self._store, self._writer, child, is_old=self._is_old)
-        for message in self._store.messages(child):
-            converter.message(message)
+        return converter, self._store.messages(child)
 
 
-READER: Final = Reader("opencode", "OpenCode", find, read)
+READER: Final = Reader("opencode", "OpenCode", session_sources, read)
 
 
 # -- Kilo Code -------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tools import PATHS, call_fields, edit_diffs, tool_of
+from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import Object, first_text, look_up, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
@@ -153,14 +153,9 @@ class _PiConverter(AgentConverter):
 
     def _call(self, part: Object) -> None:
         name, arguments = text(part, "name"), obj(part, "arguments")
-        tool_kind = "search" if name == "ls" else tool_of(name).kind
-        path = first_text(arguments, PATHS)
-        what = text(arguments, "command")
-        what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
-        path = self._absolute(path)
-        places = [path] if tool_kind in ("edit", "read") else []
-        fields = call_fields(what or "Tool", tool_kind, arguments, *places)
-        if tool_kind == "edit":
+        path = self._absolute(first_text(arguments, PATHS))
+        fields = named_call_fields(name, arguments, path)
+        if tool_of(name).kind == "edit":
             fields["content"] = edit_diffs(path, arguments)
         self._writer.call(text(part, "id"), fields)
 

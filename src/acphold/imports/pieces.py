@@ -26,6 +26,7 @@ from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn, ReadTurns, compare
+from acphold.imports.values import Missed
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -226,9 +227,12 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:
     facts = piece.facts
     title = facts.title and out.text(facts.title)
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
-    removed, missed = out.removals, facts.missed + Counter()
+    removed, missed = out.removals, facts.missed
     if unreadable := removed.pop(UNREADABLE, 0):
-        missed["entries that cannot be searched for secrets"] = unreadable
+        counts = missed.counts | Counter(
+            {"entries that cannot be searched for secrets": unreadable}
+        )
+        missed = replace(missed, counts=counts)
     facts = replace(facts, title=title, missed=missed, removed=removed)
     return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
 
@@ -270,9 +274,7 @@ class _SourceEntries:
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self.number, self.turn = 0, -1, ReadTurn()
         self._facts.updated_at = None  # some ids are made of the time so far
-        self._facts.missed.clear()
-        self._facts.missed_bytes.clear()
-        self._facts.torn.clear()
+        self._facts.missed = Missed()
         writer = EntryWriter(self._facts)
         turn = self.turn
         self._closing, self._is_through = [], False
@@ -310,7 +312,7 @@ class _SourceEntries:
     @property
     def missed(self) -> Counter[str]:
         """Counts of what the reader could not interpret."""
-        return self._facts.missed.copy()
+        return self._facts.missed.counts.copy()
 
     def leave_out(self, numbers: set[int]) -> None:
         """Take no title from the turns with these numbers."""

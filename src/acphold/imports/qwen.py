@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from acphold.imports import gemini
 from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.gemini import (
@@ -18,7 +19,6 @@ from acphold.imports.gemini import (
     kind_of,
     parts_text,
     person_blocks,
-    read_sessions,
     response_text,
     session_sources,
 )
@@ -94,7 +94,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     path = source.path
     if _is_old(path):
-        yield from read_sessions(source, writer, speaker="qwen")
+        yield from gemini.read(source, writer, speaker="qwen")
         return
     converter = _QwenConverter(source, writer)
     yield from _tree(source).read(source, writer, converter.take)
@@ -232,9 +232,11 @@ class _QwenConverter(AgentConverter):
         marks: Object = {"parentToolCallId": caller}
         marks |= {"subagentType": kind} if kind else {}
         with self._writer.within(caller, marks, speaks=True):
-            converter = _QwenConverter(self._source, self._writer)
-            for record in records(child, self._missed, ROWS):
-                converter.take(record)
+            super()._tell(child)
+
+    def _inside(self, child: Path) -> tuple[AgentConverter, Iterator[Object]]:
+        converter = _QwenConverter(self._source, self._writer)
+        return converter, records(child, self._missed, ROWS)
 
 
 READER: Final = Reader("qwen", "qwen-code", find, read, branches_of(_tree))

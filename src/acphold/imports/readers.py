@@ -108,6 +108,16 @@ class AgentConverter:
         self.told: dict[Hashable, None] = {}
         """The subagents that are told."""
 
+    def take(self, record: Any) -> None:
+        """Take the next record."""
+        raise NotImplementedError
+
+    def take_all(self, records: Iterable[Any]) -> Iterator[None]:
+        """Take the records, one by one."""
+        for record in records:
+            self.take(record)
+            yield
+
     # -- calls -------------------------------------------------------------------------------
 
     def _begin_call(self, call_id: str, name: str, arguments: Object, fields: Object) -> None:
@@ -167,6 +177,12 @@ class AgentConverter:
 
     def _tell(self, child: Any) -> None:
         """Tell the conversation of a subagent, within its call."""
+        converter, records = self._inside(child)
+        for record in records:
+            converter.take(record)
+
+    def _inside(self, child: Any) -> tuple[AgentConverter, Iterable[Any]]:
+        """Return a converter for the conversation of a subagent, and its records."""
         raise NotImplementedError
 
     # -- messages ------------------------------------------------------------------------------

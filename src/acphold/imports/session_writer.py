@@ -22,7 +22,7 @@ from acphold.imports.pieces import MOVED, NewsPiece
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
 from acphold.imports.sources import Source, stamp
-from acphold.imports.turns import Comparison, ReadTurn, ReadTurns
+from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
 from acphold.journal.journal import Arrivals, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
@@ -155,6 +155,18 @@ class Known(Struct):
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     markers: list[tuple[int, int]] = []
+
+    def part(self, source: Source) -> KnownPart:
+        """Return what a source is compared with."""
+        before = self.marker or Marker(source.reader, source.place)
+        return KnownPart(
+            self.turns,
+            source.given,
+            source.place == before.place,
+            source.reader == before.reader,
+            before.losses > 0,
+            self.forgotten,
+        )
 
 
 async def read_known(journal: Readable, session_id: str) -> Known:
@@ -329,15 +341,15 @@ class SessionWriter:
                 marker.offset, marker.check = before.offset, before.check
                 marker.torn = before.torn if before.offset else []
             else:
-                before_it = {*(before.torn if source.begin else ()), *facts.torn}
+                before_it = {*(before.torn if source.begin else ()), *facts.missed.torn}
                 torn = sorted(it for it in before_it if it[0] < piece.last.offset)
                 if (offset := piece.last.offset) and len(torn) <= MOST_TORN:
                     marker.offset, marker.torn = offset, torn
                     marker.check = check_before(source, offset, torn)
         if self._before is None or piece.entries:
             marker.place = source.place
-            marker.losses = max(before.losses, losses_in(facts.missed))
-            marker.skipped = max(before.skipped, facts.missed.total())
+            marker.losses = max(before.losses, losses_in(facts.missed.counts))
+            marker.skipped = max(before.skipped, facts.missed.counts.total())
         if marker.losses:
             marker.damaged = _newest(before.damaged | {source.place: _files_mark(source)})
         marker.seen = _newest(marker.seen)

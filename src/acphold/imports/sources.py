@@ -29,6 +29,7 @@ from msgspec import Struct, field
 
 from acp_wire.workspace.regular_files import contents, open_fd
 from acphold.conversation.history.entries import Origin
+from acphold.imports.values import Missed
 
 MARK: Final = " (imported)"
 """Added to the title of a session whose id belonged to another conversation here."""
@@ -58,9 +59,8 @@ class Facts(Struct):
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
-    with which this one begins. `by_program` is as in SessionRow. `missed` counts, by a short
-    reason, what the reader could not interpret, `missed_bytes` its bytes, and `removed` the secrets
-    taken out. `torn` are damaged lines: see `Missed`.
+    with which this one begins. `by_program` is as in SessionRow; `removed` counts the secrets taken
+    out.
     """
 
     agent: str = ""
@@ -72,10 +72,8 @@ class Facts(Struct):
     kept: ExportedState | None = None
     begun_as: str = ""
     by_program: bool = False
-    missed: Counter[str] = field(default_factory=Counter)
-    missed_bytes: Counter[str] = field(default_factory=Counter)
+    missed: Missed = field(default_factory=Missed)
     removed: Counter[str] = field(default_factory=Counter)
-    torn: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def named_folder(self) -> str:

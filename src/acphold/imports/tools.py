@@ -28,9 +28,9 @@ _NAMES: Final = {
     Verb("Kill", "execute"): "kill_process",
     Verb("Edit", "edit"): "applied_diff apply_diff apply_patch edit edit_file edit_files"
     " edit_notebook edited_existing_file insert_content insert_edit multi_edit multi_replace_string"
-    " multi_replace_string_in_file patch reapply replace replace_in_file replace_string"
-    " replace_string_in_file restore_file_from_disk search_and_replace search_replace str_replace"
-    " str_replace_editor streaming_edit_file text_editor",
+    " multi_replace_string_in_file notebook_edit patch reapply replace replace_in_file"
+    " replace_string replace_string_in_file restore_file_from_disk search_and_replace"
+    " search_replace str_replace str_replace_editor streaming_edit_file text_editor",
     Verb("Write", "edit"): "save_file write write_file write_to_file",
     Verb("Create", "edit"): "copy_path create create_directory create_file new_file_created",
     Verb("Change the skill", "edit"): "skill_manage",
@@ -83,7 +83,7 @@ _TOOLS: Final = {_plain(name): tool for tool, names in _NAMES.items() for name i
 PATHS: Final = (
     "file_path", "filePath", "absolute_path", "relativeWorkspacePath", "targetFile", "target_file",
     "path", "source_path", "directoryPath", "targetDirectory", "target_directory",
-    "relative_workspace_path", "target_notebook",
+    "relative_workspace_path", "target_notebook", "notebook_path",
 )  # fmt: skip
 """Names of the argument with the file or folder that a tool works on."""
 

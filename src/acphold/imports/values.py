@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, TypeAlias, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from acp_wire.schema.salvage import repair
 from acphold.conversation.history.entries import LATEST_MS
@@ -135,21 +136,15 @@ WORD_CHARACTERS: Final = 40
 ABANDONED: Final = "prompts in abandoned branches, see --branches"
 
 
-class Missed:
-    """Counts and sizes in bytes of what was missed, by a short reason.
+class Missed(Struct):
+    """Counts and sizes in bytes of what a reader could not interpret, by a short reason.
 
     `torn` are damaged lines, each with its offset and size.
     """
 
-    def __init__(
-        self,
-        counts: Counter[str] | None = None,
-        sizes: Counter[str] | None = None,
-        torn: list[tuple[int, int]] | None = None,
-    ) -> None:
-        self.counts: Counter[str] = Counter() if counts is None else counts
-        self.sizes: Counter[str] = Counter() if sizes is None else sizes
-        self.torn: list[tuple[int, int]] = [] if torn is None else torn
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    torn: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, why: str, what: object) -> None:
         """Count a decoded value, raw bytes, or a number of bytes."""

@@ -70,7 +70,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     for place, message in enumerate(told):
         if asked[-1:] == [place]:  # of the others no time is known
             writer.clock(thread.get("updated_at"))
-        converter.message(message)
+        converter.take(message)
         yield
     converter.tell_stopped()
     writer.clock(thread.get("updated_at"))
@@ -146,8 +146,7 @@ class ZedConverter(AgentConverter):
         self._thread_id = thread_id
         self._compactions = 0
 
-    def message(self, message: Object) -> None:
-        """Take the next message."""
+    def take(self, message: Object) -> None:
         for who, told in message.items():
             if who == "User":
                 if not self._writer.caller:
@@ -200,11 +199,9 @@ class ZedConverter(AgentConverter):
         )
         return next((str(child) for (child,) in found if child not in self.told), None)
 
-    def _tell(self, child: str) -> None:
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
         thread, _ = _thread(self._database, child, self._missed)
-        converter = ZedConverter(self._writer, thread, self._database)
-        for message in _messages(thread):
-            converter.message(message)
+        return ZedConverter(self._writer, thread, self._database), _messages(thread)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")

@@ -358,8 +358,8 @@ class Tally(Struct):
         """Count the outcome of a source."""
         self.outcomes[taken.outcome] += 1
         facts = taken.facts
-        self.missed.update(facts.missed)
-        self.missed_bytes.update(facts.missed_bytes)
+        self.missed.update(facts.missed.counts)
+        self.missed_bytes.update(facts.missed.sizes)
         self.removed.update(facts.removed)
         if not os.path.isabs(facts.folder):
             self.windows_folders[facts.folder] += 1
