@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 import acphold
 from tests.page.conftest import steps, violations
+from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -60,18 +61,23 @@ async def test_a_title_stands_above_its_column_however_wide_the_screen_is(page: 
             assert abs(left[0] - left[1]) <= 1, (place, width, left)
 
 
-async def test_nothing_can_be_typed_or_started_again_until_the_new_session_is_shown(
-    page: Page, tmp_path: Path
+async def test_what_is_typed_while_a_session_starts_is_for_its_agent(
+    page: Page, served: Served, tmp_path: Path
 ) -> None:
     await page.goto(page.url.partition("#")[0] + "#/new")
     await page.get_by_label("Folder on the server").fill(str(tmp_path))
-    await page.get_by_label("First prompt").evaluate("""field => {
-        const look = () => (window.states = [...(window.states ?? []), field.readOnly]);
-        new MutationObserver(look).observe(field, { attributes: true });
-    }""")
-    await page.get_by_role("button", name="Start").click()
-    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
-    assert await page.evaluate("window.states") == [True]
+    await page.get_by_label("First prompt").fill(steps({"say": "Here."}))
+    await page.get_by_label("Agent").select_option("slow")
+    await page.get_by_role("button", name="Start and send").click()
+    await page.keyboard.type("then say n", delay=5)
+    await page.keyboard.press("Enter")  # which starts no other one
+    (served.folder / "slow may go").touch()
+    composer = page.get_by_role("textbox", name="Prompt", exact=True)
+    await expect(composer).to_be_focused()
+    await page.keyboard.type("o or jump")
+    await expect(composer).to_have_value("then say no or jump")
+    await page.goto(page.url.partition("#")[0] + "#/new")
+    await expect(page.get_by_label("First prompt")).to_have_value("")
 
 
 async def test_what_was_typed_stays_when_a_session_cannot_be_started_or_the_page_is_loaded_again(

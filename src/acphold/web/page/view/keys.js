@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
-import { go } from "./places.js";
+import { go, place } from "./places.js";
 import { undoing } from "./undo.js";
 
 const KEYS = [
@@ -163,6 +163,12 @@ function open(row) {
 /** To what is read: arrows move it, and `j` goes on in the list. */
 function toConversation() {
   /** @type {HTMLElement | null} */ (document.querySelector(".conversation .entries"))?.focus({ preventScroll: true });
+}
+
+/** To the composer of a session that was just begun, once it is drawn: what is typed next is for its agent. @param {string} id */
+export async function toComposer(id) {
+  const field = await soon(".composer textarea");
+  if (document.activeElement === document.body && place.value.id === id) field?.focus();
 }
 
 /** @param {{done: () => void}} props */

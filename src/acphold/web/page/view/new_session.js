@@ -1,12 +1,13 @@
 // A new session on one screen: the first prompt, in which folder, with which agent.
 import { signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Draft } from "../model/draft.js";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { homes } from "../model/rows.js";
 import { agentName, shortPath } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { html } from "./html.js";
+import { toComposer } from "./keys.js";
 import { go, here, sessionPlace } from "./places.js";
 
 /** Folders that can be tapped; all that are known are offered as somebody types. */
@@ -18,6 +19,9 @@ const draft = new Draft("new");
 /** The agent that is being started, and since when, also while somebody looks at something else: once, however often they come back. */
 const starting = signal(/** @type {{agent: string, at: number} | null} */ (null));
 const problem = signal("");
+
+/** What is typed until it is shown, which is for its agent, too. */
+const next = signal("");
 
 const coarse = matchMedia("(pointer: coarse)");
 
@@ -36,6 +40,7 @@ export function NewForm({ desk }) {
   const [isCopy, setCopy] = useState(false);
   const [hasIgnored, setIgnored] = useState(false);
   const isBusy = starting.value !== null;
+  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => void draft.load(), []);
   const folder = cwd.trim() || folders[0] || "";
   /** @param {Event} event */
@@ -45,20 +50,25 @@ export function NewForm({ desk }) {
     const from = here().name;
     starting.value = { agent: agent || agents[0], at: Date.now() };
     problem.value = "";
+    if (!coarse.matches) area.current?.focus();
     try {
       const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
       void draft.write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
       if (here().name === from) {
-        // Until it is shown, nobody writes here or starts another one.
+        // Until it is shown, nobody starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
         go(sessionPlace(session.id));
         await isShown;
+        await toComposer(session.id);
       }
+      if (next.value) void session.draft.write(next.value);
     } catch (error) {
       problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
+      if (next.value) void draft.write(`${words}\n\n${next.value}`);
     } finally {
       starting.value = null;
+      next.value = "";
     }
   };
   /** @param {KeyboardEvent & On<HTMLTextAreaElement>} event */
@@ -68,7 +78,8 @@ export function NewForm({ desk }) {
     event.target.form?.requestSubmit();
   };
   return html`<form onSubmit=${begin}>
-      <label>First prompt<textarea rows="4" value=${words} readOnly=${isBusy} placeholder="Write to the agent" onKeyDown=${onKey} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => draft.write(event.target.value)}></textarea></label>
+      <label>${isBusy ? "Next prompt" : "First prompt"}<textarea ref=${area} rows="4" value=${isBusy ? next.value : words} placeholder=${(isBusy && words) || "Write to the agent"} onKeyDown=${onKey}
+        onInput=${(/** @type {On<HTMLTextAreaElement>} */ { target }) => (starting.peek() ? (next.value = target.value) : draft.write(target.value))}></textarea></label>
       <div class="folder">
         <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
         <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>

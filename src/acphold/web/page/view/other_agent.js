@@ -2,14 +2,15 @@
 import { useState } from "preact/hooks";
 import { agentName } from "../model/text.js";
 import { html } from "./html.js";
-import { go, place, sessionPlace } from "./places.js";
+import { toComposer } from "./keys.js";
+import { go, sessionPlace } from "./places.js";
 import { notify } from "./undo.js";
 
 /** @param {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, other: {agent: string, served: string[]}}} props */
 export function OtherAgent({ desk, session, other }) {
   const its = agentName(other.agent);
   const [isBusy, setBusy] = useState(false);
-  /** What is typed next is for the agent. @param {string} name */
+  /** @param {string} name */
   const choose = async (name) => {
     setBusy(true);
     try {
@@ -23,8 +24,7 @@ export function OtherAgent({ desk, session, other }) {
       notify(desk, `A copy for ${agentName(name)}: ${its} keeps its own.`);
       await copy.seen;
       await new Promise(requestAnimationFrame);
-      const isLost = document.activeElement === document.body && place.value.id === sessionId;
-      if (isLost) /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
+      await toComposer(sessionId);
     } catch (error) {
       notify(desk, `It could not be copied. ${/** @type {Error} */ (error).message}`);
       setBusy(false);
