@@ -129,20 +129,6 @@ def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_the
     assert complaints == []
 
 
-def test_what_an_agent_says_runs_nothing_loads_nothing_and_imitates_no_question(
-    page: Page, served: Served, tmp_path: Path, complaints: list[str]
-) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    begin(page, served, tmp_path / "rows", "hostile")
-    expect(page.get_by_role("log").get_by_text("That was all.")).to_be_visible(timeout=60_000)
-    assert page.title() != "taken"
-    assert page.locator("section.question").count() == 0
-    assert page.locator(".entries script, .entries img, .entries a[href^=javascript]").count() == 0
-    assert [url for url in asked if not url.startswith(served.url)] == []
-    assert complaints == []
-
-
 def test_a_server_that_is_killed_is_told_of_and_what_is_sent_meanwhile_arrives_once(
     page: Page, served: Served, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -240,6 +241,18 @@ async def page(
     paired[served.url] = await device.storage_state()
     yield found
     assert wrong == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def session(agent: acphold.RemoteAgent, tmp_path: Path) -> acphold.RemoteSession:
+    """A session of the other client, in the folder of the test."""
+    return await agent.new_session(cwd=tmp_path)
+
+
+async def did(page: Page, session: acphold.RemoteSession, *them: dict[str, Any]) -> None:
+    """The agent has done this in the session, which is on the screen."""
+    await session.prompt(steps(*them))
+    await opened(page, session.id)
 
 
 async def as_paired(page: Page, url: str, state: StorageState) -> None:

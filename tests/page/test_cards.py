@@ -192,9 +192,8 @@ ROUNDS = 6
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_in_a_browser_a_card_shows_all_of_its_call_before_it_can_be_allowed(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, round_: int
+    page: Page, round_: int, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     card = page.locator(".asking section.question")
     for number, about in enumerate([*CARDS][round_::ROUNDS]):

@@ -156,9 +156,8 @@ async def test_a_turn_is_reviewed_file_by_file_with_keys_and_left_with_one(
 
 
 async def test_a_session_that_changed_nothing_says_so(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Nothing to do."}))
     await page.goto(f"{page.url.partition('#')[0]}#/changes/{session.id}")
     await expect(page.locator("main.changes")).to_contain_text(

@@ -28,6 +28,7 @@ from tests.page.conftest import (
     ask,
     choose,
     choose_mode,
+    did,
     opened,
     options_of,
     seen,
@@ -122,9 +123,8 @@ ALL_THAT_IT_DOES = (
 
 @pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
 async def test_an_edit_that_was_allowed_keeps_its_diff_when_the_agent_says_only_that_it_is_done(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, kind: str
+    page: Page, kind: str, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     diff = {"type": "diff", "path": "/a.py", "oldText": "1\n", "newText": "2\n3\n"}
     text = {"type": "content", "content": {"type": "text", "text": "Wrote the file."}}
     done = {"toolCallId": "t1", "status": "completed", "content": [text]}
@@ -151,10 +151,9 @@ async def test_an_edit_that_was_allowed_keeps_its_diff_when_the_agent_says_only_
 
 
 async def test_a_write_that_changes_nothing_says_so_and_has_no_empty_lines(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
     (path := tmp_path / "a.py").write_bytes(b"one\r\ntwo\r\n")
-    session = await agent.new_session(cwd=tmp_path)
     same = {"type": "diff", "path": str(path), "oldText": "one\r\ntwo\r\n"}
     diffs = [{**same, "newText": same["oldText"]}, {**same, "newText": "one\ntwo\n"}]
     diffs.append({"type": "diff", "path": str(tmp_path / "none.py"), "newText": ""})
@@ -179,19 +178,17 @@ async def test_a_write_that_changes_nothing_says_so_and_has_no_empty_lines(
 
 
 async def test_a_command_stands_in_letters_of_one_width_and_once_whatever_the_agent_calls_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     given = {"command": "rm -rf build/all"}
-    await session.prompt(
-        steps(
-            call("t1", "rm -rf build", "execute"),
-            call("t2", "rm -rf build/all", "execute", rawInput=given),
-            call("t3", "rm -rf bu…", "execute", rawInput=given),
-            call("t4", "Clean", "execute", rawInput=given),
-        )
+    await did(
+        page,
+        session,
+        call("t1", "rm -rf build", "execute"),
+        call("t2", "rm -rf build/all", "execute", rawInput=given),
+        call("t3", "rm -rf bu…", "execute", rawInput=given),
+        call("t4", "Clean", "execute", rawInput=given),
     )
-    await opened(page, session.id)
     titles = page.locator(".conversation .tool .title")
     words = ["rm -rf build", "rm -rf build/all", "rm -rf build/all", "Clean rm -rf build/all"]
     await expect(titles).to_have_text(words)
@@ -199,13 +196,11 @@ async def test_a_command_stands_in_letters_of_one_width_and_once_whatever_the_ag
 
 
 async def test_commands_in_a_notice_are_drawn_as_code(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     told = {"severity": "info", "description": "`acphold diff -` shows <it>."}
     notices = [{"sessionUpdate": "notice", "title": it, **told} for it in ("Kept", "Kept!", "")]
-    await session.prompt(steps(*({"update": it} for it in notices)))
-    await opened(page, session.id)
+    await did(page, session, *({"update": it} for it in notices))
     notes = page.locator(".note")
     shown = "acphold diff - shows <it>."
     await expect(notes).to_have_text([f"Kept. {shown}", f"Kept! {shown}", shown])
@@ -213,14 +208,12 @@ async def test_commands_in_a_notice_are_drawn_as_code(
 
 
 async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_ones_are_struck(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     words = "\u0645\u0631\u062d\u0628\u0627"
     quoted = f"> {words} `a.py`\n>\n> ```\n> f(x)\n> ```"
     said = f"{words} `main.py`\n\n- {words}\n\n{quoted}\n\nnot ~~left~~ right"
-    await session.prompt(steps({"say": said}))
-    await opened(page, session.id)
+    await did(page, session, {"say": said})
     places = """() => [...document.querySelectorAll(".said p, .said li")].map((it) => {
       const range = new Range();
       range.selectNodeContents(it);
@@ -234,11 +227,9 @@ async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_o
 
 
 async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps(*ALL_THAT_IT_DOES))
-    await opened(page, session.id)
+    await did(page, session, *ALL_THAT_IT_DOES)
     sheet = page.locator(".sheet")
     # Thoughts are folded, the plan is not while there is something to do.
     thought = sheet.locator("details.thought")
@@ -304,12 +295,10 @@ def read(number: int) -> dict[str, Any]:
 
 
 async def test_calls_that_only_look_are_one_line_that_opens_by_itself_for_what_is_sought(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     found = call("s", "grep needle", "search", content=[text("needle")])
-    await session.prompt(steps(*map(read, range(4)), found, {"say": "Read."}, read(5)))
-    await opened(page, session.id)
+    await did(page, session, *map(read, range(4)), found, {"say": "Read."}, read(5))
     looks = page.locator(".sheet .looks")
     await expect(looks.locator(".number")).to_have_text("4 files, 1 search")
     await expect(looks.locator(".names")).to_contain_text("0.py, 1.py, 2.py, 3.py, grep needle")
@@ -325,15 +314,11 @@ async def test_calls_that_only_look_are_one_line_that_opens_by_itself_for_what_i
     await expect(looks.locator(".entry.found")).to_be_visible()
 
 
-async def test_a_call_that_failed_says_why(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
+async def test_a_call_that_failed_says_why(page: Page, session: acphold.RemoteSession) -> None:
     missing = call("r", "Read a.py", "read", "failed", content=[text("No such file: a.py")])
     refused = call("f", "Fetch it", "fetch", "failed", rawOutput={"error": "The host is down"})
     silent = call("e", "Edit b.py", "edit", "failed")
-    await session.prompt(steps(read(1), missing, refused, silent))
-    await opened(page, session.id)
+    await did(page, session, read(1), missing, refused, silent)
     why = page.locator(".tool.failed .why")
     await expect(why).to_have_text(
         ["No such file: a.py", "The host is down", "The agent gave no reason."]
@@ -341,9 +326,8 @@ async def test_a_call_that_failed_says_why(
 
 
 async def test_it_says_who_prompted_and_how_each_turn_ended(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Well."}))
     await session.prompt(steps({"say": "Too much."}, {"stop": "max_tokens"}))
     with pytest.raises(acphold.AcpError):
@@ -376,10 +360,9 @@ async def test_it_says_when_the_vendors_limit_resets(page: Page, served: Served)
 
 
 async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+    page: Page, device: BrowserContext, served: Served, session: acphold.RemoteSession
 ) -> None:
     await device.grant_permissions(["clipboard-read", "clipboard-write"], origin=served.url)
-    session = await agent.new_session(cwd=tmp_path)
     for number in range(3):
         words = "\n\n".join(f"Line {line} of {number}." for line in range(60))
         await session.prompt(steps({"say": f"A needle, number {number}.\n\n{words}\n\n"}))
@@ -431,9 +414,8 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
 
 
 async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+    page: Page, device: BrowserContext, served: Served, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Run it"), {"say": "Both saw it."}))
     other = await device.new_page()
     for each in (page, other):
@@ -569,9 +551,8 @@ async def test_two_devices_agree_on_the_options_of_an_agent(
 
 
 async def test_the_prompt_of_another_user_has_their_name_and_is_not_yours(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "one"}))
     served.run("access", "share", session.id, "--with", "bert", "--prompt")
     async with acphold.connect(served.url, token=served.token("--user", "bert")) as guest:

@@ -26,9 +26,8 @@ SLOW_3G = {
 
 
 async def test_a_slow_line_shows_what_was_read_at_once_and_what_is_sent_until_it_is_there(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, device: BrowserContext, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     for number in range(5):
         await session.prompt(steps({"say": f"Answer {number}. " + "Words and words. " * 200}))
     await opened(page, session.id)
@@ -68,9 +67,8 @@ async def test_a_device_that_was_here_before_has_the_page_compiled(
 
 
 async def test_everything_is_reached_with_the_keyboard_alone(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Run it"), {"say": "Thank you."}))
     go_on = page.locator(".inbox section.question").get_by_role("button", name="Go on")
     await expect(go_on).to_be_enabled()  # it is once the session is open here
@@ -121,9 +119,8 @@ async def test_everything_is_reached_with_the_keyboard_alone(
 
 
 async def test_who_wants_no_motion_sees_none_and_who_wants_large_text_loses_nothing(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     call = {
         "sessionUpdate": "tool_call",
         "toolCallId": "t",

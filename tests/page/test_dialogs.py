@@ -61,9 +61,8 @@ async def deleted(page: Page) -> None:
     ("width", "height"), [(360, 740), (180, 370)], ids=["a phone", "a phone, at 200 %"]
 )
 async def test_a_dialog_is_used_with_the_keyboard_and_read_by_whoever_listens(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int, height: int
+    page: Page, width: int, height: int, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await page.set_viewport_size({"width": width, "height": height})
     more = page.get_by_label("More")
@@ -200,10 +199,9 @@ async def swiped(page: Page, what: Locator, across: int, along: int = 0) -> None
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 async def test_a_swipe_archives_a_session_and_that_can_be_undone(
-    phone: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served, motion: str
+    phone: Page, served: Served, motion: str, session: acphold.RemoteSession
 ) -> None:
     await phone.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Here."}))
     row = row_of(phone, session)
     await expect(row).to_be_visible()
@@ -231,9 +229,8 @@ async def test_a_swipe_archives_a_session_and_that_can_be_undone(
 
 
 async def test_a_swipe_puts_a_question_off_and_answers_nothing(
-    phone: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    phone: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Sweep the stairs", rawInput={"steps": 14})))
     question = phone.locator(".inbox section.question")
     await expect(question).to_be_visible()
@@ -250,9 +247,8 @@ async def test_a_swipe_puts_a_question_off_and_answers_nothing(
 
 
 async def test_a_finger_copies_code_with_a_button_that_covers_none_of_it(
-    phone: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    phone: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": f"```py\n{'value = ' * 20}1\n```\n"}))
     await opened(phone, session.id)
     code, button = phone.locator(".code pre"), phone.get_by_role("button", name="Copy")

@@ -67,9 +67,8 @@ async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_a
 
 
 async def test_on_a_narrow_screen_the_search_is_found_from_a_session(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await keyed(page)
     await page.keyboard.press("Control+k")
@@ -178,10 +177,9 @@ async def test_sessions_are_selected_archived_and_taken_back_with_keys(
 
 
 async def test_keys_lead_into_the_menu_of_a_row_and_into_a_new_prompt(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Said."}))
     await keyed(page)
     await row_of(page, session).focus()

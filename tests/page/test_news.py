@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import ask, note, opened, row_of, steps, violations
+from tests.page.conftest import ask, did, note, opened, row_of, steps, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -26,10 +26,9 @@ def edit(path: Path) -> dict[str, object]:
 
 
 async def test_what_ended_meanwhile_stands_there_with_its_last_words_until_somebody_looks(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "I have begun."}))
     await expect(page.locator(f"a.session[href='#/session/{session.id}']")).to_be_visible()
     await session.prompt(steps(edit(tmp_path / "a.py"), {"say": "I have written `a.py`."}))
@@ -45,11 +44,8 @@ async def test_what_ended_meanwhile_stands_there_with_its_last_words_until_someb
     await expect(glance).to_have_count(0)
 
 
-async def test_a_session_that_failed_says_why(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
+async def test_a_session_that_failed_says_why(page: Page, session: acphold.RemoteSession) -> None:
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    session = await agent.new_session(cwd=tmp_path)
     with pytest.raises(acphold.AcpError):
         await session.prompt(steps({"error": {"code": -32000, "message": "No credit is left."}}))
     glance = page.locator(".glance", has=page.locator(f"a[href='#/session/{session.id}']"))
@@ -59,11 +55,10 @@ async def test_a_session_that_failed_says_why(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_turn_that_was_cancelled_is_news_but_not_done_and_not_green(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: Any
+    page: Page, scheme: Any, session: acphold.RemoteSession
 ) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Sweep the yard")))
     await page.locator(".inbox section.question").wait_for()
     session.cancel()
@@ -80,9 +75,8 @@ async def test_a_turn_that_was_cancelled_is_news_but_not_done_and_not_green(
 
 
 async def test_a_search_shows_hits_with_what_was_said_around_them_where_there_is_room(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "The word is **quillaja**, of `course`."}))
     await session.prompt(steps({"say": "And this was after it."}))
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
@@ -100,9 +94,8 @@ async def test_a_search_shows_hits_with_what_was_said_around_them_where_there_is
 
 
 async def test_the_list_does_not_say_that_nothing_matches_where_messages_do(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     for words in ("The first.", "In the middle is fenugreek.", "The last."):
         await session.prompt(steps({"say": words}))
     await note(page, ".home .empty")
@@ -119,9 +112,8 @@ async def test_the_list_does_not_say_that_nothing_matches_where_messages_do(
 
 
 async def test_what_waits_stands_below_what_a_search_finds_while_somebody_searches(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "The word is saponaria."}))
     turn = session.prompt(steps(ask(title="Run it")))
     question = page.locator(".inbox section.question")
@@ -146,13 +138,11 @@ async def test_what_waits_stands_below_what_a_search_finds_while_somebody_search
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_right_half_is_never_empty_and_has_no_faults_that_axe_finds(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: str
+    page: Page, tmp_path: Path, scheme: str, session: acphold.RemoteSession
 ) -> None:
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps({"say": "Said."}))
-    await opened(page, session.id)
+    await did(page, session, {"say": "Said."})
     await page.goto(f"{page.url.partition('#')[0]}#/")
     form = page.get_by_label("News").locator("form")
     await form.get_by_label("Folder on the server").fill(str(tmp_path))

@@ -52,10 +52,9 @@ async def test_a_page_says_when_there_was_input_and_when_it_is_left_whatever_its
 
 
 async def test_notifications_are_offered_at_the_first_question_until_somebody_has_decided(
-    device: BrowserContext, page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    device: BrowserContext, page: Page, session: acphold.RemoteSession
 ) -> None:
     await device.grant_permissions(["notifications"])
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="First"), ask("t2", title="Second")))
     offer = page.get_by_role("group", name="Notifications")
     await page.reload()
@@ -167,12 +166,10 @@ async def test_a_question_is_rejected_in_its_notice_and_no_other_is_answered_by_
     page: Page,
     device: BrowserContext,
     served: Served,
-    agent: acphold.RemoteAgent,
-    tmp_path: Path,
     is_open: bool,
+    session: acphold.RemoteSession,
 ) -> None:
     push_until = await worker_of(page, device, served)
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="First"), ask("t2", title="Second")))
 
     async def asked(title: str) -> str:

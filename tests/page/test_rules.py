@@ -52,9 +52,8 @@ def rules(served: Served, *words: str) -> list[dict[str, Any]]:
 
 
 async def test_a_rule_is_offered_beside_a_question_of_which_one_can_be_made(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     card = page.locator(".asking section.question")
     offer = card.get_by_role("button", name="Allow once, and choose a rule for the next time")
     unclear = steps(ask("t0", title="Think", kind="think"))
@@ -72,9 +71,8 @@ async def test_a_rule_is_offered_beside_a_question_of_which_one_can_be_made(
 
 
 async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_is_answered(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     offered = await allowed(page, session, "pytest -q", "t1")
     buttons = offered.locator("li button")
     await expect(buttons).to_have_count(2)
@@ -118,13 +116,12 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
 
 
 async def test_after_a_yes_one_thing_is_offered_at_a_time_and_takes_little_of_a_phone(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     # A browser without windows allows no notifications.
     await page.add_init_script("Object.defineProperty(Notification, 'permission', {value: ''})")
     await page.reload()
     await page.set_viewport_size({"width": 360, "height": 740})
-    session = await agent.new_session(cwd=tmp_path)
     notices = page.get_by_role("group", name="Notifications")
     await note(page, ".asking [aria-label=Notifications]")
     offered = await allowed(page, session, "make check", "t1")
@@ -138,7 +135,7 @@ async def test_after_a_yes_one_thing_is_offered_at_a_time_and_takes_little_of_a_
 
 
 async def test_the_list_has_each_rule_and_switches_and_revokes(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
     for text in ("run make check", "ask run git push ..."):
         served.run("rules", "add", text, "--cwd", str(tmp_path))
@@ -161,7 +158,6 @@ async def test_the_list_has_each_rule_and_switches_and_revokes(
     switch = page.get_by_role("switch")
     await switch.press("Space")
     await expect(page.get_by_text("Rules are off", exact=True)).to_be_visible()
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(runs("make check", "t1"))
     await expect(page.locator(".inbox section.question")).to_have_count(1, timeout=30_000)
     await switch.press("Space")
@@ -181,17 +177,16 @@ async def test_the_list_has_each_rule_and_switches_and_revokes(
 
 async def test_who_may_make_no_rule_is_offered_none_and_revokes_them_and_a_guest_sees_none(
     browser: Browser,
-    agent: acphold.RemoteAgent,
     served: Served,
     paired: dict[str, StorageState],
     wrong: list[str],
     tmp_path: Path,
+    session: acphold.RemoteSession,
 ) -> None:
     served.run("rules", "add", "run make check", "--cwd", str(tmp_path))
     [rule] = rules(served)
     scopes = ("watch", "prompt", "answer", "manage")
     older = [word for scope in scopes for word in ("--scope", scope)]
-    session = await agent.new_session(cwd=tmp_path)
     await asyncio.wait_for(session.prompt(runs("make check", "t1")), 60)
 
     async def device(*options: str) -> Page:

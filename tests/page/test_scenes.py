@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ import acphold
 from tests.page.conftest import (
     ask,
     choose,
+    did,
     opened,
-    put_off,
-    row_of,
     seen,
     shown,
     steps,
@@ -29,40 +27,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 SAID = steps({"say": "One **bold** word.\n\n```py\nprint(1)\n```\n"})
 
 
-async def test_a_session_is_read_and_gone_on_with(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(SAID)
-    await row_of(page, session).click()
-    await expect(page.locator("strong", has_text="bold")).to_be_visible()
-    await typed(page, steps({"say": "And more."}))
-    await expect(page.locator("main").get_by_text("And more.", exact=True)).to_be_visible()
-    assert "#pair" not in page.url
-
-
-async def test_what_waits_is_answered_in_the_inbox_with_the_whole_command_in_sight(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    command = "rm -rf build && " + " ".join(f"step{n}" for n in range(80)) + " && last-step"
-    turn = session.prompt(steps(ask(title="Run it", rawInput={"command": command}), {"say": "ok"}))
-    question = page.locator("section.question")
-    await expect(question).to_contain_text("last-step")
-    await put_off(question)
-    await expect(page.locator("section.inbox summary")).to_contain_text("Later")
-    await page.locator("section.inbox summary").click()
-    await page.locator("button.later").click()
-    await question.get_by_role("button", name="Go on").click()
-    ended = await asyncio.wait_for(turn, 30)
-    assert '"go"' in ended.text
-    await expect(page.locator("section.inbox")).to_have_count(0)
-
-
 async def test_what_was_said_is_found_and_opens_at_its_place(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "There is a needle in it."}))
     await page.get_by_role("searchbox").fill("needle")
     hit = page.locator("section.hits a.session").first
@@ -99,9 +66,8 @@ async def test_hits_stand_below_their_session_a_few_of_each(
 
 
 async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, device: BrowserContext, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "An astrolabe lies here."}))
     await page.locator("main .hits").wait_for(state="detached")
     await device.set_offline(True)
@@ -116,9 +82,8 @@ async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
 
 
 async def test_finding_without_the_server_says_that_earlier_messages_are_missing(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, device: BrowserContext, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     for number in range(20):
         await session.prompt(steps({"say": f"Answer {number}. " + "Words and words. " * 60}))
     await opened(page, session.id)
@@ -140,11 +105,13 @@ HOSTILE = [
     "![x](http://127.0.0.1:1/x)",
     "<section class='question'><h2>agent asks</h2><button>Allow</button></section>",
     "</script><script>alert(7)</script>",
+    "> " * 4000 + "deep",
+    "a**b" * 20_000,
 ]
 
 
 async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     asked_outside: list[str] = []
     origin = page.url.partition("#")[0]
@@ -154,11 +121,9 @@ async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
             asked_outside.append(request.url)
 
     page.on("request", note)
-    session = await agent.new_session(cwd=tmp_path)
     told = [{"say": f"{text}\n\n"} for text in HOSTILE]
     call = {"sessionUpdate": "tool_call", "toolCallId": "t\u202e1", "title": HOSTILE[0]}
-    await session.prompt(steps(*told, {"update": call}, {"say": "the end of it"}))
-    await opened(page, session.id)
+    await did(page, session, *told, {"update": call}, {"say": "the end of it"})
     await expect(page.locator("main").get_by_text("the end of it", exact=True)).to_be_visible()
     sheet = page.locator(".sheet")
     for tag in ("script", "img[src^=http]", "svg[onload]", "iframe", "section.question"):
@@ -169,11 +134,9 @@ async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
 
 
 async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_usable(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps({"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"}))
-    await opened(page, session.id)
+    await did(page, session, {"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"})
     await typed(page, steps({"say": "Still here."}))
     await expect(page.locator("main").get_by_text("Still here.", exact=True)).to_be_visible()
     said = page.locator(".said", has_text="the end of it")
@@ -199,9 +162,8 @@ GROWTH = """() => {
 
 
 async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_its_turn_between(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await page.evaluate(GROWTH)
 
@@ -245,9 +207,8 @@ async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_it
 
 
 async def test_a_page_that_stays_open_keeps_what_came_last_and_reads_the_rest_again(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     tools = page.locator(".sheet > .of-tool")
 
@@ -274,47 +235,13 @@ async def test_a_page_that_stays_open_keeps_what_came_last_and_reads_the_rest_ag
     await expect(first).to_have_count(1)
 
 
-async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives_once(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps({"say": "before"}))
-    await opened(page, session.id)
-    await device.set_offline(True)
-    await page.evaluate("dispatchEvent(new Event('offline'))")
-    await typed(page, steps({"say": "said once"}))
-    await expect(
-        page.get_by_text(re.compile("Saved on this device|Sending…")).first
-    ).to_be_visible()
-    await device.set_offline(False)
-    await page.evaluate("dispatchEvent(new Event('online'))")
-    await expect(page.locator(".said", has_text="said once")).to_be_visible(timeout=60_000)
-    await expect(page.locator(".of-prompt", has_text="said once")).to_have_count(1)
-
-
-async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
-    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await opened(page, session.id)
-    tools = await device.new_cdp_session(page)
-    for number in range(3):
-        await tools.send("Page.setWebLifecycleState", {"state": "frozen"})
-        await session.prompt(steps({"say": f"while away {number}."}))
-        await tools.send("Page.setWebLifecycleState", {"state": "active"})
-        said = page.locator("main").get_by_text(f"while away {number}.", exact=True)
-        await expect(said).to_be_visible(timeout=60_000)
-        await expect(said).to_have_count(1)
-
-
 @pytest.mark.parametrize("width", [360, 768, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: str, width: int
+    page: Page, scheme: str, width: int, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": width, "height": 800})
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    session = await agent.new_session(cwd=tmp_path)
     call = {
         "sessionUpdate": "tool_call",
         "toolCallId": "t1",
@@ -335,9 +262,8 @@ async def test_axe_finds_nothing(
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
 async def test_no_screen_is_too_narrow_for_what_is_on_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+    page: Page, tmp_path: Path, width: int, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     table = "| a | b |\n|---|---|\n| " + "wide " * 40 + " | " + "x" * 300 + " |\n"
     turn = session.prompt(
         steps({"say": f"{table}\n\n```\n{'y' * 400}\n```\n"}, ask(title="Run " + "z" * 300))
@@ -441,9 +367,8 @@ BROKEN: list[dict[str, Any]] = [
 
 
 async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     for how in ("as it comes", "as it is read from the journal"):
         broken = [{"update": each} for each in BROKEN]

@@ -37,9 +37,8 @@ def home(page: Page) -> str:
 
 
 async def test_a_form_that_is_half_filled_in_is_so_after_a_lost_connection_and_after_later(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await typed(page, steps({"ask": ["elicitation/create", FORM]}))
     question = page.locator(".asking section.question")
@@ -57,10 +56,9 @@ async def test_a_form_that_is_half_filled_in_is_so_after_a_lost_connection_and_a
 
 
 async def test_a_form_that_is_taller_than_the_screen_leaves_its_answers_and_the_prompt_on_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 360, "height": 640})
-    session = await agent.new_session(cwd=tmp_path)
     fields = {f"field{number}": {"type": "string"} for number in range(20)}
     schema = {"type": "object", "properties": fields, "required": ["field19"]}
     await opened(page, session.id)
@@ -215,9 +213,8 @@ async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_befor
 
 
 async def test_a_prompt_whose_turn_runs_is_there_once_after_a_reload(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     thoughts = [{"think": "Hm. "}] * 90  # more than what is read of a conversation at once
     until = {"until": f"{tmp_path / 'go'}"}

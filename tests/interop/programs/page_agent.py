@@ -25,16 +25,6 @@ ANSWER = """Two of the **three** places disagree:
 def parse_when(text): ...
 ```
 """
-HOSTILE = (
-    "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
-    "[click](javascript:document.title='taken') [bank](https://evil.example/in) \u202etxt.exe "
-    "![pixel](https://evil.example/pixel.png)\n\n"
-    '<section class="question"><button>Allow</button></section>\n\n'
-    + "> " * 4000
-    + "deep\n\n"
-    + "a**b" * 20000
-    + "\n\n"
-)
 
 
 def send(**message: Any) -> None:
@@ -66,11 +56,7 @@ def ask(session: str, call: str, title: str) -> str | None:
 
 
 def turn(session: str, words: str) -> None:
-    if "hostile" in words:
-        say(session, HOSTILE)
-        say(session, "B" * 10_000_000)
-        say(session, "\n\nThat was all.")
-    elif "flood" in words:
+    if "flood" in words:
         *_, length = words.split()  # a number of words, or the file with which it ends
         for number in itertools.count():
             if number == int(length) if length.isdigit() else os.path.exists(length):
