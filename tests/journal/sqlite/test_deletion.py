@@ -26,30 +26,6 @@ from tests.conversations import chunk, encode
 from tests.journal.conversations import append, begun, open_file, turn
 
 
-async def test_a_deleted_session_is_gone_with_all_its_words(
-    journal: SqliteJournal, path: Path
-) -> None:
-    lease, other = await begun(journal), await begun(journal, "s2")
-    said = [chunk("agent_message", "uniquely said"), chunk("agent_thought", "thought")]
-    last = await append(journal, lease, turn("Hi", *said))
-    await journal.settle(lease, last)
-    kept = await append(journal, other, turn("Hi", chunk("agent_message", "kept")))
-    await journal.settle(other, kept)
-    assert await journal.delete("s1") == ["s1"]
-    assert await journal.delete("s1") == []
-    assert [hit.session_id for hit in await journal.index.search("Hi")] == ["s2"]
-    await journal.file.sweep()
-    tables = ("segments", "documents", "sessions", "leases", "deleted")
-    database = sqlite3.connect(path)
-    rows = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-    database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words_1, row)")
-    # Beside the words that stand for a session.
-    terms = {term for (term,) in database.execute("SELECT term FROM terms") if term.isascii()}
-    database.close()
-    assert [len(rows[name]) for name in tables] == [3, 2, 1, 1, 0]
-    assert terms == {"hi", "kept"}
-
-
 async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
     journal: SqliteJournal, path: Path
 ) -> None:

@@ -593,43 +593,6 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
     await new.aclose()
 
 
-CLOSER = """
-import asyncio, sys
-from acphold.journal.sqlite.store import SqliteJournal
-
-async def main():
-    journal = SqliteJournal(sys.argv[1])
-    await journal.acquire("s1")
-    print("open", flush=True)
-    sys.stdin.read()
-    await journal.aclose()
-
-asyncio.run(main())
-"""
-
-
-async def test_a_process_that_ends_leaves_the_log_of_the_new_journal_too(path: Path) -> None:
-    await written(path)
-    closer = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", CLOSER, str(path)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(30):
-        assert closer.stdout is not None
-        assert await closer.stdout.readline() == b"open\n"
-        for file in files_of(path):
-            file.unlink()
-        history = await written(path)
-        new = open_file(path)
-        history += await new.append(await new.acquire("s1"), [("update", [RAW])])
-        await closer.communicate(b"")
-    assert closer.returncode == 0
-    assert path.with_name("journal.db-wal").stat().st_size > 0
-    assert await read_all(new) == history
-    await new.aclose()
-
-
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.98])
 @pytest.mark.parametrize("garbage", [b"", b"\x5a"])
 async def test_a_log_that_lost_its_end_is_told_and_remembered(

@@ -46,15 +46,6 @@ async def repaired(journal: SqliteJournal) -> Repaired:
     return done
 
 
-async def test_what_is_right_stays_as_it_is(path: Path) -> None:
-    journal = await filled(path, "s1", "s2")
-    before = [await journal.session(name) for name in ("s1", "s2")]
-    assert await repaired(journal) == Repaired((), 0)
-    assert [await journal.session(name) for name in ("s1", "s2")] == before
-    assert len(await journal.index.search("needles1")) == 1
-    await journal.aclose()
-
-
 async def test_a_wrong_count_and_a_lost_summary_are_made_anew(path: Path) -> None:
     journal = await filled(path, "s1", "s2")
     summary = await journal.summary("s1")
@@ -81,15 +72,6 @@ async def test_a_flipped_bit_of_a_summary_is_seen_and_the_summary_is_made_anew(
     assert await repaired(journal) == Repaired(("s1",), 0)
     assert await journal._background.run(in_file.find_spoiled) == []
     assert await journal.summary("s1") == summary
-    await journal.aclose()
-
-
-async def test_a_lost_index_is_made_anew(path: Path) -> None:
-    journal = await filled(path, "s1", "s2")
-    spoil(path, "INSERT INTO words_1 (words_1) VALUES ('delete-all')", "DELETE FROM documents")
-    assert await journal.index.search("needles2") == []
-    await repaired(journal)
-    assert [hit.session_id for hit in await journal.index.search("needles2")] == ["s2"]
     await journal.aclose()
 
 

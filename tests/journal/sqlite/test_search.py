@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from acphold.conversation.history.compaction import compact
 from acphold.conversation.history.entries import Entry, PastEntry
-from acphold.conversation.history.words import TEXT_CHARACTERS, Document, camel_parts, document
+from acphold.conversation.history.words import TEXT_CHARACTERS, Document, document
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
@@ -102,20 +102,6 @@ def test_what_nobody_said_is_not_searched(kind: str, raw: bytes) -> None:
 # -- words in code, and in languages without spaces -----------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("word", "parts"),
-    [
-        ("getUserName", "get User Name"),
-        ("HTTPServer", "HTTP Server"),
-        ("x.fooBar(bazQux) fooBar", "x foo Bar baz Qux foo Bar"),
-        ("utf8Decode", "utf8 Decode"),
-        ("The End, OK: lower snake_case ABC", ""),
-    ],
-)
-def test_words_in_camel_case_have_parts(word: str, parts: str) -> None:
-    assert camel_parts(word) == parts
-
-
 def test_what_a_tool_printed_is_indexed_once() -> None:
     printed = "a long line of output " * 10
     told = {
@@ -199,15 +185,6 @@ async def test_the_newest_sessions_are_caught_up_with_first(
     assert {hit.session_id for hit in await journal.index.search("word")} == {"s1", "s2"}
     assert await journal.index.catch_up(9) == 0
     assert len(await journal.index.search("word")) == 4
-
-
-async def test_an_index_that_was_emptied_is_made_anew(journal: SqliteJournal, path: Path) -> None:
-    await said(journal, "s1", chunk("agent_message", "word"), chunk("agent_thought", "word"))
-    await forget_index(path)
-    assert await found(journal, "word") == []
-    assert await journal.index.catch_up(0) == 1
-    assert await journal.index.catch_up(9) == 0
-    assert await found(journal, "word") == [("s1", 2), ("s1", 1)]
 
 
 async def test_what_is_in_several_volumes_is_found_newest_or_best_first(
@@ -398,12 +375,6 @@ async def test_volumes_without_anything_of_a_tenant_are_not_asked(
     await journal._background.run(lambda db: db.execute("UPDATE volumes SET tenants = ''"))
     assert len(await journal.index.search(sought)) == 10
     assert await steps_of(journal, sought) > 2 * steps[1]
-
-
-async def forget_index(path: Path) -> None:
-    database = connect(str(path), 60.0)
-    search_index.forget(database, search_index.volumes(database))
-    database.close()
 
 
 @given(pieces=CONVERSATIONS, characters=st.sampled_from([1, 100, 1 << 20]))

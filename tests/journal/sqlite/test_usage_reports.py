@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acphold.conversation.history.entries import Origin, PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage
@@ -70,25 +70,6 @@ async def test_cost_is_of_the_session_and_each_report_has_what_came_to_it(
     ]
 
 
-async def test_what_was_held_with_another_agent_is_its_own(journal: SqliteJournal) -> None:
-    origins = (Origin("s", "first", 1),)
-    lease = await journal.create(NewSession("s", "second", "/w", origins=origins))
-    past = [PastEntry(kind, DAY, raw) for kind, raw in (answer(**used(7)), answer(**used(9)))]
-    await journal.take_in(lease, past, RowChange(prompted=True))
-    await journal.index.catch_up(9)
-    (found,) = await usage_reports(journal)
-    assert [report.agent for report in found.reports] == ["first", "second"]
-
-
-async def test_only_what_was_reported_since_then_is_told(journal: SqliteJournal) -> None:
-    await told(journal, [answer(**used(100)), cost(1)], [answer(**used(50)), cost(3)])
-    (found,) = await usage_reports(journal, since=2 * DAY)
-    assert [(r.tokens and r.tokens.total, r.cost) for r in found.reports] == [(50, None), (None, 2)]
-    assert await usage_reports(journal, since=3 * DAY) == []
-    assert await usage_reports(journal, cwd="/elsewhere") == []
-    assert len(await usage_reports(journal, cwd="/w/.")) == 1
-
-
 async def test_what_a_turn_reported_that_is_not_settled_counts(journal: SqliteJournal) -> None:
     lease = await journal.create(NewSession("s", "Copilot", "/w"))
     for total in (100, 150):
@@ -98,15 +79,6 @@ async def test_what_a_turn_reported_that_is_not_settled_counts(journal: SqliteJo
             await journal.settle(lease, lease.next_seq - 1)
     (found,) = await usage_reports(journal)
     assert [report.tokens and report.tokens.total for report in found.reports] == [100, 50]
-
-
-async def test_a_deleted_session_has_used_nothing(journal: SqliteJournal) -> None:
-    await told(journal, [answer(**used(100))])
-    await journal.delete("s-a")
-    assert await usage_reports(journal) == []
-    lease = await journal.create(NewSession("s-a", "a", "/w"))
-    await journal.change(lease, RowChange(prompted=True))
-    assert [found.reports for found in await usage_reports(journal)] == [()]
 
 
 async def test_each_report_before_a_sum_is_taken_away_from_it(journal: SqliteJournal) -> None:
