@@ -45,20 +45,6 @@ def test_a_conversation_says_if_a_program_held_it(
     assert story(transcript, tmp_path).facts.by_program is by_program
 
 
-def test_the_tokens_of_a_reply_are_counted_once_though_each_of_its_records_repeats_them(
-    tmp_path: Path,
-) -> None:
-    transcript = Transcript("Hello.")
-    transcript.assistant(thinking("One."), "Two.", "Three.")
-    (end,) = story(transcript, tmp_path).ends()
-    assert end["usage"] == {
-        "inputTokens": 10,
-        "outputTokens": 5,
-        "cachedReadTokens": 2,
-        "totalTokens": 17,
-    }
-
-
 def test_a_read_has_its_file_as_its_place_and_the_text_in_a_fence(tmp_path: Path) -> None:
     transcript = Transcript("Read it.")
     transcript.assistant(use("t1", "Read", file_path=f"{CWD}/notes.txt"))
@@ -142,21 +128,6 @@ def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
     assert end["interrupted"] is None
 
 
-def test_the_branch_that_was_live_last_is_told(tmp_path: Path) -> None:
-    transcript = Transcript("Hello.")
-    fork = transcript.assistant("Hi.")
-    transcript.user("Left behind.")
-    transcript.assistant("Also left behind.")
-    transcript.user("Another way.", after=fork)
-    transcript.assistant("Fine.")
-    assert story(transcript, tmp_path).said() == [
-        ("user", "Hello."),
-        ("agent", "Hi."),
-        ("user", "Another way."),
-        ("agent", "Fine."),
-    ]
-
-
 def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -224,17 +195,6 @@ def test_a_result_that_stands_before_its_call_belongs_to_that_call(tmp_path: Pat
     assert told.said() == [("user", "Read it."), ("call", "Read /a"), ("user", "Thanks.")]
     assert told.call()["status"] == "completed"
     assert told.facts.missed.counts == {}
-
-
-def test_records_on_both_sides_of_a_lost_link_are_told(
-    tmp_path: Path,
-) -> None:
-    transcript = Transcript("Hello.")
-    transcript.assistant("Hi.")
-    transcript.user("Go on.")
-    del transcript.records[1]
-    told = [words for _, words in story(transcript, tmp_path).said()]
-    assert told == ["Hello.", "Go on."]
 
 
 @pytest.mark.parametrize("boundary", [True, False])

@@ -82,21 +82,6 @@ def tails(home: Path, session: str = SESSION) -> list[list[str]]:
     return [said(Story(READER, it)) for it in found]
 
 
-def test_a_thread_goes_on_in_a_second_file_where_the_person_went_back(tmp_path: Path) -> None:
-    first = Segment(SESSION)
-    first.turn("One.", "1")
-    cut = first.turn("Two.", "2")
-    second = Segment(SESSION, SECOND, base=(SESSION, cut))
-    second.turn("Three.", "3")
-    first.write(tmp_path)
-    second.write(tmp_path)
-    told = story(tmp_path)
-    assert said(told) == ["One.", "1", "Three.", "3"]
-    assert told.facts.missed.counts == {ABANDONED: 1}
-    assert tails(tmp_path) == [["One.", "1", "Two.", "2"]]
-    assert len(sources(READER, tmp_path)) == 1
-
-
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_a_thread_of_three_files_is_one_conversation(tmp_path: Path, is_packed: bool) -> None:
     first = Segment(SESSION)

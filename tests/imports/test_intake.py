@@ -95,14 +95,6 @@ async def test_each_entry_has_the_time_at_which_it_happened(
     assert entries[-1].at == 1767322810000
 
 
-async def test_taking_a_conversation_again_doubles_nothing(opened: Journal, tmp_path: Path) -> None:
-    conversation().write(tmp_path)
-    await take(opened, tmp_path)
-    before = await opened.session(SESSION)
-    assert await take(opened, tmp_path) == "same"
-    assert await opened.session(SESSION) == before
-
-
 async def test_unchanged_conversations_are_recognized_many_at_once(
     opened: Journal, tmp_path: Path
 ) -> None:

@@ -251,20 +251,6 @@ async def test_a_tail_that_a_person_deleted_stays_deleted(opened: Journal, tmp_p
     assert await others(opened) == []
 
 
-async def test_only_what_somebody_said_here_makes_a_session_differ(
-    opened: Journal, tmp_path: Path
-) -> None:
-    transcript = Transcript()
-    first = say(transcript, "one")
-    put(tmp_path, transcript)
-    await take(opened, tmp_path)
-    await say_here(opened, "said here")
-    say(transcript, "two", first)
-    put(tmp_path, transcript)
-    assert await take(opened, tmp_path) == ["differs"]
-    assert await prompts(opened) == ["one", "said here"]
-
-
 async def test_of_a_conversation_continued_here_only_more_turns_are_news(
     opened: Journal, tmp_path: Path
 ) -> None:

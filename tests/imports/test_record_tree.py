@@ -74,17 +74,6 @@ def test_every_record_is_told_or_on_a_branch_that_was_left(
     assert seen == {record_id for record_id, _, _ in records}
 
 
-def test_a_prompt_behind_a_lost_link_is_no_going_back() -> None:
-    records: list[Record] = [
-        ("a", None, True),
-        ("b", "a", False),
-        ("c", "b", True),
-        ("d", "never written", True),
-        ("e", "d", True),
-    ]
-    assert told(records) == ["a", "b", "c", "d", "e"]
-
-
 def test_of_two_first_prompts_the_one_that_was_gone_on_with_is_told() -> None:
     records: list[Record] = [
         ("a", None, True),
