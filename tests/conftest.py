@@ -116,11 +116,11 @@ async def house(journal: Path) -> AsyncIterator[Shared]:
 
 
 @pytest.fixture
-async def client(journal: Path) -> AsyncIterator[Guest]:
-    """A client of a scripted agent behind a hub."""
+async def client(journal: Path, log: Path) -> AsyncIterator[Guest]:
+    """A client of a scripted agent behind a hub; see `log`."""
     from tests.served import wrapped  # late, too
 
-    async with wrapped(journal) as found:
+    async with wrapped(journal, log=str(log)) as found:
         yield found
 
 

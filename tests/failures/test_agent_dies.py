@@ -38,34 +38,32 @@ def statuses(client: Editor) -> list[tuple[str, str]]:
 
 
 async def test_the_prompt_is_answered_with_exit_status_and_last_stderr_lines(
-    journal: Path,
+    client: Editor,
 ) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.new()
-        said = [{"stderr": f"line {number}"} for number in range(30)]
-        error = await died(client, session, {"say": "before"}, *said, {"exit": 3})
-        assert "exit status 3" in error.message
-        assert "line 29" in error.message
-        assert error.data["status"] == "exit status 3"
-        assert error.data["stderr"].splitlines() == [f"line {number}" for number in range(20, 30)]
-        assert client.text() == "before"
-        assert await client.leave() == 0
+    session = await client.new()
+    said = [{"stderr": f"line {number}"} for number in range(30)]
+    error = await died(client, session, {"say": "before"}, *said, {"exit": 3})
+    assert "exit status 3" in error.message
+    assert "line 29" in error.message
+    assert error.data["status"] == "exit status 3"
+    assert error.data["stderr"].splitlines() == [f"line {number}" for number in range(20, 30)]
+    assert client.text() == "before"
+    assert await client.leave() == 0
 
 
-async def test_open_tool_calls_are_closed_as_failed_live_and_in_the_replay(journal: Path) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.new()
-        await died(client, session, {"update": TOOL}, {"update": DONE}, {"exit": 3})
-        assert statuses(client) == [("t1", "pending"), ("t2", "completed"), ("t1", "failed")]
-        place = len(client.messages)
-        await client.load(session)
-        replayed = [
-            message["params"]["update"]
-            for message in client.messages[place:]
-            if message.get("method") == "session/update"
-        ]
-        last = {u["toolCallId"]: u["status"] for u in replayed if "toolCallId" in u}
-        assert last == {"t1": "failed", "t2": "completed"}
+async def test_open_tool_calls_are_closed_as_failed_live_and_in_the_replay(client: Editor) -> None:
+    session = await client.new()
+    await died(client, session, {"update": TOOL}, {"update": DONE}, {"exit": 3})
+    assert statuses(client) == [("t1", "pending"), ("t2", "completed"), ("t1", "failed")]
+    place = len(client.messages)
+    await client.load(session)
+    replayed = [
+        message["params"]["update"]
+        for message in client.messages[place:]
+        if message.get("method") == "session/update"
+    ]
+    last = {u["toolCallId"]: u["status"] for u in replayed if "toolCallId" in u}
+    assert last == {"t1": "failed", "t2": "completed"}
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -128,14 +126,13 @@ async def test_an_agent_that_dies_while_restoring_is_started_again_and_goes_on_w
 
 
 async def test_an_agent_that_dies_at_every_prompt_fails_each_of_them_and_never_the_connection(
-    journal: Path,
+    client: Editor,
 ) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.new()
-        for status in (4, 5, 6):
-            error = await died(client, session, {"exit": status})
-            assert error.data["status"] == f"exit status {status}"
-        assert [info["sessionId"] for info in await client.sessions()] == [session]
+    session = await client.new()
+    for status in (4, 5, 6):
+        error = await died(client, session, {"exit": status})
+        assert error.data["status"] == f"exit status {status}"
+    assert [info["sessionId"] for info in await client.sessions()] == [session]
 
 
 async def test_an_agent_that_cannot_be_started_again_fails_the_prompt_and_not_the_history(
@@ -155,37 +152,35 @@ async def test_an_agent_that_cannot_be_started_again_fails_the_prompt_and_not_th
         assert await client.prompt(session, {"say": "!"}) == {"stopReason": "end_turn"}
 
 
-async def test_other_sessions_of_the_agent_fail_too_and_go_on_too(journal: Path) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        one, two = await client.new(), await client.new()
-        waiting = client.begin_prompt(one, {"say": "waits"}, {"until": "cancel"})
-        await client.until_text("waits")
-        await died(client, two, {"exit": 8})
-        with pytest.raises(Refused, match="exit status 8"):
-            await waiting
-        for session in (one, two):
-            assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+async def test_other_sessions_of_the_agent_fail_too_and_go_on_too(client: Editor) -> None:
+    one, two = await client.new(), await client.new()
+    waiting = client.begin_prompt(one, {"say": "waits"}, {"until": "cancel"})
+    await client.until_text("waits")
+    await died(client, two, {"exit": 8})
+    with pytest.raises(Refused, match="exit status 8"):
+        await waiting
+    for session in (one, two):
+        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
 
 
-async def test_what_was_asked_of_the_client_is_taken_back(journal: Path) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.new()
-        client.answers.clear()
-        permission = {"toolCall": {"toolCallId": "t"}, "options": []}
-        client.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
-        turn = client.begin_prompt(session, {"ask": ["session/request_permission", permission]})
-        asked = await client.until(
-            lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+async def test_what_was_asked_of_the_client_is_taken_back(client: Editor) -> None:
+    session = await client.new()
+    client.answers.clear()
+    permission = {"toolCall": {"toolCallId": "t"}, "options": []}
+    client.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
+    turn = client.begin_prompt(session, {"ask": ["session/request_permission", permission]})
+    asked = await client.until(
+        lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+    )
+    os.kill(agent_pid(client), 9)
+    with pytest.raises(Refused, match="SIGKILL"):
+        await turn
+    await client.until(
+        lambda: any(
+            m.get("method") == "$/cancel_request" and m["params"]["requestId"] == asked[0]["id"]
+            for m in client.messages
         )
-        os.kill(agent_pid(client), 9)
-        with pytest.raises(Refused, match="SIGKILL"):
-            await turn
-        await client.until(
-            lambda: any(
-                m.get("method") == "$/cancel_request" and m["params"]["requestId"] == asked[0]["id"]
-                for m in client.messages
-            )
-        )
+    )
 
 
 async def test_a_child_that_holds_the_stdout_of_a_dead_agent_does_not_keep_the_turn(
@@ -204,12 +199,11 @@ async def test_a_child_that_holds_the_stdout_of_a_dead_agent_does_not_keep_the_t
         assert await client.leave() == 0
 
 
-async def test_an_agent_that_closes_its_stdout_is_ended_and_started_again(journal: Path) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.new()
-        first = agent_pid(client)
-        error = await died(client, session, {"close": 1})
-        assert "closed its stdout" in error.message
-        assert lives(first)
-        assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
-        await until(lambda: not lives(first))
+async def test_an_agent_that_closes_its_stdout_is_ended_and_started_again(client: Editor) -> None:
+    session = await client.new()
+    first = agent_pid(client)
+    error = await died(client, session, {"close": 1})
+    assert "closed its stdout" in error.message
+    assert lives(first)
+    assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
+    await until(lambda: not lives(first))

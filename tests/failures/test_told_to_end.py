@@ -138,16 +138,15 @@ async def neighbour(journal: Path, session: str) -> AsyncIterator[Neighbour]:
 
 @pytest.mark.parametrize("how", HOW)
 async def test_a_client_that_shares_a_session_is_answered_and_told_that_its_process_has_ended(
-    journal: Path, how: str
+    journal: Path, how: str, client: Editor
 ) -> None:
-    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
-        session = await client.talk({"say": "before "})
-        async with neighbour(journal, session) as other:
-            theirs = client.begin_prompt(session, {"say": "half "}, {"until": "cancel"})
-            await other.until_text("half ")
-            turn = other.begin_prompt(session, {"say": "never"})
-            await other.call("session/list", {})  # behind it
-            end(client, how)
-            assert [await theirs, await turn] == [CANCELLED] * 2
-            await other.until_text("stopped")
-            assert other.text().startswith("before half \n\n[acphold] acphold has stopped")
+    session = await client.talk({"say": "before "})
+    async with neighbour(journal, session) as other:
+        theirs = client.begin_prompt(session, {"say": "half "}, {"until": "cancel"})
+        await other.until_text("half ")
+        turn = other.begin_prompt(session, {"say": "never"})
+        await other.call("session/list", {})  # behind it
+        end(client, how)
+        assert [await theirs, await turn] == [CANCELLED] * 2
+        await other.until_text("stopped")
+        assert other.text().startswith("before half \n\n[acphold] acphold has stopped")

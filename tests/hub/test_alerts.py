@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +118,8 @@ class Stage:
         return [alert.event for _, alert in self.told]
 
 
-@asynccontextmanager
-async def stage(journal: Path) -> AsyncIterator[Stage]:
+@pytest.fixture
+async def on(journal: Path) -> AsyncIterator[Stage]:
     """See `Stage`; the title of its session is its first prompt."""
     alerts = Told()
     async with shared(journal, alerts=alerts) as house, asyncio.timeout(DEADLINE):
@@ -132,124 +131,116 @@ async def stage(journal: Path) -> AsyncIterator[Stage]:
 # -- questions --------------------------------------------------------------------------------
 
 
-async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journal: Path) -> None:
-    async with stage(journal) as on:
-        question = on.ask("Run rm -rf build")
-        await on.open()
-        on.clock.pass_by(19)
-        assert on.told == []
-        on.clock.pass_by(1)
-        on.clock.pass_by(1000)
-        [(command, alert)] = on.told
-        assert command == RULES.on_waiting
-        assert on.alerts.look_up is None
-        assert alert == Alert(
-            "waiting",
-            on.session,
-            "puppet",
-            "/",
-            "Mend it",
-            20,
-            "Run rm -rf build",
-            ("Allow", "Reject"),
-            seq=alert.seq,
-        )
-        assert alert.seq > 0
-        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
-        await question
+async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(on: Stage) -> None:
+    question = on.ask("Run rm -rf build")
+    await on.open()
+    on.clock.pass_by(19)
+    assert on.told == []
+    on.clock.pass_by(1)
+    on.clock.pass_by(1000)
+    [(command, alert)] = on.told
+    assert command == RULES.on_waiting
+    assert on.alerts.look_up is None
+    assert alert == Alert(
+        "waiting",
+        on.session,
+        "puppet",
+        "/",
+        "Mend it",
+        20,
+        "Run rm -rf build",
+        ("Allow", "Reject"),
+        seq=alert.seq,
+    )
+    assert alert.seq > 0
+    on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+    await question
 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_question_about_a_tool_call_that_was_told_before_has_its_title(
-    journal: Path, known: bool
+    known: bool, on: Stage
 ) -> None:
-    async with stage(journal) as on:
-        if known:
-            call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py"}
-            raw = json.dumps(call).encode()
-            await on.house.agent.listener.hear(Updates(on.session, "update", [raw]))
-        question = on.ask(None)
-        await on.open()
-        on.clock.pass_by(20)
-        assert on.alerts.look_up is not None
-        assert await on.alerts.look_up() == ("Edit main.py" if known else "a tool call")
-        question.cancel()
+    if known:
+        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py"}
+        raw = json.dumps(call).encode()
+        await on.house.agent.listener.hear(Updates(on.session, "update", [raw]))
+    question = on.ask(None)
+    await on.open()
+    on.clock.pass_by(20)
+    assert on.alerts.look_up is not None
+    assert await on.alerts.look_up() == ("Edit main.py" if known else "a tool call")
+    question.cancel()
 
 
 async def test_a_question_is_told_without_its_words_if_they_cannot_be_read(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, on: Stage
 ) -> None:
-    async with stage(journal) as on:
-        question = on.ask(None)
-        await on.open()
-        on.clock.pass_by(20)
-        assert on.alerts.look_up is not None
+    question = on.ask(None)
+    await on.open()
+    on.clock.pass_by(20)
+    assert on.alerts.look_up is not None
 
-        async def fails(*_: object, **__: object) -> None:
-            raise JournalUnavailableError("the disk is gone")
+    async def fails(*_: object, **__: object) -> None:
+        raise JournalUnavailableError("the disk is gone")
 
-        monkeypatch.setattr(on.house.journal, "read", fails)
-        assert await on.alerts.look_up() == "a tool call"
-        question.cancel()
-
-
-async def test_a_question_that_is_answered_in_time_is_not_told(journal: Path) -> None:
-    async with stage(journal) as on:
-        question = on.ask()
-        await on.open()
-        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
-        await question
-        assert on.clock.due == []
-        on.clock.pass_by(1000)
-        assert on.told == []
+    monkeypatch.setattr(on.house.journal, "read", fails)
+    assert await on.alerts.look_up() == "a tool call"
+    question.cancel()
 
 
-async def test_a_question_is_told_with_nobody_attached_too(journal: Path) -> None:
-    async with stage(journal) as on:
-        on.house.agent.heeds_cancel = False
-        for attachment in tuple(on.house.hub.conversation(on.session).session.attachments):
-            on.house.hub.conversation(on.session).detach(attachment)
-        question = on.ask()
-        await on.open()
-        on.clock.pass_by(20)
-        assert on.events == ["waiting"]
-        question.cancel()
+async def test_a_question_that_is_answered_in_time_is_not_told(on: Stage) -> None:
+    question = on.ask()
+    await on.open()
+    on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+    await question
+    assert on.clock.due == []
+    on.clock.pass_by(1000)
+    assert on.told == []
 
 
-async def test_further_questions_are_part_of_the_one_that_was_told(journal: Path) -> None:
-    async with stage(journal) as on:
-        first, second = on.ask("one"), on.ask("two")
-        await on.open(2)
-        on.clock.pass_by(20)
-        assert on.events == ["waiting"]
-        on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
-        await asyncio.gather(first, second)
-        on.person.answer = asyncio.get_running_loop().create_future()
-        third = on.ask("three")
-        await on.open()
-        on.clock.pass_by(20)
-        assert [alert.question for _, alert in on.told][1:] == ["three"]
-        third.cancel()
+async def test_a_question_is_told_with_nobody_attached_too(on: Stage) -> None:
+    on.house.agent.heeds_cancel = False
+    for attachment in tuple(on.house.hub.conversation(on.session).session.attachments):
+        on.house.hub.conversation(on.session).detach(attachment)
+    question = on.ask()
+    await on.open()
+    on.clock.pass_by(20)
+    assert on.events == ["waiting"]
+    question.cancel()
 
 
-async def test_a_question_that_ends_with_its_turn_is_not_told(journal: Path) -> None:
-    async with stage(journal) as on:
-        question = on.ask()
-        await on.open()
-        on.client.tell("session/cancel", {"sessionId": on.session})
-        await question
-        on.clock.pass_by(1000)
-        assert "waiting" not in on.events
+async def test_further_questions_are_part_of_the_one_that_was_told(on: Stage) -> None:
+    first, second = on.ask("one"), on.ask("two")
+    await on.open(2)
+    on.clock.pass_by(20)
+    assert on.events == ["waiting"]
+    on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
+    await asyncio.gather(first, second)
+    on.person.answer = asyncio.get_running_loop().create_future()
+    third = on.ask("three")
+    await on.open()
+    on.clock.pass_by(20)
+    assert [alert.question for _, alert in on.told][1:] == ["three"]
+    third.cancel()
 
 
-async def test_rules_may_change_while_a_question_waits(journal: Path) -> None:
-    async with stage(journal) as on:
-        question = on.ask()
-        await on.open()
-        on.alerts.current = AlertRules()
-        on.clock.pass_by(20)
-        assert on.told == []
-        question.cancel()
+async def test_a_question_that_ends_with_its_turn_is_not_told(on: Stage) -> None:
+    question = on.ask()
+    await on.open()
+    on.client.tell("session/cancel", {"sessionId": on.session})
+    await question
+    on.clock.pass_by(1000)
+    assert "waiting" not in on.events
+
+
+async def test_rules_may_change_while_a_question_waits(on: Stage) -> None:
+    question = on.ask()
+    await on.open()
+    on.alerts.current = AlertRules()
+    on.clock.pass_by(20)
+    assert on.told == []
+    question.cancel()
 
 
 # -- turns ------------------------------------------------------------------------------------
@@ -264,48 +255,44 @@ async def test_rules_may_change_while_a_question_waits(journal: Path) -> None:
         (AgentExitedError("the agent ended", "exit status 1", ""), "failed"),
     ],
 )
-async def test_the_end_of_a_long_turn_is_told(journal: Path, answer: Answer, outcome: str) -> None:
-    async with stage(journal) as on:
-        on.clock.pass_by(60)
-        await on.end(answer)
-        [(command, alert)] = on.told
-        assert command == RULES.on_turn_end
-        assert alert == Alert("turn_end", on.session, "puppet", "/", "Mend it", 60, outcome=outcome)
+async def test_the_end_of_a_long_turn_is_told(answer: Answer, outcome: str, on: Stage) -> None:
+    on.clock.pass_by(60)
+    await on.end(answer)
+    [(command, alert)] = on.told
+    assert command == RULES.on_turn_end
+    assert alert == Alert("turn_end", on.session, "puppet", "/", "Mend it", 60, outcome=outcome)
 
 
-async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(journal: Path) -> None:
-    async with stage(journal) as on:
-        on.clock.pass_by(100)
-        on.client.tell("session/cancel", {"sessionId": on.session})
-        await on.house.agent.cancelled.wait()
-        await on.house.hub.conversation(on.session).turns.aclose()
-        assert on.told == []
+async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(on: Stage) -> None:
+    on.clock.pass_by(100)
+    on.client.tell("session/cancel", {"sessionId": on.session})
+    await on.house.agent.cancelled.wait()
+    await on.house.hub.conversation(on.session).turns.aclose()
+    assert on.told == []
 
 
 async def test_the_end_of_a_short_turn_is_not_told_and_it_begins_when_the_agent_gets_it(
-    journal: Path,
+    on: Stage,
 ) -> None:
-    async with stage(journal) as on:
-        waiting = on.client.begin_prompt(on.session, "And then this")
-        on.clock.pass_by(100)
-        await on.end()
-        await on.house.agent.prompted(on.session)
-        on.clock.pass_by(59)
-        await on.end()
-        await waiting
-        assert [alert.seconds for _, alert in on.told] == [100]
+    waiting = on.client.begin_prompt(on.session, "And then this")
+    on.clock.pass_by(100)
+    await on.end()
+    await on.house.agent.prompted(on.session)
+    on.clock.pass_by(59)
+    await on.end()
+    await waiting
+    assert [alert.seconds for _, alert in on.told] == [100]
 
 
-async def test_nothing_is_told_without_commands(journal: Path) -> None:
-    async with stage(journal) as on:
-        on.alerts.current = AlertRules()
-        question = on.ask()
-        await on.person.asked.wait()
-        assert on.clock.due == []
-        on.clock.pass_by(1000)
-        question.cancel()
-        await on.end()
-        assert on.told == []
+async def test_nothing_is_told_without_commands(on: Stage) -> None:
+    on.alerts.current = AlertRules()
+    question = on.ask()
+    await on.person.asked.wait()
+    assert on.clock.due == []
+    on.clock.pass_by(1000)
+    question.cancel()
+    await on.end()
+    assert on.told == []
 
 
 # -- prompts that are held -----------------------------------------------------------------------
@@ -320,55 +307,52 @@ async def test_nothing_is_told_without_commands(journal: Path) -> None:
     ],
 )
 async def test_prompts_that_a_turn_holds_are_told_of_once(
-    journal: Path, answer: Answer, why: str
+    answer: Answer, why: str, on: Stage
 ) -> None:
-    async with stage(journal) as on:
-        await add(on.client, on.session, "second", "third")
-        await on.end(answer)
-        on.clock.pass_by(19)
-        assert on.told == []
-        on.clock.pass_by(1)
-        title = "Mend it"
-        told = Alert("held", on.session, "puppet", "/", title, 20, queued=2, held=why)
-        assert on.told == [(RULES.on_waiting, told)]
-        await on.house.begun(on.client, on.session, "by hand")  # waiting prompts stay held
-        await on.end()
-        on.clock.pass_by(1000)
-        assert on.events.count("held") == 1
-        await change(on.client, on.session, "go")
-        await on.house.agent.prompted(on.session)
-        await on.end(answer)
-        on.clock.pass_by(20)
-        assert on.events == ["held", "held"], "it is another hold"
-        assert on.told[-1][1].queued == 1
+    await add(on.client, on.session, "second", "third")
+    await on.end(answer)
+    on.clock.pass_by(19)
+    assert on.told == []
+    on.clock.pass_by(1)
+    title = "Mend it"
+    told = Alert("held", on.session, "puppet", "/", title, 20, queued=2, held=why)
+    assert on.told == [(RULES.on_waiting, told)]
+    await on.house.begun(on.client, on.session, "by hand")  # waiting prompts stay held
+    await on.end()
+    on.clock.pass_by(1000)
+    assert on.events.count("held") == 1
+    await change(on.client, on.session, "go")
+    await on.house.agent.prompted(on.session)
+    await on.end(answer)
+    on.clock.pass_by(20)
+    assert on.events == ["held", "held"], "it is another hold"
+    assert on.told[-1][1].queued == 1
 
 
-async def test_prompts_that_go_on_in_time_are_not_told_of(journal: Path) -> None:
-    async with stage(journal) as on:
-        await add(on.client, on.session, "second")
-        await on.end(b'{"stopReason":"refusal"}')
-        on.clock.pass_by(19)
-        await change(on.client, on.session, "go")
-        await on.house.agent.prompted(on.session)
-        on.clock.pass_by(30)
-        assert on.told == []
+async def test_prompts_that_go_on_in_time_are_not_told_of(on: Stage) -> None:
+    await add(on.client, on.session, "second")
+    await on.end(b'{"stopReason":"refusal"}')
+    on.clock.pass_by(19)
+    await change(on.client, on.session, "go")
+    await on.house.agent.prompted(on.session)
+    on.clock.pass_by(30)
+    assert on.told == []
 
 
 @pytest.mark.parametrize("stays", [True, False])
-async def test_a_hold_by_a_person_who_is_there_is_not_told_of(journal: Path, stays: bool) -> None:
-    async with stage(journal) as on:
-        await add(on.client, on.session, "second")
-        on.client.tell("session/cancel", {"sessionId": on.session})
-        await on.open()
-        if not stays:
-            await on.client.leave()
-            await on.house.gone(on.client)
+async def test_a_hold_by_a_person_who_is_there_is_not_told_of(stays: bool, on: Stage) -> None:
+    await add(on.client, on.session, "second")
+    on.client.tell("session/cancel", {"sessionId": on.session})
+    await on.open()
+    if not stays:
+        await on.client.leave()
+        await on.house.gone(on.client)
+    on.clock.pass_by(20)
+    assert on.events == ([] if stays else ["held"])
+    on.told.clear()
+    if stays:
+        await change(on.client, on.session, "hold")
+        await on.house.begun(on.client, on.session, "by hand")
+        await on.end()
         on.clock.pass_by(20)
-        assert on.events == ([] if stays else ["held"])
-        on.told.clear()
-        if stays:
-            await change(on.client, on.session, "hold")
-            await on.house.begun(on.client, on.session, "by hand")
-            await on.end()
-            on.clock.pass_by(20)
-            assert on.told == []
+        assert on.told == []

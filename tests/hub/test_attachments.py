@@ -158,30 +158,29 @@ BEGUN: dict[str, Any] = {"_meta": {"acphold/begun": True}}
 
 @pytest.mark.parametrize("lags", [False, True])
 async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_another(
-    journal: Path, lags: bool
+    lags: bool, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(30):
-        one, two = await house.client(), await house.client(**BEGUN)
-        session = await one.new()
-        await two.load(session)
-        theirs = await house.begun(one, session, "theirs")
-        if lags:
-            two.reads.clear()
-        for _ in range(400 if lags else 1):
-            await house.agent.say(session, f"{'x' * 10_000} ")
-        ours = two.begin_prompt(session, "ours")
-        await house.ended(session, theirs)
-        await house.agent.prompted(session)
-        await house.agent.say(session, "our own")
-        two.reads.set()
-        await house.ended(session, ours)
-        updates = [m["params"]["update"] for m in two.messages if "update" in m.get("params", {})]
-        marks = [n for n, update in enumerate(updates) if update.get("_meta") == BEGUN["_meta"]]
-        own = next(n for n, update in enumerate(updates) if "our own" in str(update))
-        last = max(n for n, update in enumerate(updates) if "x " in str(update))
-        assert len(marks) == 1
-        assert last < marks[0] < own
-        assert not any("acphold/begun" in str(message) for message in one.messages)
+    one, two = await house.client(), await house.client(**BEGUN)
+    session = await one.new()
+    await two.load(session)
+    theirs = await house.begun(one, session, "theirs")
+    if lags:
+        two.reads.clear()
+    for _ in range(400 if lags else 1):
+        await house.agent.say(session, f"{'x' * 10_000} ")
+    ours = two.begin_prompt(session, "ours")
+    await house.ended(session, theirs)
+    await house.agent.prompted(session)
+    await house.agent.say(session, "our own")
+    two.reads.set()
+    await house.ended(session, ours)
+    updates = [m["params"]["update"] for m in two.messages if "update" in m.get("params", {})]
+    marks = [n for n, update in enumerate(updates) if update.get("_meta") == BEGUN["_meta"]]
+    own = next(n for n, update in enumerate(updates) if "our own" in str(update))
+    last = max(n for n, update in enumerate(updates) if "x " in str(update))
+    assert len(marks) == 1
+    assert last < marks[0] < own
+    assert not any("acphold/begun" in str(message) for message in one.messages)
 
 
 async def test_a_notice_reaches_a_client_that_lags(house: Shared) -> None:
@@ -210,22 +209,21 @@ async def test_notifications_wait_behind_the_updates_a_client_lags_with(house: S
 
 
 async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(30):
-        one, two, session = await house.pair()
-        await house.begun(one, session, "hi")
-        await one.leave()
-        turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
-        await house.agent.say(session, "for one, ")
-        await two.until_text("for one")
-        await house.agent.end(session)
-        await house.agent.prompted(session)
-        await house.agent.say(session, "for two")
-        await house.agent.end(session)
-        assert await turn == {"stopReason": "end_turn"}
-        assert two.text() == "for one, for two"
-        assert not house.agent.cancelled.is_set()
+    one, two, session = await house.pair()
+    await house.begun(one, session, "hi")
+    await one.leave()
+    turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
+    await house.agent.say(session, "for one, ")
+    await two.until_text("for one")
+    await house.agent.end(session)
+    await house.agent.prompted(session)
+    await house.agent.say(session, "for two")
+    await house.agent.end(session)
+    assert await turn == {"stopReason": "end_turn"}
+    assert two.text() == "for one, for two"
+    assert not house.agent.cancelled.is_set()
 
 
 async def test_a_session_that_another_client_holds_is_not_open_here(house: Shared) -> None:
@@ -253,30 +251,29 @@ async def test_a_load_that_fails_leaves_nobody_attached(house: Shared) -> None:
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_to_open_it_anew(
-    journal: Path, method: str
+    method: str, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(60):
-        house.agent.has_sign_in = True
-        house.agent.can("resume")
-        house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
-        house.agent.results["logout"] = b"{}"
-        client, other, session = await house.pair()
-        await house.agent.say(session, "1 ")
-        await until([client, other], "1 ")
-        await client.call("logout", {})
-        house.agent.may_answer.clear()
-        opening = [client.begin(method, open_params(session, "/")) for _ in range(2)]
-        await house.agent.was_asked("session/resume")
-        held = house.hub.conversation(session).session
-        await held.publish("update", [said("2 ")])  # the loads may still fail or succeed
-        house.agent.may_answer.set()
-        for refused in opening:
-            with pytest.raises(Refused):
-                await refused
-        house.agent.results["session/resume"] = b"{}"
-        await house.turn(other, session, "go on", "3 ")
-        await house.turn(client, session, "go on", "4 ")
-        assert numbers(client) == [1, 2, 3, 4]
+    house.agent.has_sign_in = True
+    house.agent.can("resume")
+    house.agent.results["session/resume"] = RemoteError(AUTH_REQUIRED, "sign in first")
+    house.agent.results["logout"] = b"{}"
+    client, other, session = await house.pair()
+    await house.agent.say(session, "1 ")
+    await until([client, other], "1 ")
+    await client.call("logout", {})
+    house.agent.may_answer.clear()
+    opening = [client.begin(method, open_params(session, "/")) for _ in range(2)]
+    await house.agent.was_asked("session/resume")
+    held = house.hub.conversation(session).session
+    await held.publish("update", [said("2 ")])  # the loads may still fail or succeed
+    house.agent.may_answer.set()
+    for refused in opening:
+        with pytest.raises(Refused):
+            await refused
+    house.agent.results["session/resume"] = b"{}"
+    await house.turn(other, session, "go on", "3 ")
+    await house.turn(client, session, "go on", "4 ")
+    assert numbers(client) == [1, 2, 3, 4]
 
 
 class LateSource:
@@ -294,66 +291,61 @@ class LateSource:
 
 
 async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_sent(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(60):
-        client, session = await house.opened()
-        await house.told(client, session, "1 ")
-        held = house.hub.conversation(session).session
-        [known] = held.attachments
-        source = LateSource(held)
-        first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
-        first.open()
-        reading = first.reading
-        assert reading is not None
-        await asyncio.sleep(0)  # which asks
-        first.hand_over(second)
-        source.answer.set_result(None)
-        await asyncio.wait([reading])
-        first.take_back(second)
-        await client.until_text("1 1 ")
+    client, session = await house.opened()
+    await house.told(client, session, "1 ")
+    held = house.hub.conversation(session).session
+    [known] = held.attachments
+    source = LateSource(held)
+    first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
+    first.open()
+    reading = first.reading
+    assert reading is not None
+    await asyncio.sleep(0)  # which asks
+    first.hand_over(second)
+    source.answer.set_result(None)
+    await asyncio.wait([reading])
+    first.take_back(second)
+    await client.until_text("1 1 ")
 
 
-async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house, asyncio.timeout(60):
-        client, session = await house.opened()
-        await house.told(client, session, "1 ")
-        held = house.hub.conversation(session).session
-        [known] = held.attachments
-        source = LateSource(held)
-        detached = Attachment(source, known.client, 0, 0, {})
-        detached.open()
-        reading = detached.reading
-        assert reading is not None
-        await asyncio.sleep(0)  # which asks
-        detached.close()
-        source.answer.set_result(None)
-        await asyncio.wait([reading])
-        assert (detached.cursor, detached.is_fed) == (0, False)
-        await house.told(client, session, "2 ")
-        assert numbers(client) == [1, 2]
+async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.told(client, session, "1 ")
+    held = house.hub.conversation(session).session
+    [known] = held.attachments
+    source = LateSource(held)
+    detached = Attachment(source, known.client, 0, 0, {})
+    detached.open()
+    reading = detached.reading
+    assert reading is not None
+    await asyncio.sleep(0)  # which asks
+    detached.close()
+    source.answer.set_result(None)
+    await asyncio.wait([reading])
+    assert (detached.cursor, detached.is_fed) == (0, False)
+    await house.told(client, session, "2 ")
+    assert numbers(client) == [1, 2]
 
 
 async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answer(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(60):
-        client, session = await house.opened()
-        await house.told(client, session, "1 ")
-        held = house.hub.conversation(session).session
-        source = LateSource(held)
-        stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
-        source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
-        detached = Attachment(source, next(iter(held.attachments)).client, 0, 0, {})
-        detached.open()
-        reading = detached.reading
-        assert reading is not None
-        await asyncio.sleep(0)  # which asks
-        detached.close()
-        await asyncio.wait([reading])
-        assert reading.cancelled()
+    client, session = await house.opened()
+    await house.told(client, session, "1 ")
+    held = house.hub.conversation(session).session
+    source = LateSource(held)
+    stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
+    source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
+    detached = Attachment(source, next(iter(held.attachments)).client, 0, 0, {})
+    detached.open()
+    reading = detached.reading
+    assert reading is not None
+    await asyncio.sleep(0)  # which asks
+    detached.close()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
 
 
 async def test_a_client_that_is_refused_a_position_has_the_session_open_as_before(
@@ -517,35 +509,34 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
 
 @pytest.mark.parametrize("how", ["deleted", "taken"])
 async def test_what_is_due_waits_for_the_next_owner_where_a_session_is_lost_as_it_is_read(
-    journal: Path, how: str
+    journal: Path, how: str, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(30):
-        client, session = await house.opened()
-        await house.told(client, session, "1 ")
-        held = house.hub.conversation(session).session
-        [attachment] = held.attachments
-        other = open_journal(journal)
-        await house.give_way()
-        if how == "deleted":
-            await other.delete(session)
-        else:
-            await take_lease(other, session)
-        moved: list[object] = []
-        attachment.on_moved = lambda cursor, due: moved.append((cursor, len(due)))
-        answered = asyncio.Event()
-        attachment.cursor -= 1  # it lags
-        attachment.when_reached(held.last_seq, answered.set)
-        house.journal.read = none_left  # type: ignore[method-assign,assignment]
-        attachment._catch_up()
-        if how == "deleted":
-            await answered.wait()
-            await client.until(lambda: "deleted" in str(client.messages))
-        else:
-            while not moved:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-            assert moved == [(held.last_seq - 1, 1)]
-            assert not answered.is_set()
-        await other.aclose()
+    client, session = await house.opened()
+    await house.told(client, session, "1 ")
+    held = house.hub.conversation(session).session
+    [attachment] = held.attachments
+    other = open_journal(journal)
+    await house.give_way()
+    if how == "deleted":
+        await other.delete(session)
+    else:
+        await take_lease(other, session)
+    moved: list[object] = []
+    attachment.on_moved = lambda cursor, due: moved.append((cursor, len(due)))
+    answered = asyncio.Event()
+    attachment.cursor -= 1  # it lags
+    attachment.when_reached(held.last_seq, answered.set)
+    house.journal.read = none_left  # type: ignore[method-assign,assignment]
+    attachment._catch_up()
+    if how == "deleted":
+        await answered.wait()
+        await client.until(lambda: "deleted" in str(client.messages))
+    else:
+        while not moved:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        assert moved == [(held.last_seq - 1, 1)]
+        assert not answered.is_set()
+    await other.aclose()
 
 
 async def none_left(*_: object) -> list[Segment]:
@@ -556,34 +547,6 @@ async def none_left(*_: object) -> list[Segment]:
 async def _closed(attachment: Attachment) -> None:
     while attachment.state is not AttachmentState.CLOSED:  # noqa: ASYNC110
         await asyncio.sleep(0)
-
-
-async def caught_up(house: Shared, session: str) -> None:
-    """Wait until every client has been sent all of a session; nobody is told of it."""
-    async with asyncio.timeout(20):
-        while any(  # noqa: ASYNC110
-            item.state is not AttachmentState.LIVE
-            for item in house.hub.conversation(session).session.attachments
-        ):
-            await asyncio.sleep(0.01)
-
-
-async def test_a_client_that_has_caught_up_gets_each_update_in_a_read_of_its_own(
-    house: Shared,
-) -> None:
-    client, session = await house.opened()
-    await caught_up(house, session)
-    sent: list[bytes] = []
-    send = client.connection.send
-
-    def noted(lines: bytes) -> None:
-        sent.append(lines)
-        send(lines)
-
-    client.connection.send = noted
-    await house.agent.say(session, "1 ", "2 ", "3 ")
-    await until([client], "3 ")
-    assert [line.count(b"\n") for line in sent] == [1, 1, 1]
 
 
 async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(

@@ -98,24 +98,6 @@ async def test_a_client_of_a_dead_owner_gets_the_rest_of_the_turn_and_how_it_end
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_nothing_is_put_together_while_the_clients_of_a_dead_owner_may_come_back(
-    journal: Path,
-) -> None:
-    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
-        await dead.give_way()
-        one = await dead.client(**POSITIONS)
-        session = await in_a_turn(dead, one, "a", "b", "c")
-        place = await place_of(one, "b")
-        other = await house.loaded(session)
-        await house.turn(other, "s0", "say it", "d", "e")
-        await rested(house)
-        back = await house.client(session={"notices": {}}, **POSITIONS)
-        await back.resume(session, **after(place))
-        await back.until_text("e")
-        assert back.text() == "cde"
-
-
-@pytest.mark.usefixtures("at_once")
 async def test_a_client_that_has_just_come_keeps_its_position_after_the_owner_died(
     journal: Path,
 ) -> None:

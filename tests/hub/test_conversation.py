@@ -67,20 +67,19 @@ async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(hou
 
 
 async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_not_take(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(10):
-        _client, session, turn = await house.in_turn("go")
+    _client, session, turn = await house.in_turn("go")
 
-        async def full(*_: object) -> None:
-            raise JournalUnavailableError("the disk is full")
+    async def full(*_: object) -> None:
+        raise JournalUnavailableError("the disk is full")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(house.hub.conversation(session).session, "flush", full)
-            params = json.dumps({"sessionId": session}).encode()
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-        with pytest.raises(Refused, match="the disk is full"):
-            await turn
+    with monkeypatch.context() as patch:
+        patch.setattr(house.hub.conversation(session).session, "flush", full)
+        params = json.dumps({"sessionId": session}).encode()
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+    with pytest.raises(Refused, match="the disk is full"):
+        await turn
 
 
 async def test_an_agents_own_time_of_a_session_stands_in_the_list(house: Shared) -> None:

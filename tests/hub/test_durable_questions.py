@@ -514,19 +514,6 @@ async def test_a_watcher_counts_as_nobody_with_reject(journal: Path) -> None:
         assert PERMISSION not in methods(watcher)
 
 
-async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
-    house: Shared,
-) -> None:
-    one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
-    session = await house.at_work(one)
-    await watcher.load(session)
-    await house.leave(one)
-    asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
-    await journalled(house, session, "question")
-    assert not asked.done()  # not refused: a client that can show forms may still come
-    asked.cancel()
-
-
 @pytest.mark.parametrize("method", ["authenticate", "session/new"])
 async def test_a_form_of_a_request_is_for_the_client_that_made_it_under_the_id_that_it_gave(
     method: str, house: Shared

@@ -147,28 +147,19 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
 
 
 async def test_a_prompt_right_behind_another_brings_back_what_was_archived_between_them(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house:
-        # All in a second.
-        monkeypatch.setattr(type(house.journal), "now_ms", lambda _: 1_800_000_000_000)
-        house.unstable = True
-        one, two = await house.client(), await house.client()
-        session = await one.new()
-        for archived in (False, True):
-            if archived:
-                await two.call("session/archive", {"sessionId": session})
-                assert (await house.journal.session(session)).archived
-            await house.turn(one, session, "and on")
-            assert not (await house.journal.session(session)).archived
-
-
-async def test_the_next_prompt_brings_an_archived_session_back(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.journal.change(session, RowChange(archived=True))
-    assert await client.sessions() == []
-    await house.turn(client, session, "Once more")
-    assert [listed["sessionId"] for listed in await client.sessions()] == [session]
+    # All in a second.
+    monkeypatch.setattr(type(house.journal), "now_ms", lambda _: 1_800_000_000_000)
+    house.unstable = True
+    one, two = await house.client(), await house.client()
+    session = await one.new()
+    for archived in (False, True):
+        if archived:
+            await two.call("session/archive", {"sessionId": session})
+            assert (await house.journal.session(session)).archived
+        await house.turn(one, session, "and on")
+        assert not (await house.journal.session(session)).archived
 
 
 @pytest.mark.parametrize(

@@ -214,21 +214,19 @@ async def test_it_is_not_run_for_what_it_has_started_itself(journal: Path) -> No
         assert await title_of(house, session) == "Mend it"
 
 
-async def test_a_greeting_is_the_title_until_a_prompt_says_more(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        titles = []
-        for prompt in ("hello", "continue", "Fix the gate", "Paint it"):
-            await said(house, client, session, prompt)
-            titles.append(await title_of(house, session))
-        assert titles == ["hello", "hello", "Fix the gate", "Fix the gate"]
-        assert told(client) == ["hello", "Fix the gate"]
+async def test_a_greeting_is_the_title_until_a_prompt_says_more(house: Shared) -> None:
+    client, session = await house.opened()
+    titles = []
+    for prompt in ("hello", "continue", "Fix the gate", "Paint it"):
+        await said(house, client, session, prompt)
+        titles.append(await title_of(house, session))
+    assert titles == ["hello", "hello", "Fix the gate", "Fix the gate"]
+    assert told(client) == ["hello", "Fix the gate"]
 
 
-async def test_a_title_of_the_persons_stays_whatever_the_next_prompt_says(journal: Path) -> None:
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await said(house, client, session, "hi")
-        await house.journal.change(session, RowChange(given="Mine"))
-        await said(house, client, session, "Fix the gate")
-        assert await title_of(house, session) == "Mine"
+async def test_a_title_of_the_persons_stays_whatever_the_next_prompt_says(house: Shared) -> None:
+    client, session = await house.opened()
+    await said(house, client, session, "hi")
+    await house.journal.change(session, RowChange(given="Mine"))
+    await said(house, client, session, "Fix the gate")
+    assert await title_of(house, session) == "Mine"

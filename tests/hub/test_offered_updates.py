@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from acp_wire.schema.updates import UPDATE_KINDS
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice, notice_as_message
-from tests.hub.shared import Onlooker, Shared, said, shared
+from tests.hub.shared import Onlooker, Shared, said
 from tests.hub.test_positions import POSITIONS, after, settle
 
 DEADLINE = 60
@@ -97,21 +95,20 @@ async def test_a_client_that_goes_on_or_lags_is_told_none_of_them_either(house: 
 
 @pytest.mark.parametrize("settled", [False, True])
 async def test_a_replay_has_them_only_for_clients_that_show_them(
-    journal: Path, *, settled: bool
+    house: Shared, *, settled: bool
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        first, session = await house.opened(**OFFERS_ALL)
-        await house.begun(first, session, "go")
-        await house.agent.listener.hear(Updates(session, "update", needing_updates()))
-        await house.agent.end(session)
-        await first.until_text("behind")
-        if settled:
-            await settle(house, session)
-        plain = await house.loaded(session)
-        shows = await house.loaded(session, **OFFERS_ALL)
-        assert kinds(plain) & NEEDING == set()
-        # A notice is only for the clients present then, even for one that can show notices.
-        assert kinds(shows) & NEEDING == NEEDING - {"notice"}
+    first, session = await house.opened(**OFFERS_ALL)
+    await house.begun(first, session, "go")
+    await house.agent.listener.hear(Updates(session, "update", needing_updates()))
+    await house.agent.end(session)
+    await first.until_text("behind")
+    if settled:
+        await settle(house, session)
+    plain = await house.loaded(session)
+    shows = await house.loaded(session, **OFFERS_ALL)
+    assert kinds(plain) & NEEDING == set()
+    # A notice is only for the clients present then, even for one that can show notices.
+    assert kinds(shows) & NEEDING == NEEDING - {"notice"}
 
 
 async def test_a_notice_of_ours_is_words_for_who_shows_none_wherever_it_stands_in_a_read(

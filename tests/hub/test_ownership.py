@@ -222,29 +222,28 @@ async def test_a_session_is_closed_to_the_end_though_nobody_waits_for_it(house: 
 
 
 async def test_a_session_that_takes_its_time_to_close_holds_up_no_load_of_another(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(40):
-        client, other = await house.client(), await house.client()
-        slow, session = await client.new(), await other.new()
-        closing, may_end = asyncio.Event(), asyncio.Event()
-        release = house.journal.release
+    client, other = await house.client(), await house.client()
+    slow, session = await client.new(), await other.new()
+    closing, may_end = asyncio.Event(), asyncio.Event()
+    release = house.journal.release
 
-        async def slowly(lease: Lease) -> None:
-            closing.set()
-            await may_end.wait()
-            await release(lease)
+    async def slowly(lease: Lease) -> None:
+        closing.set()
+        await may_end.wait()
+        await release(lease)
 
-        monkeypatch.setattr(house.journal, "release", slowly)
-        close = client.begin("session/close", {"sessionId": slow})
-        await closing.wait()
-        again = client.begin("session/load", open_params(slow, "/"))
-        await other.load(session)
-        assert not close.done()
-        assert not again.done()
-        may_end.set()
-        await close
-        await again
+    monkeypatch.setattr(house.journal, "release", slowly)
+    close = client.begin("session/close", {"sessionId": slow})
+    await closing.wait()
+    again = client.begin("session/load", open_params(slow, "/"))
+    await other.load(session)
+    assert not close.done()
+    assert not again.done()
+    may_end.set()
+    await close
+    await again
 
 
 async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unforeseen(
@@ -420,13 +419,12 @@ async def test_a_turn_of_an_agent_that_cannot_be_stopped_waits_for_the_journal_o
 
 
 async def test_a_session_without_plans_is_at_home_in_the_journal_that_opens_it(
-    journal: Path,
+    house: Shared,
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.talked("hello", "hi")
-        await client.call("session/close", {"sessionId": session})
-        lease = await take_lease(house.journal, session)
-        await house.journal.change(lease, RowChange(home="of another"))
-        await house.journal.release(lease)
-        await client.load(session)
-        assert (await house.journal.session(session)).home == lease.journal
+    client, session = await house.talked("hello", "hi")
+    await client.call("session/close", {"sessionId": session})
+    lease = await take_lease(house.journal, session)
+    await house.journal.change(lease, RowChange(home="of another"))
+    await house.journal.release(lease)
+    await client.load(session)
+    assert (await house.journal.session(session)).home == lease.journal

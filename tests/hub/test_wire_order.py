@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from acphold.live.agents.interface import Notified
-from tests.hub.shared import PERMISSION, Onlooker, Shared, methods, shared
+from tests.hub.shared import PERMISSION, Onlooker, Shared, methods
 
 ALLOWED = {"outcome": {"outcome": "selected", "optionId": "yes"}}
 
@@ -50,79 +50,76 @@ def answers_all(client: Onlooker) -> None:
 
 
 async def test_what_is_said_behind_a_question_is_told_behind_it_though_it_is_not_committed_yet(
-    journal: Path,
+    journal: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(20):
-        client = await house.client()
-        answers_all(client)
-        session = await house.at_work(client)
-        await house.told(client, session, "1")
-        with held_up(journal):
-            saying = await begun(
-                [
-                    house.agent.ask_client(PERMISSION, sessionId=session),
-                    notified(house, "_note", sessionId=session),
-                    house.agent.ask_client("_ask", sessionId=session),
-                    notified(house, "_bare"),
-                    house.agent.ask_client("_outside"),
-                    house.agent.say(session, "2"),
-                    house.agent.ask_client("_again", sessionId=session),
-                ]
-            )
-            await client.sessions()  # it is heard all the same
-            assert methods(client)[-1] == "session/update"
-        await asyncio.gather(*saying)
-        await client.until_text("12")
-        told = methods(client)
-        assert told[told.index(PERMISSION) :] == [
-            PERMISSION,
-            "_note",
-            "_ask",
-            "_bare",
-            "_outside",
-            "session/update",
-            "_again",
-        ]
-        assert client.text() == "12"
-        await house.agent.end(session)
-
-
-async def test_what_comes_in_one_read_with_a_question_is_told_behind_it(journal: Path) -> None:
-    async with shared(journal) as house, asyncio.timeout(20):
-        client = await house.client()
-        answers_all(client)
-        session = await house.at_work(client)
-        await house.agent.say(session, "1")
+    client = await house.client()
+    answers_all(client)
+    session = await house.at_work(client)
+    await house.told(client, session, "1")
+    with held_up(journal):
         saying = await begun(
             [
                 house.agent.ask_client(PERMISSION, sessionId=session),
-                house.agent.say(session, "2"),
+                notified(house, "_note", sessionId=session),
                 house.agent.ask_client("_ask", sessionId=session),
-                house.agent.say(session, "3"),
+                notified(house, "_bare"),
+                house.agent.ask_client("_outside"),
+                house.agent.say(session, "2"),
+                house.agent.ask_client("_again", sessionId=session),
             ]
         )
-        await asyncio.gather(*saying)
-        await client.until_text("123")
-        told = methods(client)
-        assert told[told.index(PERMISSION) :] == [
-            PERMISSION,
-            "session/update",
-            "_ask",
-            "session/update",
+        await client.sessions()  # it is heard all the same
+        assert methods(client)[-1] == "session/update"
+    await asyncio.gather(*saying)
+    await client.until_text("12")
+    told = methods(client)
+    assert told[told.index(PERMISSION) :] == [
+        PERMISSION,
+        "_note",
+        "_ask",
+        "_bare",
+        "_outside",
+        "session/update",
+        "_again",
+    ]
+    assert client.text() == "12"
+    await house.agent.end(session)
+
+
+async def test_what_comes_in_one_read_with_a_question_is_told_behind_it(house: Shared) -> None:
+    client = await house.client()
+    answers_all(client)
+    session = await house.at_work(client)
+    await house.agent.say(session, "1")
+    saying = await begun(
+        [
+            house.agent.ask_client(PERMISSION, sessionId=session),
+            house.agent.say(session, "2"),
+            house.agent.ask_client("_ask", sessionId=session),
+            house.agent.say(session, "3"),
         ]
-        await house.agent.end(session)
+    )
+    await asyncio.gather(*saying)
+    await client.until_text("123")
+    told = methods(client)
+    assert told[told.index(PERMISSION) :] == [
+        PERMISSION,
+        "session/update",
+        "_ask",
+        "session/update",
+    ]
+    await house.agent.end(session)
 
 
 async def test_a_question_of_a_turn_that_is_cancelled_before_it_is_committed_is_put_to_nobody(
-    journal: Path,
+    journal: Path, house: Shared
 ) -> None:
-    async with shared(journal) as house, asyncio.timeout(20):
-        client = await house.client()
-        session = await house.at_work(client)
-        with held_up(journal):
-            [question] = await begun([house.agent.ask_client(PERMISSION, sessionId=session)])
-            client.tell("session/cancel", {"sessionId": session})
-            await house.agent.cancelled.wait()
-            assert not question.done()
-        assert await question == {"outcome": {"outcome": "cancelled"}}
-        assert PERMISSION not in methods(client)
+    client = await house.client()
+    session = await house.at_work(client)
+    with held_up(journal):
+        [question] = await begun([house.agent.ask_client(PERMISSION, sessionId=session)])
+        client.tell("session/cancel", {"sessionId": session})
+        await house.agent.cancelled.wait()
+        assert not question.done()
+    assert await question == {"outcome": {"outcome": "cancelled"}}
+    assert PERMISSION not in methods(client)

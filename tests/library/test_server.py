@@ -55,6 +55,12 @@ def desk() -> acphold.Agent:
     return agent
 
 
+@pytest.fixture(name="server")
+async def _server(journal: Path) -> AsyncIterator[acphold.Server]:
+    async with desk().server(journal=journal) as found:
+        yield found
+
+
 async def come(
     server: acphold.Server, principal: acphold.Principal | None = None
 ) -> tuple[Caller, list[asyncio.Task[None]]]:
@@ -119,18 +125,17 @@ async def test_at_the_end_of_a_server_turns_are_over_and_clients_are_told(journa
     assert "acphold has stopped" in str(caller.messages)
 
 
-async def test_who_leaves_ends_no_turn_of_others(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        stays, _ = await come(server)
-        session = await stays.new()
-        turn = stays.begin_prompt(session, "wait")
-        goes, more = await come(server)
-        await goes.load(session)
-        await goes.leave()
-        await asyncio.wait(more)
-        assert not turn.done()
-        stays.tell("session/cancel", {"sessionId": session})
-        assert await turn == {"stopReason": "cancelled"}
+async def test_who_leaves_ends_no_turn_of_others(server: acphold.Server) -> None:
+    stays, _ = await come(server)
+    session = await stays.new()
+    turn = stays.begin_prompt(session, "wait")
+    goes, more = await come(server)
+    await goes.load(session)
+    await goes.leave()
+    await asyncio.wait(more)
+    assert not turn.done()
+    stays.tell("session/cancel", {"sessionId": session})
+    assert await turn == {"stopReason": "cancelled"}
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -261,62 +266,62 @@ async def test_a_server_that_is_not_open_serves_nobody(journal: Path) -> None:
 ANN = acphold.Principal(name="ann", tenant="acme")
 
 
-async def test_a_client_of_whom_nothing_is_said_reaches_no_tenant(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        ann, _ = await come(server, ANN)
-        session = await ann.talk("gold")
-        stranger, _ = await come(server)
-        assert await stranger.sessions() == []
-        for method, params in (
-            ("session/load", {"cwd": "/", "mcpServers": []}),
-            ("session/resume", {"cwd": "/", "mcpServers": []}),
-            ("session/prompt", {"prompt": [{"type": "text", "text": "hello"}]}),
-        ):
-            error = await stranger.refused(method, {"sessionId": session, **params})
-            assert error.code == -32002, method
-        shared = await stranger.talk("tin")
-        other, _ = await come(server)
-        assert [row["sessionId"] for row in await other.sessions()] == [shared]
+async def test_a_client_of_whom_nothing_is_said_reaches_no_tenant(server: acphold.Server) -> None:
+    ann, _ = await come(server, ANN)
+    session = await ann.talk("gold")
+    stranger, _ = await come(server)
+    assert await stranger.sessions() == []
+    for method, params in (
+        ("session/load", {"cwd": "/", "mcpServers": []}),
+        ("session/resume", {"cwd": "/", "mcpServers": []}),
+        ("session/prompt", {"prompt": [{"type": "text", "text": "hello"}]}),
+    ):
+        error = await stranger.refused(method, {"sessionId": session, **params})
+        assert error.code == -32002, method
+    shared = await stranger.talk("tin")
+    other, _ = await come(server)
+    assert [row["sessionId"] for row in await other.sessions()] == [shared]
 
 
-async def test_a_principal_that_does_not_say_which_sessions_is_not_served(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        near, far = memory_pair()
-        with pytest.raises(ValueError, match=r"'bob'.*tenant, a session_id or sees_all"):
-            await server.attend(far, principal=acphold.Principal(name="bob"))
-        assert await near.receive() == b""
+async def test_a_principal_that_does_not_say_which_sessions_is_not_served(
+    server: acphold.Server,
+) -> None:
+    near, far = memory_pair()
+    with pytest.raises(ValueError, match=r"'bob'.*tenant, a session_id or sees_all"):
+        await server.attend(far, principal=acphold.Principal(name="bob"))
+    assert await near.receive() == b""
 
 
-async def test_only_who_is_said_to_see_all_has_the_sessions_of_all_tenants(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        ann, _ = await come(server, ANN)
-        session = await ann.talk("gold")
-        admin, _ = await come(server, acphold.Principal(name="admin", sees_all=True))
-        assert [row["sessionId"] for row in await admin.sessions()] == [session]
-        await admin.load(session)
-        await admin.prompt(session, "silver")
-        assert "silver" in ann.text()
+async def test_only_who_is_said_to_see_all_has_the_sessions_of_all_tenants(
+    server: acphold.Server,
+) -> None:
+    ann, _ = await come(server, ANN)
+    session = await ann.talk("gold")
+    admin, _ = await come(server, acphold.Principal(name="admin", sees_all=True))
+    assert [row["sessionId"] for row in await admin.sessions()] == [session]
+    await admin.load(session)
+    await admin.prompt(session, "silver")
+    assert "silver" in ann.text()
 
 
 # -- disconnecting clients -------------------------------------------------------------------------
 
 
-async def test_who_is_disconnected_is_told_why_and_its_turn_goes_on(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        ann, hers = await come(server, ANN)
-        bob, _ = await come(server, replace(ANN, name="bob"))
-        session = await ann.new()
-        await bob.load(session)
-        turn = ann.begin_prompt(session, "wait")
-        await bob.until(lambda: "wait" in bob.text())
-        assert server.disconnect(lambda who: who.name == "ann", reason="ann has left acme") == 1
-        with pytest.raises(Refused) as refused:
-            await turn
-        assert (refused.value.code, refused.value.message) == (-32000, "ann has left acme")
-        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
-        [live] = (await bob.call("_acphold/presence"))["sessions"]
-        assert (live["running"], live["clients"]) == (True, 1)
-        assert server.disconnect(lambda who: who.name == "ann") == 0
+async def test_who_is_disconnected_is_told_why_and_its_turn_goes_on(server: acphold.Server) -> None:
+    ann, hers = await come(server, ANN)
+    bob, _ = await come(server, replace(ANN, name="bob"))
+    session = await ann.new()
+    await bob.load(session)
+    turn = ann.begin_prompt(session, "wait")
+    await bob.until(lambda: "wait" in bob.text())
+    assert server.disconnect(lambda who: who.name == "ann", reason="ann has left acme") == 1
+    with pytest.raises(Refused) as refused:
+        await turn
+    assert (refused.value.code, refused.value.message) == (-32000, "ann has left acme")
+    await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+    [live] = (await bob.call("_acphold/presence"))["sessions"]
+    assert (live["running"], live["clients"]) == (True, 1)
+    assert server.disconnect(lambda who: who.name == "ann") == 0
 
 
 async def test_who_has_signed_in_is_disconnected_by_their_tenant(journal: Path) -> None:
@@ -336,24 +341,26 @@ async def test_who_has_signed_in_is_disconnected_by_their_tenant(journal: Path) 
         await bob.talk("hello")
 
 
-async def test_a_connection_ends_when_the_access_of_its_client_expires(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        ends = replace(ANN, expires_at=_soon(1.5))
-        ann, hers = await come(server, ends)
-        turn = ann.begin_prompt(await ann.new(), "wait")
-        with pytest.raises(Refused, match="expired"):
-            await asyncio.wait_for(turn, DEADLINE)
-        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+async def test_a_connection_ends_when_the_access_of_its_client_expires(
+    server: acphold.Server,
+) -> None:
+    ends = replace(ANN, expires_at=_soon(1.5))
+    ann, hers = await come(server, ends)
+    turn = ann.begin_prompt(await ann.new(), "wait")
+    with pytest.raises(Refused, match="expired"):
+        await asyncio.wait_for(turn, DEADLINE)
+    await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
 
 
-async def test_a_client_that_has_left_is_not_kept_until_its_access_expires(journal: Path) -> None:
-    async with desk().server(journal=journal) as server:
-        ann, hers = await come(server, replace(ANN, expires_at=_soon(3600)))
-        await ann.leave()
-        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
-        del ann, hers
-        gc.collect()
-        assert [it for it in gc.get_objects() if type(it) is ConnectedClient] == []
+async def test_a_client_that_has_left_is_not_kept_until_its_access_expires(
+    server: acphold.Server,
+) -> None:
+    ann, hers = await come(server, replace(ANN, expires_at=_soon(3600)))
+    await ann.leave()
+    await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+    del ann, hers
+    gc.collect()
+    assert [it for it in gc.get_objects() if type(it) is ConnectedClient] == []
 
 
 async def test_the_end_of_a_server_leaves_its_journal_closed(journal: Path) -> None:
@@ -544,26 +551,27 @@ async def test_an_access_over_http_that_is_not_renewed_ends(journal: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["starlette", "websockets"])
-async def test_a_websocket_of_an_author_is_closed_with_the_reason(journal: Path, kind: str) -> None:
-    async with desk().server(journal=journal) as server:
-        if kind == "starlette":
+async def test_a_websocket_of_an_author_is_closed_with_the_reason(
+    kind: str, server: acphold.Server
+) -> None:
+    if kind == "starlette":
 
-            async def take(socket: WebSocket) -> None:
-                await socket.accept()
-                await server.attend(acphold.over_websocket(socket), principal=ANN)
+        async def take(socket: WebSocket) -> None:
+            await socket.accept()
+            await server.attend(acphold.over_websocket(socket), principal=ANN)
 
-            serving = running(Starlette(routes=[WebSocketRoute("/", take)]))
-        else:
-            serving = plain_sockets(server)
-        async with serving as place:
-            socket = await websockets.connect(f"ws://{place}/")
-            caller = Caller(acphold.over_websocket(socket))
-            reading = asyncio.create_task(caller.read())
-            await caller.initialize()
-            server.disconnect(lambda who: who.name == "ann", reason="ann has left " + 200 * "é")
-            await asyncio.wait_for(reading, DEADLINE)
-            assert socket.close_code == 1008
-            assert (socket.close_reason or "").startswith("ann has left éé")
+        serving = running(Starlette(routes=[WebSocketRoute("/", take)]))
+    else:
+        serving = plain_sockets(server)
+    async with serving as place:
+        socket = await websockets.connect(f"ws://{place}/")
+        caller = Caller(acphold.over_websocket(socket))
+        reading = asyncio.create_task(caller.read())
+        await caller.initialize()
+        server.disconnect(lambda who: who.name == "ann", reason="ann has left " + 200 * "é")
+        await asyncio.wait_for(reading, DEADLINE)
+        assert socket.close_code == 1008
+        assert (socket.close_reason or "").startswith("ann has left éé")
 
 
 @asynccontextmanager

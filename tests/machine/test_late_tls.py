@@ -165,13 +165,14 @@ def test_a_traceback_has_its_lines(tmp_path: Path) -> None:
 
 def test_what_was_imported_already_is_used_at_once() -> None:
     program = """
-        import inspect, subprocess
+        import inspect, ssl, subprocess
         from acphold.machine.late_tls import load_asyncio
         load_asyncio()
-        import asyncio
+        import asyncio.sslproto
         print(asyncio.coroutines.inspect is inspect, asyncio.base_events.subprocess is subprocess)
+        print(asyncio.sslproto.ssl is ssl)
     """
-    assert _run(program) == "True True"
+    assert _run(program) == "True True\nTrue"
 
 
 def test_asyncio_has_the_constants_of_subprocess() -> None:
@@ -182,14 +183,3 @@ def test_asyncio_has_the_constants_of_subprocess() -> None:
         print(early == (subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL))
     """
     assert _run_late(program) == "True"
-
-
-def test_an_ssl_that_is_imported_already_is_used_at_once() -> None:
-    program = """
-        import ssl
-        from acphold.machine.late_tls import load_asyncio
-        load_asyncio()
-        import asyncio.sslproto
-        print(asyncio.sslproto.ssl is ssl)
-    """
-    assert _run(program) == "True"

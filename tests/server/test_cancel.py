@@ -24,17 +24,16 @@ async def never(_: dict[str, Any]) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, log: Path) -> None:
-    async with wrapped(journal, log=str(log)) as client:
-        session = await client.new()
-        turn = client.begin_prompt(
-            session, {"say": "a"}, {"until": "cancel"}, {"say": "b"}, {"stop": "cancelled"}
-        )
-        await client.until_text("a")
-        client.tell("session/cancel", {"sessionId": session, "_meta": {"x": 1}})
-        assert await turn == CANCELLED
-        assert client.text() == "ab"  # text before the agent's answer still counts
-        assert len(received(log, "session/cancel")) == 1
+async def test_cancel_is_relayed_and_the_answer_is_cancelled(log: Path, client: Guest) -> None:
+    session = await client.new()
+    turn = client.begin_prompt(
+        session, {"say": "a"}, {"until": "cancel"}, {"say": "b"}, {"stop": "cancelled"}
+    )
+    await client.until_text("a")
+    client.tell("session/cancel", {"sessionId": session, "_meta": {"x": 1}})
+    assert await turn == CANCELLED
+    assert client.text() == "ab"  # text before the agent's answer still counts
+    assert len(received(log, "session/cancel")) == 1
 
 
 @pytest.mark.parametrize(
@@ -66,20 +65,19 @@ async def test_the_answer_is_cancelled_even_when_the_agent_dies_of_it(client: Gu
     assert await client.prompt(session, {"say": "b"}) == {"stopReason": "end_turn"}
 
 
-async def test_cancel_ends_the_running_turn_and_those_that_wait(journal: Path, log: Path) -> None:
-    async with wrapped(journal, log=str(log)) as client:
-        session = await client.new()
-        turns = [
-            client.begin_prompt(session, {"say": "1"}, {"until": "cancel"}),
-            client.begin_prompt(session, {"say": "2"}),
-            client.begin_prompt(session, {"say": "3"}),
-        ]
-        await client.until_text("1")
-        client.tell("session/cancel", {"sessionId": session})
-        assert [await turn for turn in turns] == [CANCELLED] * 3
-        assert client.text() == "1"
-        assert len(received(log, "session/prompt")) == 1
-        assert await client.prompt(session, {"say": "4"}) == {"stopReason": "end_turn"}
+async def test_cancel_ends_the_running_turn_and_those_that_wait(log: Path, client: Guest) -> None:
+    session = await client.new()
+    turns = [
+        client.begin_prompt(session, {"say": "1"}, {"until": "cancel"}),
+        client.begin_prompt(session, {"say": "2"}),
+        client.begin_prompt(session, {"say": "3"}),
+    ]
+    await client.until_text("1")
+    client.tell("session/cancel", {"sessionId": session})
+    assert [await turn for turn in turns] == [CANCELLED] * 3
+    assert client.text() == "1"
+    assert len(received(log, "session/prompt")) == 1
+    assert await client.prompt(session, {"say": "4"}) == {"stopReason": "end_turn"}
 
 
 async def test_a_cancel_right_behind_the_prompt_is_not_lost(client: Guest) -> None:
@@ -99,23 +97,20 @@ async def test_a_cancel_without_a_turn_or_for_an_unknown_session_is_ignored(clie
     assert all("error" not in message for message in client.messages)
 
 
-async def test_pending_permission_requests_end_as_cancelled_at_once(
-    journal: Path, log: Path
-) -> None:
-    async with wrapped(journal, log=str(log)) as client:
-        client.answers["session/request_permission"] = never
-        session = await client.new()
-        ask = {"ask": ["session/request_permission", PERMISSION]}
-        turn = client.begin_prompt(session, ask, {"stop": "cancelled"})
-        asked = await client.until(
-            lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
-        )
-        client.tell("session/cancel", {"sessionId": session})
-        assert await turn == CANCELLED
-        assert '"outcome": {"outcome": "cancelled"}' in client.text()
-        # The client is told that nobody waits for its answer any more.
-        [told] = [m for m in client.messages if m.get("method") == "$/cancel_request"]
-        assert told["params"] == {"requestId": asked[0]["id"]}
+async def test_pending_permission_requests_end_as_cancelled_at_once(client: Guest) -> None:
+    client.answers["session/request_permission"] = never
+    session = await client.new()
+    ask = {"ask": ["session/request_permission", PERMISSION]}
+    turn = client.begin_prompt(session, ask, {"stop": "cancelled"})
+    asked = await client.until(
+        lambda: [m for m in client.messages if m.get("method") == "session/request_permission"]
+    )
+    client.tell("session/cancel", {"sessionId": session})
+    assert await turn == CANCELLED
+    assert '"outcome": {"outcome": "cancelled"}' in client.text()
+    # The client is told that nobody waits for its answer any more.
+    [told] = [m for m in client.messages if m.get("method") == "$/cancel_request"]
+    assert told["params"] == {"requestId": asked[0]["id"]}
 
 
 async def test_a_permission_asked_for_after_the_cancel_is_cancelled_without_bothering_anybody(

@@ -170,20 +170,19 @@ async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_a
 
 @pytest.mark.parametrize("way", ["load", "resume", "resume behind a position"])
 async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner_died_reaches_it(
-    journal: Path, way: str
+    journal: Path, way: str, client: Guest
 ) -> None:
-    async with wrapped(journal) as other:
-        with only_the_answer_arrives():
-            async with program(journal) as one:
-                session = await one.new()
-                if way != "load":
-                    await one.prompt(session, {"say": "before "})
-                await come(other, session, way, journal)
-                await one.prompt(session, {"say": "since"})
-                await one.kill()
-            await other.until_text("since")
-        seen = "before since" if way == "resume behind a position" else "since"
-        assert other.text() == seen
+    with only_the_answer_arrives():
+        async with program(journal) as one:
+            session = await one.new()
+            if way != "load":
+                await one.prompt(session, {"say": "before "})
+            await come(client, session, way, journal)
+            await one.prompt(session, {"say": "since"})
+            await one.kill()
+        await client.until_text("since")
+    seen = "before since" if way == "resume behind a position" else "since"
+    assert client.text() == seen
 
 
 @contextmanager

@@ -56,11 +56,10 @@ async def test_the_agents_own_close_is_used_where_it_has_one(journal: Path, log:
         assert [m["params"] for m in received(log, "session/close")] == [{"sessionId": session}]
 
 
-async def test_an_agent_without_close_is_not_asked(journal: Path, log: Path) -> None:
-    async with wrapped(journal, log=str(log)) as client:
-        session = await client.new()
-        await client.call("session/close", {"sessionId": session})
-        assert received(log, "session/close") == []
+async def test_an_agent_without_close_is_not_asked(log: Path, client: Guest) -> None:
+    session = await client.new()
+    await client.call("session/close", {"sessionId": session})
+    assert received(log, "session/close") == []
 
 
 async def test_a_failing_close_of_the_agent_does_not_fail_ours(journal: Path) -> None:

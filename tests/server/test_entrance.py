@@ -93,6 +93,12 @@ async def served(journal: Path) -> AsyncIterator[acphold.Server]:
         yield server
 
 
+@pytest.fixture
+async def server(journal: Path) -> AsyncIterator[acphold.Server]:
+    async with served(journal) as found:
+        yield found
+
+
 async def sign_in(caller: Caller) -> Caller:
     await caller.call("authenticate", {"methodId": "key", "_meta": {"key": "right"}})
     return caller
@@ -124,20 +130,21 @@ def asked_of(session: str) -> dict[str, dict[str, Any]]:
     }
 
 
-async def test_who_has_not_signed_in_gets_no_answer_but_that(journal: Path, calls: Calls) -> None:
-    async with served(journal) as server:
-        owner = await sign_in(await calls.to(server))
-        session = await owner.talk("gold")
-        turn = owner.begin_prompt(session, "wait")
-        stranger = await calls.to(server)
-        for method, params in asked_of(session).items():
-            assert (await stranger.refused(method, params)).code == SIGN_IN, method
-        stranger.tell("session/cancel", {"sessionId": session})
-        await stranger.refused("session/list")  # comes behind the cancel
-        assert not turn.done()
-        assert stranger.updates() == []
-        owner.tell("session/cancel", {"sessionId": session})
-        assert await turn == {"stopReason": "cancelled"}
+async def test_who_has_not_signed_in_gets_no_answer_but_that(
+    calls: Calls, server: acphold.Server
+) -> None:
+    owner = await sign_in(await calls.to(server))
+    session = await owner.talk("gold")
+    turn = owner.begin_prompt(session, "wait")
+    stranger = await calls.to(server)
+    for method, params in asked_of(session).items():
+        assert (await stranger.refused(method, params)).code == SIGN_IN, method
+    stranger.tell("session/cancel", {"sessionId": session})
+    await stranger.refused("session/list")  # comes behind the cancel
+    assert not turn.done()
+    assert stranger.updates() == []
+    owner.tell("session/cancel", {"sessionId": session})
+    assert await turn == {"stopReason": "cancelled"}
 
 
 async def test_nobody_signed_in_reaches_what_is_for_processes_of_ours_at_an_owner_elsewhere(
@@ -157,27 +164,27 @@ async def test_nobody_signed_in_reaches_what_is_for_processes_of_ours_at_an_owne
         await client.until_text("the secret of copper")
 
 
-async def test_a_wrong_sign_in_leaves_the_door_shut(journal: Path, calls: Calls) -> None:
-    async with served(journal) as server:
-        stranger = await calls.to(server)
-        wrong = {"methodId": "key", "_meta": {"key": "wrong"}}
-        assert (await stranger.refused("authenticate", wrong)).message == "that is not the key"
-        assert (await stranger.refused("session/list")).code == SIGN_IN
+async def test_a_wrong_sign_in_leaves_the_door_shut(calls: Calls, server: acphold.Server) -> None:
+    stranger = await calls.to(server)
+    wrong = {"methodId": "key", "_meta": {"key": "wrong"}}
+    assert (await stranger.refused("authenticate", wrong)).message == "that is not the key"
+    assert (await stranger.refused("session/list")).code == SIGN_IN
 
 
-async def test_a_logout_takes_everything_that_was_open_away(journal: Path, calls: Calls) -> None:
-    async with served(journal) as server:
-        one, other = [await sign_in(await calls.to(server)) for _ in range(2)]
-        session = await one.talk("gold")
-        await other.load(session)
-        await other.call("logout")
-        said = len(other.updates())
-        await one.prompt(session, "silver")
-        assert (await other.refused("session/list")).code == SIGN_IN
-        await sign_in(other)
-        error = await other.refused("session/set_mode", {"sessionId": session, "modeId": "calm"})
-        assert "not attached" in error.message or "not open" in error.message
-        assert len(other.updates()) == said
+async def test_a_logout_takes_everything_that_was_open_away(
+    calls: Calls, server: acphold.Server
+) -> None:
+    one, other = [await sign_in(await calls.to(server)) for _ in range(2)]
+    session = await one.talk("gold")
+    await other.load(session)
+    await other.call("logout")
+    said = len(other.updates())
+    await one.prompt(session, "silver")
+    assert (await other.refused("session/list")).code == SIGN_IN
+    await sign_in(other)
+    error = await other.refused("session/set_mode", {"sessionId": session, "modeId": "calm"})
+    assert "not attached" in error.message or "not open" in error.message
+    assert len(other.updates()) == said
 
 
 async def test_a_client_of_the_unix_socket_signs_in_like_any_other(
@@ -212,17 +219,16 @@ async def test_another_process_asks_its_own_clients_to_sign_in_and_vouches_for_t
 
 
 async def test_a_client_of_no_process_of_ours_vouches_for_nobody(
-    journal: Path, calls: Calls
+    calls: Calls, server: acphold.Server
 ) -> None:
-    async with served(journal) as server:
-        near, far = memory_pair()
-        attending = asyncio.create_task(server.attend(far))
-        liar = Caller(near)
-        reading = asyncio.create_task(liar.read())
-        await liar.initialize(_meta={"acphold/line": True, "acphold/tenant": None})
-        assert (await liar.refused("session/list")).code == SIGN_IN
-        await liar.leave()
-        await asyncio.wait([attending, reading])
+    near, far = memory_pair()
+    attending = asyncio.create_task(server.attend(far))
+    liar = Caller(near)
+    reading = asyncio.create_task(liar.read())
+    await liar.initialize(_meta={"acphold/line": True, "acphold/tenant": None})
+    assert (await liar.refused("session/list")).code == SIGN_IN
+    await liar.leave()
+    await asyncio.wait([attending, reading])
 
 
 async def test_what_comes_while_it_is_found_out_who_is_there_keeps_its_order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ from tests.served import Guest, guest
 INVALID_REQUEST = -32600
 
 
+@pytest.fixture
+async def stranger(journal: Path, log: Path) -> AsyncIterator[Guest]:
+    """A client that has not introduced itself."""
+    async with guest(scripted_agent(log=str(log)), journal) as found:
+        yield found
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -26,56 +34,51 @@ INVALID_REQUEST = -32600
     ],
 )
 async def test_anything_before_initialize_is_refused_and_told_why(
-    journal: Path, method: str, params: Any
+    method: str, params: Any, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(), journal) as client:
-        error = await client.refused(method, params)
-        assert error.code == INVALID_REQUEST
-        assert "initialize" in error.message
-        await client.initialize()
-        await client.new()
+    error = await stranger.refused(method, params)
+    assert error.code == INVALID_REQUEST
+    assert "initialize" in error.message
+    await stranger.initialize()
+    await stranger.new()
 
 
 async def test_a_notification_before_initialize_is_ignored_and_not_answered(
-    journal: Path, log: Path
+    log: Path, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(log=str(log)), journal) as client:
-        client.tell("session/cancel", {"sessionId": "x"})
-        client.tell("_vendor/thing", {})
-        await client.initialize()
-        assert len(client.messages) == 1
-        assert [message["method"] for message in received(log)] == ["initialize"]
+    stranger.tell("session/cancel", {"sessionId": "x"})
+    stranger.tell("_vendor/thing", {})
+    await stranger.initialize()
+    assert len(stranger.messages) == 1
+    assert [message["method"] for message in received(log)] == ["initialize"]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
 async def test_version_one_is_answered_whatever_version_is_asked_for_and_asked_of_the_agent(
-    journal: Path, log: Path, version: int
+    log: Path, version: int, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(log=str(log)), journal) as client:
-        answer = await client.call("initialize", {"protocolVersion": version})
-        assert answer["protocolVersion"] == 1
-        assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
+    answer = await stranger.call("initialize", {"protocolVersion": version})
+    assert answer["protocolVersion"] == 1
+    assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
 
 
 @pytest.mark.parametrize("asked", ["1", "2"])
 async def test_a_version_in_quotes_is_taken_as_its_number(
-    journal: Path, log: Path, asked: str
+    log: Path, asked: str, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(log=str(log)), journal) as client:
-        for words in ("one", "1.0", "", "99999"):
-            error = await client.refused("initialize", {"protocolVersion": words})
-            assert (error.code, error.data["field"]) == (-32602, "$.protocolVersion")
-        answer = await client.call("initialize", {"protocolVersion": asked})
-        assert answer["protocolVersion"] == 1
-        assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
+    for words in ("one", "1.0", "", "99999"):
+        error = await stranger.refused("initialize", {"protocolVersion": words})
+        assert (error.code, error.data["field"]) == (-32602, "$.protocolVersion")
+    answer = await stranger.call("initialize", {"protocolVersion": asked})
+    assert answer["protocolVersion"] == 1
+    assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
 
 
-async def test_initialize_without_a_version_is_refused_by_name(journal: Path) -> None:
-    async with guest(scripted_agent(), journal) as client:
-        error = await client.refused("initialize", {})
-        assert error.code == -32602
-        assert "protocolVersion" in error.message
-        await client.initialize()
+async def test_initialize_without_a_version_is_refused_by_name(stranger: Guest) -> None:
+    error = await stranger.refused("initialize", {})
+    assert error.code == -32602
+    assert "protocolVersion" in error.message
+    await stranger.initialize()
 
 
 async def test_a_second_initialize_is_refused_and_the_agent_goes_on(client: Guest) -> None:
@@ -98,22 +101,21 @@ VERSION_2: dict[str, Any] = {
 
 
 async def test_what_a_client_of_version_two_says_of_itself_reaches_the_agent_as_version_one_has_it(
-    journal: Path, log: Path
+    log: Path, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(log=str(log)), journal) as client:
-        answer = await client.call("initialize", VERSION_2)
-        assert answer["protocolVersion"] == 1
-        [told] = received(log, "initialize")
-        assert told["params"] == {
-            "protocolVersion": 1,
-            "clientInfo": {"name": "Two", "version": "2.0"},
-            "clientCapabilities": {
-                "elicitation": {"form": {}},
-                "auth": {"terminal": True},
-                "_meta": {"vendor": 1},
-            },
-        }
-        await client.new()
+    answer = await stranger.call("initialize", VERSION_2)
+    assert answer["protocolVersion"] == 1
+    [told] = received(log, "initialize")
+    assert told["params"] == {
+        "protocolVersion": 1,
+        "clientInfo": {"name": "Two", "version": "2.0"},
+        "clientCapabilities": {
+            "elicitation": {"form": {}},
+            "auth": {"terminal": True},
+            "_meta": {"vendor": 1},
+        },
+    }
+    await stranger.new()
 
 
 async def test_what_is_said_for_version_one_beside_it_counts(journal: Path, log: Path) -> None:
@@ -129,25 +131,23 @@ async def test_what_is_said_for_version_one_beside_it_counts(journal: Path, log:
 
 
 async def test_a_client_that_does_not_go_on_in_version_one_may_introduce_itself_anew_in_it(
-    journal: Path, log: Path
+    log: Path, stranger: Guest
 ) -> None:
-    async with guest(scripted_agent(log=str(log)), journal) as client:
-        await client.call("initialize", VERSION_2)
-        can = {"fs": {"readTextFile": True}}
-        await client.call("initialize", {"protocolVersion": 1, "clientCapabilities": can})
-        told = received(log, "initialize")[-1]["params"]
-        assert told == {"protocolVersion": 1, "clientCapabilities": can}
-        assert (await client.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
-        session = await client.new()
-        await client.prompt(session, {"say": "here"})
-        assert client.text() == "here"
+    await stranger.call("initialize", VERSION_2)
+    can = {"fs": {"readTextFile": True}}
+    await stranger.call("initialize", {"protocolVersion": 1, "clientCapabilities": can})
+    told = received(log, "initialize")[-1]["params"]
+    assert told == {"protocolVersion": 1, "clientCapabilities": can}
+    assert (await stranger.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
+    session = await stranger.new()
+    await stranger.prompt(session, {"say": "here"})
+    assert stranger.text() == "here"
 
 
-async def test_a_client_that_went_on_in_version_one_is_introduced(journal: Path) -> None:
-    async with guest(scripted_agent(), journal) as client:
-        await client.call("initialize", VERSION_2)
-        await client.new()
-        assert (await client.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
+async def test_a_client_that_went_on_in_version_one_is_introduced(stranger: Guest) -> None:
+    await stranger.call("initialize", VERSION_2)
+    await stranger.new()
+    assert (await stranger.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
 
 
 async def test_a_client_that_introduces_itself_anew_does_not_start_the_agent_of_others_anew(
@@ -217,11 +217,10 @@ async def test_the_session_capabilities_are_the_agents_and_those_of_acphold(
         }
 
 
-async def test_an_agent_without_any_capabilities_gets_those_of_acphold(journal: Path) -> None:
-    async with guest(scripted_agent(), journal) as client:
-        can = (await client.initialize())["agentCapabilities"]
-        assert can["loadSession"] is True
-        assert set(can["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
+async def test_an_agent_without_any_capabilities_gets_those_of_acphold(stranger: Guest) -> None:
+    can = (await stranger.initialize())["agentCapabilities"]
+    assert can["loadSession"] is True
+    assert set(can["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
 
 
 async def test_the_agent_is_told_of_the_client_as_it_introduced_itself(

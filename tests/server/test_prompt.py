@@ -11,21 +11,20 @@ from tests.editor import Refused, prompt_params, received, say
 from tests.served import Guest, wrapped
 
 
-async def test_a_prompt_is_relayed_with_unknown_fields_intact(journal: Path, log: Path) -> None:
-    async with wrapped(journal, log=str(log)) as client:
-        session = await client.new()
-        params = {
-            "sessionId": session,
-            "prompt": [
-                {"type": "text", "text": "hi", "annotations": {"audience": ["user"]}},
-                {"type": "image", "data": "aGk=", "mimeType": "image/png", "vendor": None},
-                {"type": "x-new", "value": 1.50},
-            ],
-            "_meta": {"traceparent": "00-1"},
-            "vendor": {"a": []},
-        }
-        await client.call("session/prompt", params)
-        assert received(log, "session/prompt")[0]["params"] == params
+async def test_a_prompt_is_relayed_with_unknown_fields_intact(log: Path, client: Guest) -> None:
+    session = await client.new()
+    params = {
+        "sessionId": session,
+        "prompt": [
+            {"type": "text", "text": "hi", "annotations": {"audience": ["user"]}},
+            {"type": "image", "data": "aGk=", "mimeType": "image/png", "vendor": None},
+            {"type": "x-new", "value": 1.50},
+        ],
+        "_meta": {"traceparent": "00-1"},
+        "vendor": {"a": []},
+    }
+    await client.call("session/prompt", params)
+    assert received(log, "session/prompt")[0]["params"] == params
 
 
 @pytest.mark.parametrize("prompt", [None, "hello", {"type": "text", "text": "hello"}, 5])

@@ -215,50 +215,47 @@ async def test_a_prompt_that_is_cancelled_before_the_session_is_open_there_is_ne
 
 
 async def test_when_the_owner_leaves_the_client_there_goes_on_and_opens_nothing(
-    journal: Path,
+    journal: Path, client: Guest
 ) -> None:
-    async with wrapped(journal) as other:
-        async with wrapped(journal) as one:
-            session = await one.talk({"say": "hello"})
-            await other.load(session)
-        await other.prompt(session, {"say": "goodbye"})
-        assert other.text().startswith("hello")
-        assert other.text().endswith("goodbye")
+    async with wrapped(journal) as one:
+        session = await one.talk({"say": "hello"})
+        await client.load(session)
+    await client.prompt(session, {"say": "goodbye"})
+    assert client.text().startswith("hello")
+    assert client.text().endswith("goodbye")
 
 
 async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_one_runs(
-    journal: Path,
+    journal: Path, client: Guest
 ) -> None:
-    async with wrapped(journal) as other:
-        async with program(journal) as one:
-            session = await one.talk({"say": "hello"})
-            await other.load(session)
-            turn = other.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
-            await other.until_text("cut")
-            await one.kill()
-            with pytest.raises(Refused, match="has ended"):
-                await turn
-        await other.prompt(session, {"say": "whole"})
-        await other.until_text("whole")
+    async with program(journal) as one:
+        session = await one.talk({"say": "hello"})
+        await client.load(session)
+        turn = client.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
+        await client.until_text("cut")
+        await one.kill()
+        with pytest.raises(Refused, match="has ended"):
+            await turn
+    await client.prompt(session, {"say": "whole"})
+    await client.until_text("whole")
 
 
 async def test_what_the_owner_had_kept_and_not_told_reaches_the_client_there_once(
-    journal: Path,
+    journal: Path, client: Guest
 ) -> None:
-    async with wrapped(journal) as other:
-        async with program(journal) as one:
-            session = await one.talk({"say": "hello "})
-            await other.load(session)
-            with stopped_reading(other):
-                turn = one.begin_prompt(session, {"flood": [500, 5000]}, {"until": "cancel"})
-                await one.until(lambda: len(one.updates(session)) > 500)
-                await one.kill()
-            turn.exception() if turn.done() else turn.cancel()
-        await other.until(lambda: "00000499" in other.text())
-        assert [word for word in other.text().split("x") if word] == [
-            "hello 00000000",
-            *(f"{number:08}" for number in range(1, 500)),
-        ]
+    async with program(journal) as one:
+        session = await one.talk({"say": "hello "})
+        await client.load(session)
+        with stopped_reading(client):
+            turn = one.begin_prompt(session, {"flood": [500, 5000]}, {"until": "cancel"})
+            await one.until(lambda: len(one.updates(session)) > 500)
+            await one.kill()
+        turn.exception() if turn.done() else turn.cancel()
+    await client.until(lambda: "00000499" in client.text())
+    assert [word for word in client.text().split("x") if word] == [
+        "hello 00000000",
+        *(f"{number:08}" for number in range(1, 500)),
+    ]
 
 
 @contextmanager
@@ -286,27 +283,26 @@ async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Pa
 
 @pytest.mark.of_a_file
 async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, monkeypatch: pytest.MonkeyPatch, client: Guest
 ) -> None:
-    async with wrapped(journal) as other:
-        async with program(journal) as one:
-            session = await one.talk({"say": "hello"})
-            left = await owner(journal, session)
-            assert isinstance(left, At)
-            assert left.owner.pid == one.process.pid
-            await one.kill()
-            assert await owner(journal, session) == Free(left.epoch)
+    async with program(journal) as one:
+        session = await one.talk({"say": "hello"})
+        left = await owner(journal, session)
+        assert isinstance(left, At)
+        assert left.owner.pid == one.process.pid
+        await one.kill()
+        assert await owner(journal, session) == Free(left.epoch)
 
-            async def asked(*_: Any) -> Any:
-                raise AssertionError("it is dead")
+        async def asked(*_: Any) -> Any:
+            raise AssertionError("it is dead")
 
-            with monkeypatch.context() as patch:
-                patch.setattr(remote_sessions, "connect", asked)
-                await other.load(session)
-        taken = await owner(journal, session)
-        assert isinstance(taken, At)
-        assert (taken.owner.pid, taken.epoch > left.epoch) == (os.getpid(), True)
-        assert other.text() == "hello"
+        with monkeypatch.context() as patch:
+            patch.setattr(remote_sessions, "connect", asked)
+            await client.load(session)
+    taken = await owner(journal, session)
+    assert isinstance(taken, At)
+    assert (taken.owner.pid, taken.epoch > left.epoch) == (os.getpid(), True)
+    assert client.text() == "hello"
 
 
 async def owner(journal: Path, session: str) -> Whose:

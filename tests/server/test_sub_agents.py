@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tests.editor import Talker, say, update_line
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
 from tests.owners import program
-from tests.served import wrapped
+from tests.served import Guest, wrapped
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +28,13 @@ AIR: dict[str, Any] = {
 OPENCODE: dict[str, Any] = {"_meta": {"opencode/child-session-updates": True}}
 
 CHILD = "opencode/session/child_update"
+
+
+@pytest.fixture
+async def editor(tmp_path: Path) -> AsyncIterator[Guest]:
+    """A client that shows sub-agents."""
+    async with wrapped(tmp_path / "j.db", client=SHOWS) as found:
+        yield found
 
 
 def announced(child: str = "kid", /, **fields: Any) -> dict[str, Any]:
@@ -250,16 +257,15 @@ async def test_a_sub_agent_that_went_on_behind_its_turn_is_closed_when_the_agent
         )
 
 
-async def test_a_cancelled_turn_ends_its_sub_agents(tmp_path: Path) -> None:
-    async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
-        session = await editor.new()
-        turn = editor.begin_prompt(session, *BEGIN, {"until": "cancel"})
-        await editor.until(lambda: ("kid", "tool_call") in told(editor))
-        editor.tell("session/cancel", {"sessionId": session})
-        assert await turn == {"stopReason": "cancelled"}
-        [end] = [u for u in editor.updates(session) if u.get("state", {}).get("state") == "idle"]
-        assert end["state"] == {"state": "idle", "stopReason": "cancelled"}
-        assert ("kid", "tool_call_update") in told(editor)
+async def test_a_cancelled_turn_ends_its_sub_agents(editor: Guest) -> None:
+    session = await editor.new()
+    turn = editor.begin_prompt(session, *BEGIN, {"until": "cancel"})
+    await editor.until(lambda: ("kid", "tool_call") in told(editor))
+    editor.tell("session/cancel", {"sessionId": session})
+    assert await turn == {"stopReason": "cancelled"}
+    [end] = [u for u in editor.updates(session) if u.get("state", {}).get("state") == "idle"]
+    assert end["state"] == {"state": "idle", "stopReason": "cancelled"}
+    assert ("kid", "tool_call_update") in told(editor)
 
 
 # -- questions ----------------------------------------------------------------------------------
@@ -314,46 +320,47 @@ async def test_a_sub_agents_question_waits_while_nobody_is_there_for_who_comes(
         assert seen == ["kid"]
 
 
-async def test_a_cancelled_turn_cancels_what_its_sub_agents_asked(tmp_path: Path) -> None:
-    async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
-        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        editor.answers[PERMISSION] = lambda _: never
-        session = await editor.new()
-        turn = editor.begin_prompt(session, *BEGIN, {"ask": [PERMISSION, ask()]})
-        await editor.until(lambda: any(m.get("method") == PERMISSION for m in editor.messages))
-        editor.tell("session/cancel", {"sessionId": session})
-        assert await turn == {"stopReason": "cancelled"}
+async def test_a_cancelled_turn_cancels_what_its_sub_agents_asked(editor: Guest) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    editor.answers[PERMISSION] = lambda _: never
+    session = await editor.new()
+    turn = editor.begin_prompt(session, *BEGIN, {"ask": [PERMISSION, ask()]})
+    await editor.until(lambda: any(m.get("method") == PERMISSION for m in editor.messages))
+    editor.tell("session/cancel", {"sessionId": session})
+    assert await turn == {"stopReason": "cancelled"}
 
 
 # -- ids ----------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_is_open_cannot_be_announced_as_a_sub_agent(tmp_path: Path) -> None:
-    async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
-        victim, session = await editor.new(), await editor.new()
-        stolen = (
-            {"update": announced(victim)},
-            in_child(say("not mine"), victim),
-            {"say": "done"},
-        )
-        await editor.prompt(session, *stolen)
-        assert {where for where, _ in told(editor)} == {victim, session}
-        assert "subagent_update" not in {what for _, what in told(editor)}
-        # Updates under its id are its own, as ever.
-        assert editor.text(session_id=victim) == "not mine"
-        assert await entries(tmp_path / "j.db", session, "child") == []
+async def test_a_session_that_is_open_cannot_be_announced_as_a_sub_agent(
+    tmp_path: Path, editor: Guest
+) -> None:
+    victim, session = await editor.new(), await editor.new()
+    stolen = (
+        {"update": announced(victim)},
+        in_child(say("not mine"), victim),
+        {"say": "done"},
+    )
+    await editor.prompt(session, *stolen)
+    assert {where for where, _ in told(editor)} == {victim, session}
+    assert "subagent_update" not in {what for _, what in told(editor)}
+    # Updates under its id are its own, as ever.
+    assert editor.text(session_id=victim) == "not mine"
+    assert await entries(tmp_path / "j.db", session, "child") == []
 
 
-async def test_the_child_of_one_session_is_not_made_that_of_another(tmp_path: Path) -> None:
-    async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
-        first = await editor.talk(*BEGIN, *END)
-        second = await editor.talk({"update": announced(title="Mine")}, {"say": "done"})
-        assert told(editor)[-1] == (second, "done")
-        assert (second, "subagent_update") not in told(editor)
-        await editor.prompt(second, in_child(say("more")))
-        kept = await entries(tmp_path / "j.db", first, "child")
-        assert kept[-1]["update"] == say("more")
-        assert await entries(tmp_path / "j.db", second, "child") == []
+async def test_the_child_of_one_session_is_not_made_that_of_another(
+    tmp_path: Path, editor: Guest
+) -> None:
+    first = await editor.talk(*BEGIN, *END)
+    second = await editor.talk({"update": announced(title="Mine")}, {"say": "done"})
+    assert told(editor)[-1] == (second, "done")
+    assert (second, "subagent_update") not in told(editor)
+    await editor.prompt(second, in_child(say("more")))
+    kept = await entries(tmp_path / "j.db", first, "child")
+    assert kept[-1]["update"] == say("more")
+    assert await entries(tmp_path / "j.db", second, "child") == []
 
 
 async def test_an_id_that_the_journal_has_for_something_else_is_not_that_of_a_sub_agent(
@@ -387,16 +394,15 @@ async def test_what_a_later_agent_calls_the_same_is_another_sub_agent(tmp_path: 
         assert announced(child, **RUNS) in [params["update"] for params in new]
 
 
-async def test_there_is_an_end_to_how_many_sub_agents_are_kept(tmp_path: Path) -> None:
-    async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
-        many = [{"update": announced(f"k{n}")} for n in range(MOST_CHILDREN + 5)]
-        session = await editor.talk(*many, in_child(say("too many"), f"k{MOST_CHILDREN}"))
-        found = [what for _, what in told(editor)].count("subagent_update")
-        assert found == MOST_CHILDREN
-        assert {where for where, _ in told(editor)} == {session}
-        nested = [in_child(announced(f"n{n + 1}"), f"n{n}" if n else "k0") for n in range(20)]
-        await editor.prompt(session, *nested, {"say": "deep"})
-        assert editor.updates("n7") == []
+async def test_there_is_an_end_to_how_many_sub_agents_are_kept(editor: Guest) -> None:
+    many = [{"update": announced(f"k{n}")} for n in range(MOST_CHILDREN + 5)]
+    session = await editor.talk(*many, in_child(say("too many"), f"k{MOST_CHILDREN}"))
+    found = [what for _, what in told(editor)].count("subagent_update")
+    assert found == MOST_CHILDREN
+    assert {where for where, _ in told(editor)} == {session}
+    nested = [in_child(announced(f"n{n + 1}"), f"n{n}" if n else "k0") for n in range(20)]
+    await editor.prompt(session, *nested, {"say": "deep"})
+    assert editor.updates("n7") == []
 
 
 async def test_a_sub_agent_whose_id_no_store_can_look_up_is_refused_and_the_turn_goes_on(

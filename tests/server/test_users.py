@@ -67,6 +67,12 @@ async def served(journal: Path) -> AsyncIterator[acphold.Server]:
         yield server
 
 
+@pytest.fixture
+async def server(journal: Path) -> AsyncIterator[acphold.Server]:
+    async with served(journal) as found:
+        yield found
+
+
 async def share(journal: Path, session_id: str, user: str, *, prompts: bool = False) -> None:
     """As `acphold access share` does it."""
     opened = open_journal(journal)
@@ -104,21 +110,20 @@ EVERYBODY: Final = {
 
 
 async def test_of_which_session_a_shared_one_was_made_is_told_to_its_owner_alone(
-    journal: Path, calls: Calls
+    journal: Path, calls: Calls, server: acphold.Server
 ) -> None:
-    async with served(journal) as server:
-        alice = await calls.to(server, person("alice"))
-        session = await alice.talk("hello")
-        forked = await alice.call("session/fork", asked_of(session)["session/fork"])
-        copy = forked["sessionId"]
-        await share(journal, copy, "rita")
-        guest = acphold.Principal(name="guest", session_id=copy, is_here=False)
-        told = {}
-        for principal in (person("alice"), person(None), person("rita"), guest):
-            rows = await (await calls.to(server, principal)).sessions()
-            [row] = [it for it in rows if it["sessionId"] == copy]
-            told[principal.name] = [it["sessionId"] for it in row["_meta"].get(ORIGINS, ())]
-        assert told == {"alice": [session], "None": [session], "rita": [], "guest": []}
+    alice = await calls.to(server, person("alice"))
+    session = await alice.talk("hello")
+    forked = await alice.call("session/fork", asked_of(session)["session/fork"])
+    copy = forked["sessionId"]
+    await share(journal, copy, "rita")
+    guest = acphold.Principal(name="guest", session_id=copy, is_here=False)
+    told = {}
+    for principal in (person("alice"), person(None), person("rita"), guest):
+        rows = await (await calls.to(server, principal)).sessions()
+        [row] = [it for it in rows if it["sessionId"] == copy]
+        told[principal.name] = [it["sessionId"] for it in row["_meta"].get(ORIGINS, ())]
+    assert told == {"alice": [session], "None": [session], "rita": [], "guest": []}
 
 
 @pytest.mark.parametrize("place", ["here", "elsewhere"])
@@ -153,47 +158,46 @@ async def test_every_method_is_for_whose_the_session_is_and_for_others_as_far_as
 
 
 async def test_who_may_only_read_is_asked_nothing_and_who_may_prompt_is(
-    journal: Path, calls: Calls
+    journal: Path, calls: Calls, server: acphold.Server
 ) -> None:
-    async with served(journal) as server:
-        alice = await calls.to(server, person("alice"))
-        session = await alice.talk("hello")
-        await share(journal, session, "rita")
-        await share(journal, session, "paul", prompts=True)
-        await alice.leave()
-        rita = await calls.to(server, person("rita"))
-        await rita.load(session)
-        paul = await calls.to(server, person("paul"))
-        await paul.load(session)
-        await paul.prompt(session, "ask")
-        assert paul.text().endswith("yes")
-        assert "This client only watches" in rita.text()
-        asked = [m for m in rita.messages if m.get("method") == "session/request_permission"]
-        assert asked == []
+    alice = await calls.to(server, person("alice"))
+    session = await alice.talk("hello")
+    await share(journal, session, "rita")
+    await share(journal, session, "paul", prompts=True)
+    await alice.leave()
+    rita = await calls.to(server, person("rita"))
+    await rita.load(session)
+    paul = await calls.to(server, person("paul"))
+    await paul.load(session)
+    await paul.prompt(session, "ask")
+    assert paul.text().endswith("yes")
+    assert "This client only watches" in rita.text()
+    asked = [m for m in rita.messages if m.get("method") == "session/request_permission"]
+    assert asked == []
 
 
-async def test_a_share_permits_no_more_than_the_token(journal: Path, calls: Calls) -> None:
-    async with served(journal) as server:
-        alice = await calls.to(server, person("alice"))
-        session = await alice.talk("hello")
-        await share(journal, session, "paul", prompts=True)
-        paul = await calls.to(server, person("paul", "watch"))
-        await paul.load(session)
-        error = await paul.refused("session/prompt", asked_of(session)["session/prompt"])
-        assert "prompt" in error.message
+async def test_a_share_permits_no_more_than_the_token(
+    journal: Path, calls: Calls, server: acphold.Server
+) -> None:
+    alice = await calls.to(server, person("alice"))
+    session = await alice.talk("hello")
+    await share(journal, session, "paul", prompts=True)
+    paul = await calls.to(server, person("paul", "watch"))
+    await paul.load(session)
+    error = await paul.refused("session/prompt", asked_of(session)["session/prompt"])
+    assert "prompt" in error.message
 
 
 async def test_who_may_only_read_does_not_archive_a_session_in_the_agents_own_list(
-    journal: Path, calls: Calls
+    journal: Path, calls: Calls, server: acphold.Server
 ) -> None:
-    async with served(journal) as server:
-        alice = await calls.to(server, person("alice"))
-        session = await alice.talk("hello")
-        await share(journal, session, "rita")
-        rita = await calls.to(server, person("rita"))
-        changed = {"sessionId": session, "archived": True}
-        assert await outcome(rita, "_acphold/changed", changed, session) == "forbidden"
-        assert await outcome(alice, "_acphold/changed", changed, session) == "done"
+    alice = await calls.to(server, person("alice"))
+    session = await alice.talk("hello")
+    await share(journal, session, "rita")
+    rita = await calls.to(server, person("rita"))
+    changed = {"sessionId": session, "archived": True}
+    assert await outcome(rita, "_acphold/changed", changed, session) == "forbidden"
+    assert await outcome(alice, "_acphold/changed", changed, session) == "done"
 
 
 @pytest.mark.parametrize("left", ["nothing", "reading"])
@@ -231,12 +235,11 @@ async def test_who_has_a_session_open_that_is_shared_less_is_sent_away_and_hears
 
 
 async def test_what_the_person_at_the_machine_begins_is_there_for_nobody_else(
-    journal: Path, calls: Calls
+    calls: Calls, server: acphold.Server
 ) -> None:
-    async with served(journal) as server:
-        owner = await calls.to(server, person(None))
-        session = await owner.talk("hello")
-        alice = await calls.to(server, person("alice"))
-        assert await alice.sessions() == []
-        error = await alice.refused("session/load", asked_of(session)["session/load"])
-        assert "no session" in error.message
+    owner = await calls.to(server, person(None))
+    session = await owner.talk("hello")
+    alice = await calls.to(server, person("alice"))
+    assert await alice.sessions() == []
+    error = await alice.refused("session/load", asked_of(session)["session/load"])
+    assert "no session" in error.message

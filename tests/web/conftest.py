@@ -23,6 +23,7 @@ import acphold
 from acphold.live.reading.processes import LiveSession, Process
 from tests.cli.command_line import run_here
 from tests.watched_processes import started_with
+from tests.web.in_process import Site, site
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 AGENT = (*ACPHOLD, "agent", "demo")
@@ -207,3 +208,10 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
 
     monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     return found
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Site]:
+    """The application in this process: see `tests.web.in_process.site`."""
+    async with site(tmp_path) as found:
+        yield found

@@ -21,7 +21,7 @@ from tests.conftest import Defaults
 from tests.conversations import chunk
 from tests.journal.conversations import turn
 from tests.web.conftest import AGENT, serving
-from tests.web.in_process import site
+from tests.web.in_process import Site, site
 
 
 def program(folder: Path, name: str) -> None:
@@ -95,23 +95,22 @@ async def test_a_token_for_one_session_starts_no_agent_but_that_of_the_session(
 
 
 async def test_who_has_one_session_reads_it_at_the_only_agent_though_another_had_it(
-    tmp_path: Path,
+    web: Site,
 ) -> None:
-    async with site(tmp_path) as web:
-        talk = turn("Go", chunk("agent_message", "Done."))
-        await web.remember("s1", talk, agent="one that is served no more")
-        guest = Principal(name="guest", scopes=frozenset({"watch"}), session_id="s1")
-        assert await web.relay.name_of("another", "s1") is None
-        name = await web.relay.name_of("", "s1")
-        assert name is not None
-        near, far = memory_pair()
-        reader = Caller(near)
-        async with (
-            beside(web.relay.attend(name, far, guest, {}), "attend") as attending,
-            beside(reader.read(), "read"),
-        ):
-            await reader.initialize()
-            await reader.load("s1")
-            await reader.until_text("Done.")
-            await reader.leave()
-            await attending
+    talk = turn("Go", chunk("agent_message", "Done."))
+    await web.remember("s1", talk, agent="one that is served no more")
+    guest = Principal(name="guest", scopes=frozenset({"watch"}), session_id="s1")
+    assert await web.relay.name_of("another", "s1") is None
+    name = await web.relay.name_of("", "s1")
+    assert name is not None
+    near, far = memory_pair()
+    reader = Caller(near)
+    async with (
+        beside(web.relay.attend(name, far, guest, {}), "attend") as attending,
+        beside(reader.read(), "read"),
+    ):
+        await reader.initialize()
+        await reader.load("s1")
+        await reader.until_text("Done.")
+        await reader.leave()
+        await attending

@@ -42,13 +42,12 @@ TALK: Pieces = [
 ]
 
 
-async def test_a_glance_has_the_last_words_and_the_files_of_the_last_turn(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        for session_id, settled in (("one", True), ("two", False)):
-            await served.remember(session_id, TALK, settled=settled)
-        found = await asked(served, "/glances", sessions=["two", "one", "none"])
-        facts = {"words": "All is done.", "problem": None, "files": 2, "isAll": True}
-        assert found["glances"] == [{"sessionId": "two", **facts}, {"sessionId": "one", **facts}]
+async def test_a_glance_has_the_last_words_and_the_files_of_the_last_turn(web: Site) -> None:
+    for session_id, settled in (("one", True), ("two", False)):
+        await web.remember(session_id, TALK, settled=settled)
+    found = await asked(web, "/glances", sessions=["two", "one", "none"])
+    facts = {"words": "All is done.", "problem": None, "files": 2, "isAll": True}
+    assert found["glances"] == [{"sessionId": "two", **facts}, {"sessionId": "one", **facts}]
 
 
 async def test_a_glance_at_a_failed_turn_says_why(tmp_path: Path) -> None:
@@ -118,43 +117,41 @@ async def test_a_place_without_words_is_left_out(tmp_path: Path) -> None:
 
 
 async def test_a_session_that_is_deleted_meanwhile_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, web: Site
 ) -> None:
-    async with site(tmp_path) as served:
-        for session_id in ("one", "two", "three"):
-            await served.remember(session_id, TALK)
-        look = reports._readable_row
+    for session_id in ("one", "two", "three"):
+        await web.remember(session_id, TALK)
+    look = reports._readable_row
 
-        async def seen(reader: Any, principal: Any, session_id: str) -> Any:
-            row = await look(reader, principal, session_id)
-            if session_id != "three":
-                await served.journal.delete(session_id)
-            return row
+    async def seen(reader: Any, principal: Any, session_id: str) -> Any:
+        row = await look(reader, principal, session_id)
+        if session_id != "three":
+            await web.journal.delete(session_id)
+        return row
 
-        monkeypatch.setattr(reports, "_readable_row", seen)
-        told = await asked(served, "/glances", sessions=["one", "three"])
-        assert [it["sessionId"] for it in told["glances"]] == ["three"]
-        told = await asked(served, "/contexts", q="begin", places=["two@1", "three@1"])
-        assert [it["place"] for it in told["contexts"]] == ["three@1"]
+    monkeypatch.setattr(reports, "_readable_row", seen)
+    told = await asked(web, "/glances", sessions=["one", "three"])
+    assert [it["sessionId"] for it in told["glances"]] == ["three"]
+    told = await asked(web, "/contexts", q="begin", places=["two@1", "three@1"])
+    assert [it["place"] for it in told["contexts"]] == ["three@1"]
 
 
-async def test_nobody_gets_a_glance_at_sessions_that_they_may_not_read(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", TALK)
-        await served.remember("two", TALK)
-        only = await served.new_token(session_id="two")
-        both = quote('["one","two"]')
-        told = (await served.get(f"/glances?sessions={both}", token=only)).json["glances"]
-        assert [it["sessionId"] for it in told] == ["two"]
-        places = quote('["one@1","two@1"]')
-        told = (await served.get(f"/contexts?q=begin&places={places}", token=only)).json
-        assert [it["place"] for it in told["contexts"]] == ["two@1"]
-        assert (await served.get(f"/glances?sessions={both}", token="wrong")).status == 401
-        for wrong in ("sessions=x", "sessions=[1]", "sessions=" + quote(json.dumps(["x"] * 21))):
-            assert (await served.get(f"/glances?{wrong}")).status == 400
-        for wrong in (
-            "places=[]",
-            "q=a&places=" + quote('["one"]'),
-            "q=a&places=" + quote('["@"]'),
-        ):
-            assert (await served.get(f"/contexts?{wrong}")).status == 400
+async def test_nobody_gets_a_glance_at_sessions_that_they_may_not_read(web: Site) -> None:
+    await web.remember("one", TALK)
+    await web.remember("two", TALK)
+    only = await web.new_token(session_id="two")
+    both = quote('["one","two"]')
+    told = (await web.get(f"/glances?sessions={both}", token=only)).json["glances"]
+    assert [it["sessionId"] for it in told] == ["two"]
+    places = quote('["one@1","two@1"]')
+    told = (await web.get(f"/contexts?q=begin&places={places}", token=only)).json
+    assert [it["place"] for it in told["contexts"]] == ["two@1"]
+    assert (await web.get(f"/glances?sessions={both}", token="wrong")).status == 401
+    for wrong in ("sessions=x", "sessions=[1]", "sessions=" + quote(json.dumps(["x"] * 21))):
+        assert (await web.get(f"/glances?{wrong}")).status == 400
+    for wrong in (
+        "places=[]",
+        "q=a&places=" + quote('["one"]'),
+        "q=a&places=" + quote('["@"]'),
+    ):
+        assert (await web.get(f"/contexts?{wrong}")).status == 400

@@ -26,7 +26,7 @@ from acphold.web import bounds
 from tests.journal.conversations import append
 from tests.postgresql import Databases
 from tests.web.conftest import SECONDS, Served, serving, until_closed
-from tests.web.in_process import site
+from tests.web.in_process import Site, site
 from tests.web.test_gate import bearer, socket_url
 from tests.web.test_journal_pages import said
 
@@ -141,22 +141,21 @@ def again(is_true: Callable[[], bool]) -> None:
 
 
 async def test_during_a_failover_nobody_is_sent_away_until_it_is_known_what_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, web: Site
 ) -> None:
-    async with site(tmp_path) as web:
-        text, kept = new_token("phone", SCOPES, now_ms())
-        await web.journal.access.keep_token(kept)
-        monkeypatch.setattr(bounds, "TOKENS_SECONDS", 0)
-        assert (await web.get("/sessions", text)).status == 200
-        at_home = SqliteTables.identity
-        monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
-        assert (await web.get("/sessions", text)).status == 503
-        monkeypatch.setattr(SqliteTables, "identity", at_home)
-        assert (await web.get("/sessions", text)).status == 200
-        monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
-        assert (await web.get("/sessions", text)).status == 503
-        monkeypatch.setattr(bounds, "VOUCH_SECONDS", 0)
-        assert (await web.get("/sessions", text)).status == 401
+    text, kept = new_token("phone", SCOPES, now_ms())
+    await web.journal.access.keep_token(kept)
+    monkeypatch.setattr(bounds, "TOKENS_SECONDS", 0)
+    assert (await web.get("/sessions", text)).status == 200
+    at_home = SqliteTables.identity
+    monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
+    assert (await web.get("/sessions", text)).status == 503
+    monkeypatch.setattr(SqliteTables, "identity", at_home)
+    assert (await web.get("/sessions", text)).status == 200
+    monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
+    assert (await web.get("/sessions", text)).status == 503
+    monkeypatch.setattr(bounds, "VOUCH_SECONDS", 0)
+    assert (await web.get("/sessions", text)).status == 401
 
 
 async def test_a_server_that_starts_behind_a_failover_waits_for_it_too(

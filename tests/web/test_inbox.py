@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.conversation.history.entries import now_ms
@@ -12,7 +11,7 @@ from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.processes import LiveSession, Process
 from tests.journal.conversations import Pieces, append, turn
 from tests.web.conftest import Live
-from tests.web.in_process import site
+from tests.web.in_process import Site
 
 PARAMS = b'{"sessionId":"x","toolCall":{"toolCallId":"t1","title":"Run \\u202e it"},"options":[]}'
 
@@ -32,74 +31,71 @@ def waits(session_id: str, *ids: str) -> tuple[LiveSession, Process]:
 
 
 async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
-    tmp_path: Path, live: Live
+    live: Live, web: Site
 ) -> None:
-    async with site(tmp_path) as web:
-        await web.remember("s1", asked("q1"), settled=False, title="One")
-        await web.remember("s2", asked("q2", is_answered=True))
-        await web.remember("s3", asked("q3"), settled=False)
-        live |= {"s1": waits("s1", "q1"), "s3": waits("s3")}  # one of an earlier release
-        answer = await web.get("/inbox")
-        assert answer.status == 200
-        first, second = answer.json["questions"]
-        assert (first["id"], first["sessionId"], second["id"]) == ("q1", "s1", "q3")
-        assert first["asks"] == "Run \u202e it"
-        assert first["shows"] == {
-            "wants": "asks",
-            "blocks": [{"kind": "text", "text": "Run \\u202e it"}],
-            "options": [],
-        }
-        assert b"\xe2\x80\xae" not in answer.body, "nothing is in it that nobody sees"
-        assert first["params"] == json.loads(PARAMS)
-        assert (await web.get("/inbox", if_none_match=answer.headers["etag"])).status == 304
-        (decided,) = (await web.get("/inbox/history")).json["decisions"]
-        assert (decided["id"], decided["how"]) == ("q2", "cancelled")
-        assert (await web.get("/inbox/history?session=s1")).json == {"decisions": []}
+    await web.remember("s1", asked("q1"), settled=False, title="One")
+    await web.remember("s2", asked("q2", is_answered=True))
+    await web.remember("s3", asked("q3"), settled=False)
+    live |= {"s1": waits("s1", "q1"), "s3": waits("s3")}  # one of an earlier release
+    answer = await web.get("/inbox")
+    assert answer.status == 200
+    first, second = answer.json["questions"]
+    assert (first["id"], first["sessionId"], second["id"]) == ("q1", "s1", "q3")
+    assert first["asks"] == "Run \u202e it"
+    assert first["shows"] == {
+        "wants": "asks",
+        "blocks": [{"kind": "text", "text": "Run \\u202e it"}],
+        "options": [],
+    }
+    assert b"\xe2\x80\xae" not in answer.body, "nothing is in it that nobody sees"
+    assert first["params"] == json.loads(PARAMS)
+    assert (await web.get("/inbox", if_none_match=answer.headers["etag"])).status == 304
+    (decided,) = (await web.get("/inbox/history")).json["decisions"]
+    assert (decided["id"], decided["how"]) == ("q2", "cancelled")
+    assert (await web.get("/inbox/history?session=s1")).json == {"decisions": []}
 
 
-async def test_what_may_be_seen_of_the_inbox_is_by_the_token(tmp_path: Path, live: Live) -> None:
-    async with site(tmp_path) as web:
-        await web.remember("s1", asked("q1"), settled=False)
-        await web.remember("s2", asked("q2", is_answered=True))
-        live["s1"] = waits("s1", "q1")
-        for only, open_, decided in (("s1", 1, 0), ("s2", 0, 1)):
-            token = await web.new_token(session_id=only)
-            assert len((await web.get("/inbox", token)).json["questions"]) == open_
-            assert len((await web.get("/inbox/history", token)).json["decisions"]) == decided
-            other = {"s1": "s2", "s2": "s1"}[only]
-            assert (await web.get(f"/inbox/history?session={other}", token)).status == 404
-        for url in ("/inbox", "/inbox/history"):
-            assert (await web.get(url, "wrong")).status == 401
-            assert (await web.get(url, method="POST")).status == 405
-            assert (await web.get(f"{url}?unknown=1")).status == 400
-        assert (await web.get("/inbox/history?cursor=x")).status == 400
-        assert (await web.get("/inbox/else")).status == 404
+async def test_what_may_be_seen_of_the_inbox_is_by_the_token(live: Live, web: Site) -> None:
+    await web.remember("s1", asked("q1"), settled=False)
+    await web.remember("s2", asked("q2", is_answered=True))
+    live["s1"] = waits("s1", "q1")
+    for only, open_, decided in (("s1", 1, 0), ("s2", 0, 1)):
+        token = await web.new_token(session_id=only)
+        assert len((await web.get("/inbox", token)).json["questions"]) == open_
+        assert len((await web.get("/inbox/history", token)).json["decisions"]) == decided
+        other = {"s1": "s2", "s2": "s1"}[only]
+        assert (await web.get(f"/inbox/history?session={other}", token)).status == 404
+    for url in ("/inbox", "/inbox/history"):
+        assert (await web.get(url, "wrong")).status == 401
+        assert (await web.get(url, method="POST")).status == 405
+        assert (await web.get(f"{url}?unknown=1")).status == 400
+    assert (await web.get("/inbox/history?cursor=x")).status == 400
+    assert (await web.get("/inbox/else")).status == 404
 
 
 async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them(
-    tmp_path: Path, live: Live
+    live: Live, web: Site
 ) -> None:
-    async with site(tmp_path) as web:
-        for number, (session_id, tenant) in enumerate((("hers", "alice"), ("his", "bob"))):
-            new = NewSession(session_id, "scripted", "/w", tenant=tenant)
-            lease = await web.journal.create(new)
-            await append(web.journal, lease, asked(f"q{number}"))
-            await append(web.journal, lease, asked(f"d{number}", is_answered=True))
-            await web.journal.change(lease, RowChange(prompted=True))
-            live[session_id] = waits(session_id, f"q{number}")
-        await web.journal.access.keep_share(Share("his", "rita"))
-        for user, theirs in (
-            ("alice", ["q0"]),
-            ("rita", ["q1"]),
-            ("eve", []),
-            (None, ["q0", "q1"]),
-        ):
-            text, kept = new_token("test", ("watch",), now_ms(), tenant=user)
-            await web.journal.access.keep_token(kept)
-            found = (await web.get("/inbox", text)).json["questions"]
-            assert [each["id"] for each in found] == theirs
-            found = (await web.get("/inbox/history", text)).json["decisions"]
-            assert {each["id"] for each in found} == {f"d{id_[1]}" for id_ in theirs}
-            is_hers = "q0" in theirs
-            answer = await web.get("/inbox/history?session=hers", text)
-            assert answer.status == (200 if is_hers else 404)
+    for number, (session_id, tenant) in enumerate((("hers", "alice"), ("his", "bob"))):
+        new = NewSession(session_id, "scripted", "/w", tenant=tenant)
+        lease = await web.journal.create(new)
+        await append(web.journal, lease, asked(f"q{number}"))
+        await append(web.journal, lease, asked(f"d{number}", is_answered=True))
+        await web.journal.change(lease, RowChange(prompted=True))
+        live[session_id] = waits(session_id, f"q{number}")
+    await web.journal.access.keep_share(Share("his", "rita"))
+    for user, theirs in (
+        ("alice", ["q0"]),
+        ("rita", ["q1"]),
+        ("eve", []),
+        (None, ["q0", "q1"]),
+    ):
+        text, kept = new_token("test", ("watch",), now_ms(), tenant=user)
+        await web.journal.access.keep_token(kept)
+        found = (await web.get("/inbox", text)).json["questions"]
+        assert [each["id"] for each in found] == theirs
+        found = (await web.get("/inbox/history", text)).json["decisions"]
+        assert {each["id"] for each in found} == {f"d{id_[1]}" for id_ in theirs}
+        is_hers = "q0" in theirs
+        answer = await web.get("/inbox/history?session=hers", text)
+        assert answer.status == (200 if is_hers else 404)

@@ -43,21 +43,18 @@ async def upgrade(web: Site, path: str, token: str) -> int:
     return int(sent[0]["status"])
 
 
-async def test_a_token_of_nodes_opens_what_is_for_nodes_and_a_persons_all_else(
-    tmp_path: Path,
-) -> None:
-    async with site(tmp_path) as web:
-        (line,) = web.relay._lines.values()
-        nodes, persons = await node_token(web), await web.new_token(*SCOPES)
-        for path in ("/sessions", "/search?q=a", "/sessions/feed", "/metrics", address("s1")):
-            assert (await web.get(path, nodes)).status == 403, path
-        assert (await web.post("/codes", nodes)).status == 403
-        assert (await web.post("/codes", persons, scopes=["node"])).status == 400
-        owner = f"/owners/{line.node_mark}/agent"
-        assert await upgrade(web, owner, persons) == 403
-        assert await upgrade(web, owner, "wrong") == 401
-        # That of a process that was there before.
-        assert await upgrade(web, "/owners/another/agent", nodes) == 410
+async def test_a_token_of_nodes_opens_what_is_for_nodes_and_a_persons_all_else(web: Site) -> None:
+    (line,) = web.relay._lines.values()
+    nodes, persons = await node_token(web), await web.new_token(*SCOPES)
+    for path in ("/sessions", "/search?q=a", "/sessions/feed", "/metrics", address("s1")):
+        assert (await web.get(path, nodes)).status == 403, path
+    assert (await web.post("/codes", nodes)).status == 403
+    assert (await web.post("/codes", persons, scopes=["node"])).status == 400
+    owner = f"/owners/{line.node_mark}/agent"
+    assert await upgrade(web, owner, persons) == 403
+    assert await upgrade(web, owner, "wrong") == 401
+    # That of a process that was there before.
+    assert await upgrade(web, "/owners/another/agent", nodes) == 410
 
 
 async def test_who_comes_while_no_token_can_be_looked_up_is_told_to_try_again(

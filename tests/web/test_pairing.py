@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli.command_line import Exit
 from tests.web.conftest import ACPHOLD, Served, serving
-from tests.web.in_process import site
+from tests.web.in_process import Site
 
 pytestmark = pytest.mark.slow
 
@@ -56,33 +56,28 @@ def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended
     assert os.listdir(f"{two.env['ACPHOLD_JOURNAL']}-state/serving") == []
 
 
-async def test_who_is_paired_by_a_token_that_ends_is_let_in_no_longer_than_that(
-    tmp_path: Path,
-) -> None:
-    async with site(tmp_path) as web:
-        ends = now_ms() + 60_000
-        token = await web.new_token("watch", "manage", expires_at=ends)
-        code = (await web.post("/codes", token, scopes=["watch", "manage"])).json["code"]
-        granted = (await web.post("/pair", "", code=code)).json["token"]
-        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(granted)]
-        assert kept.expires_at == ends
+async def test_who_is_paired_by_a_token_that_ends_is_let_in_no_longer_than_that(web: Site) -> None:
+    ends = now_ms() + 60_000
+    token = await web.new_token("watch", "manage", expires_at=ends)
+    code = (await web.post("/codes", token, scopes=["watch", "manage"])).json["code"]
+    granted = (await web.post("/pair", "", code=code)).json["token"]
+    [kept] = [it for it in await web.journal.access.tokens() if it.is_of(granted)]
+    assert kept.expires_at == ends
 
 
-async def test_a_code_ends_with_the_token_that_has_asked_for_it(tmp_path: Path) -> None:
-    async with site(tmp_path) as web:
-        token = await web.new_token("watch", "manage")
-        code = (await web.post("/codes", token, scopes=["watch"])).json["code"]
-        [kept] = [it for it in await web.journal.access.tokens() if it.is_of(token)]
-        await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
-        refused = await web.post("/pair", "", code=code)
-        wrong = await web.post("/pair", "", code="0000000000")
-        assert (refused.status, refused.body) == (403, wrong.body)
+async def test_a_code_ends_with_the_token_that_has_asked_for_it(web: Site) -> None:
+    token = await web.new_token("watch", "manage")
+    code = (await web.post("/codes", token, scopes=["watch"])).json["code"]
+    [kept] = [it for it in await web.journal.access.tokens() if it.is_of(token)]
+    await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
+    refused = await web.post("/pair", "", code=code)
+    wrong = await web.post("/pair", "", code="0000000000")
+    assert (refused.status, refused.body) == (403, wrong.body)
 
 
-async def test_a_device_paired_by_an_older_token_gets_what_that_has(tmp_path: Path) -> None:
-    async with site(tmp_path) as web:
-        older = await web.new_token("watch", "prompt", "answer", "manage")
-        code = (await web.post("/codes", older)).json["code"]
-        paired = (await web.post("/pair", "", code=code)).json
-        assert paired["scopes"] == ["watch", "prompt", "answer", "manage"]
-        assert (await web.post("/codes", older, scopes=["rules"])).status == 403
+async def test_a_device_paired_by_an_older_token_gets_what_that_has(web: Site) -> None:
+    older = await web.new_token("watch", "prompt", "answer", "manage")
+    code = (await web.post("/codes", older)).json["code"]
+    paired = (await web.post("/pair", "", code=code)).json
+    assert paired["scopes"] == ["watch", "prompt", "answer", "manage"]
+    assert (await web.post("/codes", older, scopes=["rules"])).status == 403

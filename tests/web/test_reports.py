@@ -13,32 +13,30 @@ import pytest
 from acphold.conversation.exports import page
 from tests.conversations import chunk
 from tests.journal.conversations import turn
-from tests.web.in_process import site
+from tests.web.in_process import Site, site
 
 SAID = turn("Where is it?", chunk("agent_message", "<script>there</script>"))
 
 
-async def test_a_session_is_told_by_its_id_whatever_the_list_has(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", SAID, title="Hay", cwd="/hay")
-        row = (await served.get("/sessions/one")).json
-        assert (row["sessionId"], row["title"], row["cwd"]) == ("one", "Hay", "/hay")
-        assert (await served.get("/sessions/two")).status == 404
-        other = await served.new_token(session_id="two")
-        assert (await served.get("/sessions/one", token=other)).status == 404
+async def test_a_session_is_told_by_its_id_whatever_the_list_has(web: Site) -> None:
+    await web.remember("one", SAID, title="Hay", cwd="/hay")
+    row = (await web.get("/sessions/one")).json
+    assert (row["sessionId"], row["title"], row["cwd"]) == ("one", "Hay", "/hay")
+    assert (await web.get("/sessions/two")).status == 404
+    other = await web.new_token(session_id="two")
+    assert (await web.get("/sessions/one", token=other)).status == 404
 
 
-async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", SAID, title='../„Ö"\r\nX: y; 会話')
-        answer = await served.get("/sessions/one/export")
-        assert answer.status == 200
-        name = answer.headers["content-disposition"].removeprefix("attachment; filename*=UTF-8''")
-        assert re.fullmatch("o-x-y-one-[0-9a-f]{8}.html", name)
-        assert answer.headers["content-security-policy"].startswith("sandbox")
-        assert b"&lt;script&gt;there" in answer.body
-        assert (await served.get("/sessions/two/export")).status == 404
-        assert (await served.get("/sessions/one/export", token="wrong")).status == 401
+async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(web: Site) -> None:
+    await web.remember("one", SAID, title='../„Ö"\r\nX: y; 会話')
+    answer = await web.get("/sessions/one/export")
+    assert answer.status == 200
+    name = answer.headers["content-disposition"].removeprefix("attachment; filename*=UTF-8''")
+    assert re.fullmatch("o-x-y-one-[0-9a-f]{8}.html", name)
+    assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert b"&lt;script&gt;there" in answer.body
+    assert (await web.get("/sessions/two/export")).status == 404
+    assert (await web.get("/sessions/one/export", token="wrong")).status == 401
 
 
 async def test_others_read_while_a_session_becomes_a_file(
@@ -63,13 +61,12 @@ async def test_others_read_while_a_session_becomes_a_file(
     assert not any("Where is it?" in piece and "there" in piece for piece in pieces)
 
 
-async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", SAID)
-        (day,) = (await served.get("/usage?by=day")).json["sums"]
-        assert (day["sessions"], day["totalTokens"]) == (1, None)
-        assert (await served.get("/usage?by=agent")).json["sums"][0]["agent"] == "scripted"
-        assert (await served.get("/usage?by=model")).json["sums"][0]["model"] is None
-        assert (await served.get("/usage?by=year")).status == 400
-        one = await served.new_token(session_id="one")
-        assert (await served.get("/usage", token=one)).status == 403
+async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(web: Site) -> None:
+    await web.remember("one", SAID)
+    (day,) = (await web.get("/usage?by=day")).json["sums"]
+    assert (day["sessions"], day["totalTokens"]) == (1, None)
+    assert (await web.get("/usage?by=agent")).json["sums"][0]["agent"] == "scripted"
+    assert (await web.get("/usage?by=model")).json["sums"][0]["model"] is None
+    assert (await web.get("/usage?by=year")).status == 400
+    one = await web.new_token(session_id="one")
+    assert (await web.get("/usage", token=one)).status == 403

@@ -40,55 +40,53 @@ async def changes(served: Site, **query: object) -> Any:
 
 
 async def test_each_file_has_its_patch_its_counts_and_the_prompts_that_changed_it(
-    tmp_path: Path,
+    tmp_path: Path, web: Site
 ) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", two_turns(tmp_path), cwd=str(tmp_path))
-        told = await changes(served)
-        first, second = told["files"]
-        assert (first["path"], first["added"], first["removed"]) == ("one.py", 2, 0)
-        assert first["patch"].endswith("@@ -0,0 +1,2 @@\n+a\n+c\n")
-        assert (second["path"], second["turns"], second["rest"]) == ("sub/other.py", [2], 0)
-        assert (first["turns"], told["turns"], told["turn"]) == ([1, 2], 2, None)
-        assert [(it["turn"], it["text"]) for it in told["prompts"]] == [
-            (1, "Begin with one"),
-            (2, "Go on"),
-        ]
-        (place,) = [it["seq"] for it in told["prompts"] if it["turn"] == 2]
-        entries = (await served.get(f"/sessions/one/entries?before={place + 1}&limit=1")).json
-        assert "Go on" in str(entries["entries"][0]["update"])
+    await web.remember("one", two_turns(tmp_path), cwd=str(tmp_path))
+    told = await changes(web)
+    first, second = told["files"]
+    assert (first["path"], first["added"], first["removed"]) == ("one.py", 2, 0)
+    assert first["patch"].endswith("@@ -0,0 +1,2 @@\n+a\n+c\n")
+    assert (second["path"], second["turns"], second["rest"]) == ("sub/other.py", [2], 0)
+    assert (first["turns"], told["turns"], told["turn"]) == ([1, 2], 2, None)
+    assert [(it["turn"], it["text"]) for it in told["prompts"]] == [
+        (1, "Begin with one"),
+        (2, "Go on"),
+    ]
+    (place,) = [it["seq"] for it in told["prompts"] if it["turn"] == 2]
+    entries = (await web.get(f"/sessions/one/entries?before={place + 1}&limit=1")).json
+    assert "Go on" in str(entries["entries"][0]["update"])
 
 
-async def test_the_changes_since_the_last_prompt_are_those_of_one_turn(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", two_turns(tmp_path), cwd=str(tmp_path))
-        told = await changes(served, turn="last")
-        assert told["turn"] == 2
-        assert [(it["path"], it["added"], it["removed"]) for it in told["files"]] == [
-            ("one.py", 1, 1),
-            ("sub/other.py", 1, 0),
-        ]
-        assert told == await changes(served, turn=2)
-        assert (await served.get("/sessions/one/changes?turn=3")).status == 404
-        for odd in ("first", "last%0A", "1%0A", "0", "9999999999"):
-            answer = await served.get(f"/sessions/one/changes?turn={odd}")
-            assert answer.status == 400
-            assert answer.json["error"] == "turn must be a number from 1 to 4294967295 or last"
+async def test_the_changes_since_the_last_prompt_are_those_of_one_turn(
+    tmp_path: Path, web: Site
+) -> None:
+    await web.remember("one", two_turns(tmp_path), cwd=str(tmp_path))
+    told = await changes(web, turn="last")
+    assert told["turn"] == 2
+    assert [(it["path"], it["added"], it["removed"]) for it in told["files"]] == [
+        ("one.py", 1, 1),
+        ("sub/other.py", 1, 0),
+    ]
+    assert told == await changes(web, turn=2)
+    assert (await web.get("/sessions/one/changes?turn=3")).status == 404
+    for odd in ("first", "last%0A", "1%0A", "0", "9999999999"):
+        answer = await web.get(f"/sessions/one/changes?turn={odd}")
+        assert answer.status == 400
+        assert answer.json["error"] == "turn must be a number from 1 to 4294967295 or last"
 
 
-async def test_a_session_without_a_prompt_has_changed_nothing_since(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", [])
-        assert (await changes(served, turn="last"))["files"] == []
+async def test_a_session_without_a_prompt_has_changed_nothing_since(web: Site) -> None:
+    await web.remember("one", [])
+    assert (await changes(web, turn="last"))["files"] == []
 
 
-async def test_a_change_that_has_no_patch_says_why(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        outside = turn("Go", edit("1", "/etc/other", "a\n", "b\n"))
-        await served.remember("one", outside, cwd=str(tmp_path))
-        (file,) = (await changes(served))["files"]
-        assert file["gap"] == "it is outside of the session's folder"
-        assert (file["patch"], file["added"]) == ("", 0)
+async def test_a_change_that_has_no_patch_says_why(tmp_path: Path, web: Site) -> None:
+    outside = turn("Go", edit("1", "/etc/other", "a\n", "b\n"))
+    await web.remember("one", outside, cwd=str(tmp_path))
+    (file,) = (await changes(web))["files"]
+    assert file["gap"] == "it is outside of the session's folder"
+    assert (file["patch"], file["added"]) == ("", 0)
 
 
 async def test_a_long_patch_is_cut_at_a_line_and_is_whole_by_itself(tmp_path: Path) -> None:
@@ -131,16 +129,17 @@ async def test_a_session_that_is_too_long_for_a_page_is_left_to_the_command(
         assert "acphold diff" in answer.json["error"]
 
 
-async def test_who_may_not_read_a_session_learns_nothing_of_its_changes(tmp_path: Path) -> None:
-    async with site(tmp_path) as served:
-        await served.remember("one", two_turns(tmp_path))
-        other = await served.new_token(session_id="two")
-        own = await served.new_token(session_id="one")
-        assert (await served.get("/sessions/one/changes", token=other)).status == 404
-        assert (await served.get("/sessions/one/changes", token="wrong")).status == 401
-        assert (await served.get("/sessions/one/changes", token=own)).status == 200
-        assert (await served.get("/sessions/none/changes")).status == 404
-        assert (await served.get("/sessions/one/changes", method="POST")).status == 405
+async def test_who_may_not_read_a_session_learns_nothing_of_its_changes(
+    tmp_path: Path, web: Site
+) -> None:
+    await web.remember("one", two_turns(tmp_path))
+    other = await web.new_token(session_id="two")
+    own = await web.new_token(session_id="one")
+    assert (await web.get("/sessions/one/changes", token=other)).status == 404
+    assert (await web.get("/sessions/one/changes", token="wrong")).status == 401
+    assert (await web.get("/sessions/one/changes", token=own)).status == 200
+    assert (await web.get("/sessions/none/changes")).status == 404
+    assert (await web.get("/sessions/one/changes", method="POST")).status == 405
 
 
 async def test_only_who_sees_all_sessions_sees_lines_that_stand_in_the_file_alone(
