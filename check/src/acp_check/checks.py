@@ -167,11 +167,13 @@ def _sentence(judge: Callable[..., object]) -> str:
 
 
 class Rules:
-    """The rules of one module, in order; `only` is the reach of those that name none."""
+    """The rules of one module, in order; `only` is the reach of those that name none, and `over`
+    are the cases that observers look at who name none."""
 
-    def __init__(self, only: verdicts.Reach | None = None) -> None:
+    def __init__(self, only: verdicts.Reach | None = None, over: tuple[str, ...] = ()) -> None:
         self._checks: list[Check] = []
         self._only = only
+        self._over = over
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
@@ -202,7 +204,7 @@ class Rules:
         source: verdicts.RuleSource,
         unless: str,
         *needs: str,
-        over: tuple[str, ...] = (),
+        over: tuple[str, ...] | None = None,
         only: verdicts.Reach | None = None,
     ) -> Callable[[Overview], Overview]:
         """Register the decorated function as an overview; `unless` says why nothing may have been
@@ -210,7 +212,8 @@ class Rules:
 
         def declare(overview: Overview) -> Overview:
             rule = verdicts.Rule(id, _sentence(overview), level, source, needs, only)
-            self._checks.append(Check(rule, overview=overview, unless=unless, over=over))
+            seen = self._over if over is None else over
+            self._checks.append(Check(rule, overview=overview, unless=unless, over=seen))
             return overview
 
         return declare
@@ -222,7 +225,7 @@ class Rules:
         source: verdicts.RuleSource,
         unless: str,
         *needs: str,
-        over: tuple[str, ...] = (),
+        over: tuple[str, ...] | None = None,
         only: verdicts.Reach | None = None,
     ) -> Callable[[Observer], Observer]:
         """Register the decorated function as an observer, as `overview` does."""

@@ -23,12 +23,12 @@ from acp_check.record import Json, Record, WireLine, id_of, loose_id, objects, r
 from acp_check.subject import RunningAgent
 from acp_check.verdicts import NotObservable, SignInNeeded, Violation
 from acp_wire import errors
-from acp_wire.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
+from acp_wire.schema import decode
 from acp_wire.schema.updates import has_capability
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, beside, timeout
 from acp_wire.workspace.roots import Roots
-from acp_wire.workspace.terminals import Terminals
+from acp_wire.workspace.workspace import Workspace
 
 T = TypeVar("T")
 
@@ -192,40 +192,17 @@ class RealShell:
     """Runs commands in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._terminals = Terminals(Roots(str(folder)), Surroundings.here())
+        self._workspace = Workspace(Roots(str(folder)), Surroundings.here())
 
     async def call(self, method: str, params: Json) -> Json:
         """See `Shell`."""
-        terminal_id = str(params.get("terminalId", ""))
-        match method:
-            case "terminal/create":
-                terminal = await self._terminals.create(
-                    str(params.get("command", "")),
-                    [str(word) for word in params.get("args") or ()],
-                    cwd=params.get("cwd"),
-                    env={str(it["name"]): str(it["value"]) for it in params.get("env") or ()},
-                    output_byte_limit=params.get("outputByteLimit"),
-                )
-                return {"terminalId": terminal.id}
-            case "terminal/output":
-                return _json(self._terminals[terminal_id].output())
-            case "terminal/wait_for_exit":
-                return _json(await self._terminals[terminal_id].wait())
-            case "terminal/kill":
-                await self._terminals[terminal_id].kill()
-            case "terminal/release":
-                await self._terminals.release(terminal_id)
-        return {}
+        answer = await self._workspace.answer(method, msgspec.json.encode(params))
+        found: Json = msgspec.json.decode(answer)
+        return found
 
     async def aclose(self) -> None:
         """End the running commands."""
-        await self._terminals.aclose()
-
-
-def _json(value: TerminalOutputResponse | TerminalExitStatus) -> Json:
-    found: Json = msgspec.json.decode(encode(value))
-    return found
+        await self._workspace.aclose()
 
 
 class Silence(Violation):

@@ -12,8 +12,6 @@ from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import AUTH_REQUIRED
 from acp_wire.schema import InitializeResponse
 
-RULES = Rules()
-
 PAGE = "Initialization"
 SIGN_IN = "Authentication"
 INITIALIZATION = RuleSource(PAGE, "")
@@ -24,6 +22,8 @@ ADVERTISED = RuleSource(SIGN_IN, "Advertising Authentication")
 
 SIGNED = ("initialize.*", "new.answer", "options.set-boolean")
 """The cases that show how to sign in, to clients that show a terminal and to others."""
+
+RULES = Rules(over=SIGNED)
 
 MESSAGES = (
     *("initialize.*", "auth.*", "new.*", "session.*", "prompt.*", "cancel.*", "cancel-request.*"),
@@ -162,11 +162,7 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
 
 
 @RULES.observer(
-    "auth.unique-ids",
-    MUST,
-    ADVERTISED,
-    "the agent advertises no authentication methods",
-    over=SIGNED,
+    "auth.unique-ids", MUST, ADVERTISED, "the agent advertises no authentication methods"
 )
 def unique_ids(record: Record, witness: Witness) -> None:
     """Each authentication method has a unique id."""
@@ -180,7 +176,6 @@ def unique_ids(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(SIGN_IN, "Authentication method types"),
     "the agent advertises no authentication methods",
-    over=SIGNED,
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
     """Only clients that offer terminal sign-in get `terminal` methods."""
@@ -200,7 +195,6 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     SHOULD,
     RuleSource(SIGN_IN, "Terminal authentication"),
     "the agent advertises no method of type `terminal`",
-    over=SIGNED,
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
     """A method of type `terminal` has arguments or variables that start a sign-in."""
@@ -220,7 +214,6 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     EXPECTED,
     RuleSource(SIGN_IN, "Protocol-driven authentication"),
     "no request was answered with `auth_required`",
-    over=SIGNED,
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
     """An agent that requires a sign-in advertises a method."""

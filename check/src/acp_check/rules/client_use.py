@@ -12,7 +12,7 @@ from acp_check.rules.tool_reports import CALLS
 from acp_check.verdicts import RuleSource
 from acp_wire.schema.updates import has_capability
 
-RULES = Rules()
+RULES = Rules(over=CALLS)
 
 FILES = "File System"
 TERMINALS = "Terminals"
@@ -81,7 +81,6 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource("Overview", "Argument requirements"),
     "the agent used no file of its client",
-    over=CALLS,
 )
 def absolute(record: Record, witness: Witness) -> None:
     """The paths of files are absolute."""
@@ -95,7 +94,6 @@ def absolute(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource("Overview", "Argument requirements"),
     "the agent read no file starting at a line",
-    over=CALLS,
 )
 def first_line(record: Record, witness: Witness) -> None:
     """The first line of a file is line 1."""
@@ -110,7 +108,6 @@ def first_line(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
     "the agent set no folder for a terminal",
-    over=CALLS,
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
     """The folder of a terminal is absolute."""
@@ -125,7 +122,6 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     SHOULD,
     RuleSource("Session Setup", "Working Directory"),
     "the agent set no folder for a terminal",
-    over=CALLS,
 )
 def terminal_inside(record: Record, witness: Witness) -> None:
     """A terminal starts in one of the session's folders."""
@@ -147,7 +143,6 @@ def terminal_inside(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
     "the agent created no terminal",
-    over=CALLS,
 )
 def releases(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
@@ -168,7 +163,6 @@ def releases(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
     "the agent created no terminal",
-    over=CALLS,
 )
 def only_open_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used and embedded only between its creation and release."""

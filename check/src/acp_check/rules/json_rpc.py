@@ -23,7 +23,7 @@ from acp_check.rules.tool_reports import CALLS
 from acp_check.stage import Stage, introduce
 from acp_wire import errors
 
-RULES = Rules()
+RULES = Rules(over=MESSAGES)
 
 STDIO = verdicts.RuleSource("Transports", "stdio")
 ENCODING = verdicts.RuleSource("Transports", "")
@@ -45,14 +45,14 @@ ALWAYS = "the agent sent nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer("stdio.utf-8", MUST, ENCODING, ALWAYS, over=MESSAGES, only=verdicts.Reach.PROGRAM)
+@RULES.observer("stdio.utf-8", MUST, ENCODING, ALWAYS, only=verdicts.Reach.PROGRAM)
 def utf_8(record: Record, witness: Witness) -> None:
     """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
         witness.check(line.problem != NOT_UTF_8, line.problem, line)
 
 
-@RULES.observer("stdio.only-messages", MUST, STDIO, ALWAYS)
+@RULES.observer("stdio.only-messages", MUST, STDIO, ALWAYS, over=())
 def only_messages(record: Record, witness: Witness) -> None:
     """Each line on stdout is one whole message."""
     # The checker sends one, and JSON-RPC answers it with another.
@@ -69,9 +69,7 @@ def only_messages(record: Record, witness: Witness) -> None:
             witness.accuse(line.problem, line)
 
 
-@RULES.observer(
-    "json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), ALWAYS, over=MESSAGES
-)
+@RULES.observer("json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), ALWAYS)
 def version(record: Record, witness: Witness) -> None:
     """Each message has `"jsonrpc": "2.0"`."""
     for line in record.by("agent"):
@@ -80,13 +78,7 @@ def version(record: Record, witness: Witness) -> None:
             witness.check(version == "2.0", f"its version is {version!r}", line)
 
 
-@RULES.observer(
-    "json-rpc.kinds",
-    MUST,
-    json_rpc("4.1 Notification"),
-    "the agent called no method",
-    over=MESSAGES,
-)
+@RULES.observer("json-rpc.kinds", MUST, json_rpc("4.1 Notification"), "the agent called no method")
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
     check_kinds(record, "agent", witness)
@@ -121,7 +113,7 @@ def own_ids(record: Record, witness: Witness) -> None:
 # -- answers --------------------------------------------------------------------------------
 
 
-@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, ALWAYS, over=MESSAGES)
+@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, ALWAYS)
 def result_or_error(record: Record, witness: Witness) -> None:
     """A response has a result or an error; an error has an integer code and a message."""
     for line in record.by("agent"):
@@ -147,7 +139,7 @@ def result_or_error(record: Record, witness: Witness) -> None:
                 witness.accuse("it has neither a result nor an error", line)
 
 
-@RULES.observer("json-rpc.same-id", MUST, RESPONSE, ALWAYS, over=MESSAGES)
+@RULES.observer("json-rpc.same-id", MUST, RESPONSE, ALWAYS)
 def same_id(record: Record, witness: Witness) -> None:
     """A response has exactly the id of its request."""
     asked: set[bytes] = set()
@@ -174,7 +166,7 @@ UNREADABLE = (errors.PARSE_ERROR, errors.INVALID_REQUEST)
 """The codes for messages whose id cannot be read."""
 
 
-@RULES.observer("json-rpc.one-answer", MUST, RESPONSE, ALWAYS)
+@RULES.observer("json-rpc.one-answer", MUST, RESPONSE, ALWAYS, over=())
 def one_answer(record: Record, witness: Witness) -> None:
     """A request is answered once."""
     answered: dict[str, WireLine] = {}
@@ -186,7 +178,7 @@ def one_answer(record: Record, witness: Witness) -> None:
             answered[loose_id(line)] = line
 
 
-@RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, ALWAYS)
+@RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, ALWAYS, over=())
 def in_time(record: Record, witness: Witness) -> None:
     """A request is answered while the check waits."""
     for exchange in record.exchanges("client"):
@@ -195,9 +187,7 @@ def in_time(record: Record, witness: Witness) -> None:
         witness.check(not is_late, why, *exchange.lines)
 
 
-@RULES.observer(
-    "json-rpc.error-message", SHOULD, ERROR_OBJECT, "the agent sent no error", over=MESSAGES
-)
+@RULES.observer("json-rpc.error-message", SHOULD, ERROR_OBJECT, "the agent sent no error")
 def error_message(record: Record, witness: Witness) -> None:
     """The message of an error is one sentence on one line."""
     for line, error in _errors(record):
@@ -220,9 +210,7 @@ KNOWN_CODES = {
 }
 
 
-@RULES.observer(
-    "json-rpc.error-codes", MUST, ERROR_OBJECT, "the agent sent no error", over=MESSAGES
-)
+@RULES.observer("json-rpc.error-codes", MUST, ERROR_OBJECT, "the agent sent no error")
 def error_codes(record: Record, witness: Witness) -> None:
     """Error codes that JSON-RPC reserves are used as defined."""
     for exchange in record.exchanges("client", *BASELINE):

@@ -44,8 +44,6 @@ from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.schema import ListSessionsResponse
 from acp_wire.schema.session_requests import LoadSessionResponse
 
-RULES = Rules()
-
 CODE_WORD = "heron-4711"
 OTHER_WORD = "stork-1147"
 ODD_TEXT = "Thank you, J\u00fcrgen \U0001f41d \u2028 (tabs\tand  blanks)."
@@ -240,6 +238,8 @@ PAGE = "Session List"
 LISTING = RuleSource(PAGE, "Listing Sessions")
 LISTS = ("list.*", "delete.*", "close.listed")
 """The cases with lists."""
+
+RULES = Rules(over=LISTS)
 PAGES = RuleSource(PAGE, "Pagination")
 OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
@@ -274,12 +274,7 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
 
 
 @RULES.observer(
-    "list.page-size",
-    SHOULD,
-    PAGES,
-    "every list had one page with fewer sessions",
-    "list",
-    over=LISTS,
+    "list.page-size", SHOULD, PAGES, "every list had one page with fewer sessions", "list"
 )
 def page_size(record: Record, witness: Witness) -> None:
     """A page of a list has at most a thousand sessions."""
@@ -555,7 +550,7 @@ def _list_entries(record: Record) -> list[tuple[RecordedExchange, Json]]:
     ]
 
 
-@RULES.observer("list.absolute-folders", MUST, LISTING, NO_LIST, over=LISTS)
+@RULES.observer("list.absolute-folders", MUST, LISTING, NO_LIST)
 def absolute_folders(record: Record, witness: Witness) -> None:
     """The folders in a list are absolute."""
     for exchange, entry in _list_entries(record):
@@ -568,7 +563,7 @@ def absolute_folders(record: Record, witness: Witness) -> None:
                 witness.accuse(f"{path!r} is not absolute", *exchange.lines)
 
 
-@RULES.observer("list.times", MUST, LISTING, "no listed session has a time", over=LISTS)
+@RULES.observer("list.times", MUST, LISTING, "no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
     """`updatedAt` is a time in ISO 8601."""
     told = [(exchange.lines, entry) for exchange, entry in _list_entries(record)]
@@ -597,7 +592,6 @@ def _is_time(text: str) -> bool:
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
     "no session was listed after its title was reported",
-    over=LISTS,
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
     """The list has the title that was reported last."""

@@ -26,7 +26,7 @@ from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import METHOD_NOT_FOUND
 from acp_wire.schema.updates import UPDATE_KINDS, has_capability
 
-RULES = Rules()
+RULES = Rules(over=MESSAGES)
 
 SCHEMA = RuleSource("Schema", "")
 EXTENSIBILITY = "Extensibility"
@@ -68,16 +68,14 @@ def _results(record: Record) -> Iterator[TypedMessage]:
             yield message
 
 
-@RULES.observer("schema.results", MUST, SCHEMA, "nothing was answered with a result", over=MESSAGES)
+@RULES.observer("schema.results", MUST, SCHEMA, "nothing was answered with a result")
 def results(record: Record, witness: Witness) -> None:
     """Every result fits the schema."""
     for message in _results(record):
         fits(message, witness)
 
 
-@RULES.observer(
-    "schema.empty-results", MUST, SCHEMA, "nothing was answered with a result", over=MESSAGES
-)
+@RULES.observer("schema.empty-results", MUST, SCHEMA, "nothing was answered with a result")
 def empty_results(record: Record, witness: Witness) -> None:
     """An empty result is `{}`; that of `session/load` may be null."""
     for message in _results(record):
@@ -87,7 +85,7 @@ def empty_results(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("schema.updates", MUST, SCHEMA, "the agent sent no update", over=MESSAGES)
+@RULES.observer("schema.updates", MUST, SCHEMA, "the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
     for message in schema_messages(record, "agent"):
@@ -108,7 +106,6 @@ def requests(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
     "the agent sent no message that the schema knows",
-    over=MESSAGES,
 )
 def members(record: Record, witness: Witness) -> None:
     """Custom members are in `_meta`, not beside those of the protocol."""
@@ -120,7 +117,6 @@ def members(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(EXTENSIBILITY, "Extension Methods"),
     "the agent called no method",
-    over=MESSAGES,
 )
 def methods(record: Record, witness: Witness) -> None:
     """Custom methods begin with an underscore."""
@@ -128,11 +124,7 @@ def methods(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "schema.base64",
-    EXPECTED,
-    RuleSource("Content", "Content Types"),
-    "the agent sent no such data",
-    over=MESSAGES,
+    "schema.base64", EXPECTED, RuleSource("Content", "Content Types"), "the agent sent no such data"
 )
 def data_is_base64(record: Record, witness: Witness) -> None:
     """The data of images, audio and files is base64."""
@@ -151,7 +143,6 @@ def data_is_base64(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource("Schema", "SessionUpdate"),
     "the agent sent no updates, or only some that the client offered to show",
-    over=MESSAGES,
 )
 def updates_on_offer(record: Record, witness: Witness) -> None:
     """Notices, compactions and sub-agents go only to clients that offer them."""
@@ -212,7 +203,6 @@ async def unknown_notification(stage: Stage) -> None:
     SHOULD,
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
     "the agent sent no custom message",
-    over=MESSAGES,
 )
 def custom_in_meta(record: Record, witness: Witness) -> None:
     """Custom messages are advertised in the `_meta` of a capability."""

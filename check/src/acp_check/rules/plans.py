@@ -13,7 +13,7 @@ from acp_check.rules.listings import past
 from acp_check.stage import Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 
-RULES = Rules()
+RULES = Rules(over=("plan.told",))
 
 PAGE = "Agent Plan"
 UPDATING = RuleSource(PAGE, "Updating Plans")
@@ -71,11 +71,7 @@ async def report(stage: Stage) -> None:
 
 
 @RULES.observer(
-    "plan.updated",
-    SHOULD,
-    UPDATING,
-    "no reported plan was changed by a later tool call",
-    over=("plan.told",),
+    "plan.updated", SHOULD, UPDATING, "no reported plan was changed by a later tool call"
 )
 def report_again(record: Record, witness: Witness) -> None:
     """A plan changed with a tool is reported again."""
@@ -93,9 +89,7 @@ def report_again(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.overview(
-    "plan.complete", MUST, UPDATING, "no plan was reported twice in a turn", over=("plan.told",)
-)
+@RULES.overview("plan.complete", MUST, UPDATING, "no plan was reported twice in a turn")
 def complete(records: Sequence[Record], witness: Witness) -> None:
     """Each update of a plan has all entries."""
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an unchanged

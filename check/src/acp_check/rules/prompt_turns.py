@@ -28,8 +28,6 @@ from acp_check.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
 
-RULES = Rules()
-
 PAGE = "Prompt Turn"
 COMPLETION = RuleSource(PAGE, "4. Check for Completion")
 STOP_REASONS = RuleSource(PAGE, "Stop Reasons")
@@ -44,6 +42,8 @@ TURNS = (
     *("load.goes-on", "resume.goes-on"),
 )
 """The cases with turns of every kind, and their replays."""
+
+RULES = Rules(over=TURNS)
 
 REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 
@@ -213,7 +213,7 @@ def is_of_turn(line: WireLine) -> bool:
     return line.update_kind in TURN_UPDATES
 
 
-@RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, "no prompt was answered", over=TURNS)
+@RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, "no prompt was answered")
 def updates_first(record: Record, witness: Witness) -> None:
     """All updates of a turn precede its answer."""
     busy: set[object] = set()
@@ -237,9 +237,7 @@ def updates_first(record: Record, witness: Witness) -> None:
             witness.accuse(why, over[line.session_id], line)
 
 
-@RULES.observer(
-    "prompt.own-session", MUST, OUTPUT, "the agent sent no message during a turn", over=TURNS
-)
+@RULES.observer("prompt.own-session", MUST, OUTPUT, "the agent sent no message during a turn")
 def own_session(record: Record, witness: Witness) -> None:
     """Updates during a turn have the id of its session."""
     # An agent may say something to a mode or an option that is set.
@@ -257,7 +255,6 @@ def own_session(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(PAGE, "Message IDs"),
     "the agent gives its messages no ids",
-    over=TURNS,
 )
 def message_ids(record: Record, witness: Witness) -> None:
     """Chunks with one message id are of one kind, in one turn."""
@@ -288,11 +285,7 @@ def message_ids(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "prompt.usage",
-    MUST,
-    RuleSource(PAGE, "Session Usage Updates"),
-    "the agent reported no usage",
-    over=TURNS,
+    "prompt.usage", MUST, RuleSource(PAGE, "Session Usage Updates"), "the agent reported no usage"
 )
 def usage(record: Record, witness: Witness) -> None:
     """Usage has whole numbers of tokens, and a currency of ISO 4217."""
@@ -515,7 +508,6 @@ async def request_answered(stage: Stage) -> None:
     SHOULD,
     RuleSource("Cancellation", "Internal Cancellation"),
     "the agent reported no request as cancelled",
-    over=TURNS,
 )
 def cancellation_code(record: Record, witness: Witness) -> None:
     """A cancelled request's error is -32800."""
@@ -548,7 +540,7 @@ async def request_unknown(stage: Stage) -> None:
         raise Violation("the next request was answered differently", cancellation, *answer.lines)
 
 
-@RULES.observer("cancel.only-asked", EXPECTED, STOP_REASONS, "no prompt was answered", over=TURNS)
+@RULES.observer("cancel.only-asked", EXPECTED, STOP_REASONS, "no prompt was answered")
 def only_asked(record: Record, witness: Witness) -> None:
     """Only cancelled turns end with `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):

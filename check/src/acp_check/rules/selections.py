@@ -23,8 +23,6 @@ from acp_check.stage import CheckedSession, Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.schema.updates import has_capability
 
-RULES = Rules()
-
 MODES = "Session Modes"
 OPTIONS = "Session Config Options"
 SETTING = RuleSource(OPTIONS, "Setting a Config Option")
@@ -33,6 +31,8 @@ NO_OPTIONS = "the agent has no config options"
 # `session/fork` is a draft: no rule expects anything of it.
 CHOICES = ("modes.*", "options.*", "prompt.side-by-side", "resume.folder", "load.links")
 """The cases in which modes and options are set."""
+
+RULES = Rules(over=CHOICES)
 REOPENING = ("session/load", "session/resume")
 OPENING = ("session/new", *REOPENING)
 SET_OPTION = "session/set_config_option"
@@ -50,7 +50,7 @@ def available_modes(modes: Json) -> list[str]:
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
-@RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), NO_MODES, over=CHOICES)
+@RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), NO_MODES)
 def current_mode(record: Record, witness: Witness) -> None:
     """The current mode is one of the available modes."""
     for line, modes in _modes(record):
@@ -58,7 +58,7 @@ def current_mode(record: Record, witness: Witness) -> None:
         witness.check(current in available_modes(modes), f"{current!r} is not available", line)
 
 
-@RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), NO_MODES, over=CHOICES)
+@RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), NO_MODES)
 def unique_modes(record: Record, witness: Witness) -> None:
     """Each mode has a unique id."""
     for line, modes in _modes(record):
@@ -71,7 +71,6 @@ def unique_modes(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(MODES, "From the Agent"),
     "the agent reported no change of mode",
-    over=CHOICES,
 )
 def only_known_updates(record: Record, witness: Witness) -> None:
     """A mode reported as current is one of the available modes."""
@@ -171,9 +170,7 @@ def option_values(option: Json) -> list[str]:
     return found
 
 
-@RULES.observer(
-    "options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), NO_OPTIONS, over=CHOICES
-)
+@RULES.observer("options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), NO_OPTIONS)
 def unique_options(record: Record, witness: Witness) -> None:
     """Config options have unique ids, and each option's values are unique."""
     for line, options in _options(record):
@@ -189,7 +186,6 @@ def unique_options(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
     NO_OPTIONS,
-    over=CHOICES,
 )
 def current_values(record: Record, witness: Witness) -> None:
     """The current value of a config option is one of its possible values."""
@@ -209,7 +205,6 @@ def current_values(record: Record, witness: Witness) -> None:
     MUST,
     RuleSource(OPTIONS, "Boolean Config Options"),
     "the agent sent no config options to a client without boolean options",
-    over=CHOICES,
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
     """Boolean options go only to clients that offer them."""
@@ -229,7 +224,6 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     MUST,
     RuleSource(OPTIONS, "Option Categories"),
     "no config option has a category",
-    over=CHOICES,
 )
 def categories(record: Record, witness: Witness) -> None:
     """Custom categories begin with an underscore."""
@@ -246,7 +240,6 @@ def categories(record: Record, witness: Witness) -> None:
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
     "the agent has no config option of the category `mode`",
-    over=CHOICES,
 )
 def and_modes(record: Record, witness: Witness) -> None:
     """An agent with a config option for the mode also has modes."""
@@ -262,7 +255,6 @@ def and_modes(record: Record, witness: Witness) -> None:
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
     "the agent does not have both an option for the mode and modes",
-    over=CHOICES,
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
     """The mode's option and the current mode agree."""
@@ -615,7 +607,7 @@ NO_COMMANDS = "the agent reported no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-@RULES.observer("commands.names", EXPECTED, COMMANDS, NO_COMMANDS, over=CHOICES)
+@RULES.observer("commands.names", EXPECTED, COMMANDS, NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
     """Command names are unique, without a leading slash or white space."""
     for line in record.updates():

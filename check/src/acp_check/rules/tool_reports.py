@@ -17,8 +17,6 @@ from acp_check.rules.prompt_turns import CANCELLATION, cancel, plain_turn
 from acp_check.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
 from acp_check.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 
-RULES = Rules()
-
 PAGE = "Tool Calls"
 CREATING = RuleSource(PAGE, "Creating")
 UPDATING = RuleSource(PAGE, "Updating")
@@ -30,6 +28,8 @@ CALLS = ("tool.*", "permission.*", "cancel.*", "prompt.side-by-side", "resume.fo
 
 TOOLS = (*CALLS, "load.tool-calls", "load.folder", "load.grows", "load.links")
 """The cases with tool calls, and their replays."""
+
+RULES = Rules(over=TOOLS)
 DIFFS = RuleSource(PAGE, "Diffs")
 
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
@@ -449,7 +449,7 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
     ]
 
 
-@RULES.overview("tool.unique-ids", MUST, CREATING, NO_TOOLS, over=TOOLS)
+@RULES.overview("tool.unique-ids", MUST, CREATING, NO_TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     """Each tool call of a session has a unique id."""
     # A session outlives its process, so this spans all records, one after the other. A call ends
@@ -483,7 +483,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         ended |= running
 
 
-@RULES.observer("tool.known-id", EXPECTED, UPDATING, "no tool call was updated", over=TOOLS)
+@RULES.observer("tool.known-id", EXPECTED, UPDATING, "no tool call was updated")
 def only_known_ids(record: Record, witness: Witness) -> None:
     """Updates of a tool call arrive after the call."""
     known: set[tuple[object, object]] = set()
@@ -495,7 +495,7 @@ def only_known_ids(record: Record, witness: Witness) -> None:
             witness.check(key in known, "no tool call with this id was reported before", line)
 
 
-@RULES.observer("tool.ends", EXPECTED, STATUS, NO_TOOLS, over=TOOLS)
+@RULES.observer("tool.ends", EXPECTED, STATUS, NO_TOOLS)
 def ends(record: Record, witness: Witness) -> None:
     """At a turn's end its tool calls are completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
@@ -518,7 +518,7 @@ def ends(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("tool.no-way-back", EXPECTED, STATUS, NO_TOOLS, over=TOOLS)
+@RULES.observer("tool.no-way-back", EXPECTED, STATUS, NO_TOOLS)
 def no_way_back(record: Record, witness: Witness) -> None:
     """A completed or failed tool call stays so."""
     ended: dict[tuple[object, object], WireLine] = {}
@@ -538,7 +538,6 @@ def no_way_back(record: Record, witness: Witness) -> None:
     SHOULD,
     RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
     NO_PERMISSION,
-    over=TOOLS,
 )
 def in_progress(record: Record, witness: Witness) -> None:
     """A permitted tool call is reported as in progress, completed or failed."""
@@ -582,7 +581,6 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
     MUST,
     RuleSource("Overview", "Argument requirements"),
     "no tool call names a path",
-    over=TOOLS,
 )
 def absolute(record: Record, witness: Witness) -> None:
     """The paths in tool calls are absolute."""
@@ -593,11 +591,7 @@ def absolute(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "tool.lines",
-    MUST,
-    RuleSource("Overview", "Argument requirements"),
-    "no tool call names a line",
-    over=TOOLS,
+    "tool.lines", MUST, RuleSource("Overview", "Argument requirements"), "no tool call names a line"
 )
 def lines(record: Record, witness: Witness) -> None:
     """Line numbers start at 1."""
