@@ -41,7 +41,6 @@ from acp_wire.schema import (
     encode,
     members,
 )
-from acp_wire.schema.client_services import misfits
 from acp_wire.surroundings import Surroundings
 from acphold.client import bounds
 from acphold.conversation.history.timeline import ToolCall, ToolDraft
@@ -99,7 +98,7 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
         return DISMISSED
     defaults = {name: getattr(field, "default", None) for name, field in form.properties.items()}
     values = {name: value for name, value in defaults.items() if value is not None} | {**filled}
-    if bad := misfits(values, form) | {name for name in values if name not in form.properties}:
+    if bad := form.misfits(values) | {name for name in values if name not in form.properties}:
         raise DeclarationError(f"these values do not fit the form: {', '.join(sorted(bad))}")
     return CreateElicitationResponse(action="accept", content=values)
 

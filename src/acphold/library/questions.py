@@ -24,7 +24,6 @@ from acp_wire.schema import (
     decode,
     encode,
 )
-from acp_wire.schema.client_services import misfits
 from acp_wire.schema.shapes import UnknownVariant
 from acphold import errors
 from acphold.library.outbox import fresh_id
@@ -182,7 +181,7 @@ async def ask_form(
     if outcome != "accepted":
         return FormAnswer(outcome, {})
     values = answer.content or {}  # checked again here, as the protocol asks
-    if bad := misfits(values, form):
+    if bad := form.misfits(values):
         which = ", ".join(sorted(bad))
         raise errors.RemoteError(
             errors.InvalidParamsError.code, f"the client's answer does not fit the form: {which}"

@@ -22,7 +22,6 @@ from acp_wire.schema import (
     encode,
 )
 from acp_wire.schema.shapes import UnknownVariant
-from acp_wire.schema.updates import PlanEntryPriority, PlanEntryStatus
 from acphold.conversation.history.timeline import shorten
 from acphold.errors import DeclarationError
 from acphold.library import bounds
@@ -215,8 +214,8 @@ class Turn:
             if not isinstance(entry, PlanEntry):
                 raise TypeError(f"an entry of a plan is text or a PlanEntry, not {entry!r}")
             for name, value, known in (
-                ("priority", entry.priority, get_args(PlanEntryPriority)),
-                ("status", entry.status, get_args(PlanEntryStatus)),
+                ("priority", entry.priority, PlanEntry.PRIORITIES),
+                ("status", entry.status, PlanEntry.STATUSES),
             ):
                 if value not in known:
                     raise DeclarationError(

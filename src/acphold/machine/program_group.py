@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
@@ -195,3 +195,14 @@ class ProgramGroup:
             self._checkpoint()
             left = min(left, CHECKPOINT_SECONDS)
         return int(left * 1000) + 1
+
+
+def read_within(fd: int, seconds: float, most: int) -> Iterator[bytes]:
+    """Yield the pieces of output within this time, until there are `most` bytes; blocks."""
+    until, size = time.monotonic() + seconds, 0
+    while size < most and (left := until - time.monotonic()) > 0:
+        if select.select([fd], [], [], left)[0]:
+            if not (piece := os.read(fd, READ_SIZE)):
+                return
+            size += len(piece)
+            yield piece

@@ -19,7 +19,6 @@ from typing import NoReturn
 import msgspec
 
 from acp_wire import schema
-from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acp_wire.surroundings import Surroundings
 from acphold import errors
@@ -70,6 +69,7 @@ from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.reading.local_reader import existing_journal
+from acphold.machine.program_group import read_within
 from acphold.machine.runtime_folder import runtime_folder
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing

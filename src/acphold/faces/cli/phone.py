@@ -24,12 +24,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError, is_confirmed
 from acphold.faces.cli.terminal_text import tell, visible
+from acphold.machine.program_group import read_within
 
 PROXY: Final = "127.0.0.1"
 """The address from which each of these programs connects to us."""

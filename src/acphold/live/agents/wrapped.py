@@ -26,7 +26,6 @@ from acp_wire import schema
 from acp_wire.processes.exit_status import describe
 from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
-from acp_wire.rpc.peer import HIGH_WATER
 from acp_wire.rpc.requests import Answer, Request
 from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import OPENING
@@ -191,8 +190,10 @@ NOT_SENT = -1
 SLOW_SECONDS = 20.0
 """Seconds after which the client's log says that we still wait for it, again and again."""
 
+STUCK_BYTES = 256 * 1024
 STUCK_SECONDS = 2.0
-"""Seconds that a notification waits for a program that does not read: clients wait behind it."""
+"""Seconds that a notification waits for a program that has so many bytes yet to read: clients wait
+behind it."""
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -469,7 +470,7 @@ class ProcessAgent(HubAgent):
             log.info("dropped %s: the agent does not read its input", method)
             return
         peer.tell(method, params)
-        if peer.buffered <= HIGH_WATER:
+        if peer.buffered <= STUCK_BYTES:
             self._stuck = False
         elif not self._stuck:  # wait for a slow program, not for one that hangs
             try:

@@ -1,7 +1,5 @@
-"""A program's output, read in the event loop, or for a while.
-
-In the event loop it is read to its end even if nobody wants it: a program blocks when its pipe is
-full.
+"""A program's output, read in the event loop, to its end even if nobody wants it: a program blocks
+when its pipe is full.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import os
 TYPE_CHECKING = False  # see acp_wire
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 READ_SIZE = 64 * 1024
 """Bytes requested per read: the size of a pipe."""
@@ -25,20 +23,6 @@ REST_READS = 16
 WINDOW_SECONDS = 0.01
 WINDOW_BYTES = 1024 * 1024
 """A program that prints more in that time waits in its pipe for the next such time."""
-
-
-def read_within(fd: int, seconds: float, most: int) -> Iterator[bytes]:
-    """Yield the pieces of output within this time, until there are `most` bytes; blocks."""
-    import select  # late, as `time`: an editor does not wait for these
-    import time
-
-    until, size = time.monotonic() + seconds, 0
-    while size < most and (left := until - time.monotonic()) > 0:
-        if select.select([fd], [], [], left)[0]:
-            if not (piece := os.read(fd, READ_SIZE)):
-                return
-            size += len(piece)
-            yield piece
 
 
 class OutputReader:

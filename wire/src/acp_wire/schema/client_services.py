@@ -269,17 +269,16 @@ class ElicitationSchema(Extensible, frozen=True):
     description: OrDefault[str | None] = None
     type: OrDefault[ElicitationSchemaType] = "object"
 
+    def misfits(self, values: Mapping[str, ElicitationContentValue]) -> set[str]:
+        """Return the required fields without a value, and those whose value does not fit."""
+        return {name for name in self.required or () if name not in values} | {
+            name
+            for name, value in values.items()
+            if name in self.properties and not fits(value, self.properties[name])
+        }
+
 
 ElicitationContentValue: TypeAlias = str | int | float | bool | tuple[str, ...]
-
-
-def misfits(values: Mapping[str, ElicitationContentValue], form: ElicitationSchema) -> set[str]:
-    """Return the fields that a form requires and that have no value, or one that does not fit."""
-    return {name for name in form.required or () if name not in values} | {
-        name
-        for name, value in values.items()
-        if name in form.properties and not fits(value, form.properties[name])
-    }
 
 
 def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:

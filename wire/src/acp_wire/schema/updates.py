@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -209,6 +209,9 @@ class PlanEntry(Extensible, frozen=True):
     content: str
     priority: PlanEntryPriority
     status: PlanEntryStatus
+
+    PRIORITIES: ClassVar = get_args(PlanEntryPriority)
+    STATUSES: ClassVar = get_args(PlanEntryStatus)
 
 
 class Plan(Extensible, frozen=True, tag="plan", tag_field="sessionUpdate"):
