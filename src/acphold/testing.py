@@ -111,7 +111,7 @@ async def connect(
     if capabilities is None:
         capabilities = answers.capabilities
         if texts is not None:
-            capabilities = replace(capabilities, fs=ClientCapabilities.all().fs)
+            capabilities = replace(capabilities, fs=replace(answers, files=True).capabilities.fs)
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
         recording = Recording(
             agent,

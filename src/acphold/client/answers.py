@@ -262,16 +262,18 @@ class Answers(Struct, frozen=True, kw_only=True):
     on_page: AskPage | None = None
     files: bool | Sequence[str] = False
     terminals: bool = False
+    signs_in: bool = False
     handlers: Mapping[str, Handler] = {}
 
     @property
     def capabilities(self) -> ClientCapabilities:
         """The capabilities that are offered to the agent."""
-        return ClientCapabilities.all(
+        return ClientCapabilities.of(
             files=bool(self.files),
             terminals=self.terminals,
             forms=self.on_form is not None,
             pages=self.on_page is not None,
+            sign_in=self.signs_in,
         )
 
 

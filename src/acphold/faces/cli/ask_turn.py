@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import Implementation
-from acp_wire.schema.initialize import AuthCapabilities
 from acp_wire.tasks import timeout
 from acp_wire.transports.pipes import PipeTransport
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
@@ -217,8 +216,7 @@ class AskingTurn:
                 on_permission=self._decide,
                 client_info=Implementation(name="acphold-ask", version=__version__),
                 capabilities=replace(
-                    Answers().capabilities,
-                    auth=AuthCapabilities(terminal=question.person is not None and bool(front)),
+                    Answers(signs_in=question.person is not None and bool(front)).capabilities,
                     meta={
                         AUTOMATIC: question.person is None,
                         # Whatever the rules say: a person has said so.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from acp_wire.schema import ClientCapabilities
-from acp_wire.schema.initialize import AuthCapabilities
 from acp_wire.state_folder import state_folder
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
@@ -172,10 +171,13 @@ class ChatFrontend:
         if on_terminal() and not self.reads_only:  # a read-only one is asked nothing
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
-        answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
+        answers = Answers(
+            on_form=options.get("on_form"),
+            on_page=options.get("on_page"),
+            signs_in=self._can_sign_in_here,
+        )
         offered = msgspec.structs.asdict(answers.capabilities)
         offered["meta"] = {WATCHES: self.reads_only, ALL_AGENTS: self._all_agents}
-        offered["auth"] = AuthCapabilities(terminal=self._can_sign_in_here)
         options["capabilities"] = _ScreenCapabilities(**offered, subagents={})
         return options
 

@@ -8,10 +8,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from msgspec.structs import replace
-
 from acp_wire.processes.program import on_path
-from acp_wire.schema.initialize import AuthCapabilities
 from acphold.client import Options, RemoteAgent, connected_to
 from acphold.client.answers import Answers
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -134,7 +131,7 @@ async def _connect(
     if person is not None:
         on_form, on_page = person.answers.on_form, person.answers.on_page
         options["on_form"], options["on_page"] = on_form, on_page
-        offered = Answers(on_form=on_form, on_page=on_page).capabilities
-        options["capabilities"] = replace(offered, auth=AuthCapabilities(terminal=True))
+        answers = Answers(on_form=on_form, on_page=on_page, signs_in=True)
+        options["capabilities"] = answers.capabilities
     async with connected_to(endpoint, **options) as there:
         yield there, program

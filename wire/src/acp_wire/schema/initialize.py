@@ -154,8 +154,8 @@ class ClientCapabilities(Extensible, frozen=True):
     elicitation: OrDefault[ElicitationCapabilities | None] = None
 
     @classmethod
-    def all(
-        cls, *, files: bool = True, terminals: bool = True, forms: bool = True, pages: bool = True
+    def of(
+        cls, *, files: bool, terminals: bool, forms: bool, pages: bool, sign_in: bool
     ) -> ClientCapabilities:
         """Return those of a client that shows everything; of the rest it has what is True."""
         asks = ElicitationCapabilities(
@@ -171,6 +171,7 @@ class ClientCapabilities(Extensible, frozen=True):
                 notices=NoticeCapabilities(),
                 compaction=CompactionCapabilities(),
             ),
+            auth=AuthCapabilities(terminal=sign_in),
             elicitation=asks if forms or pages else None,
         )
 
