@@ -287,6 +287,7 @@ def file_missing(record: Record, witness: Witness) -> None:
 
 NO_TERMINAL = "no terminal was created, or no command ran in it"
 RUNNING = RuleSource(TERMINALS, "Executing Commands")
+RELEASING = RuleSource(TERMINALS, "Releasing Terminals")
 
 
 class UsedTerminal:
@@ -457,10 +458,7 @@ def terminal_kill(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "client.terminal-released",
-    MUST,
-    RuleSource(TERMINALS, "Releasing Terminals"),
-    "no terminal was released and used again",
+    "client.terminal-released", MUST, RELEASING, "no terminal was released and used again"
 )
 def terminal_released(record: Record, witness: Witness) -> None:
     """A released terminal's id is no longer valid."""
@@ -476,7 +474,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
 @RULES.observer(
     "client.terminal-release-ends",
     MUST,
-    RuleSource(TERMINALS, "Releasing Terminals"),
+    RELEASING,
     "no terminal was released while its command ran",
 )
 def terminal_release_ends(record: Record, witness: Witness) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from acp_check.checks import MUST, SHOULD, Rules, Witness
 from acp_check.record import Record, objects
-from acp_check.rules.tool_reports import CALLS
+from acp_check.rules.tool_reports import ARGUMENTS, CALLS
 from acp_check.verdicts import RuleSource
 from acp_wire.schema.updates import has_capability
 
@@ -17,6 +17,7 @@ RULES = Rules(over=CALLS)
 FILES = "File System"
 TERMINALS = "Terminals"
 ELICITATION = "Elicitation"
+EXECUTING = RuleSource(TERMINALS, "Executing Commands")
 
 
 def _only_offered(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
@@ -33,6 +34,8 @@ def _only_offered(record: Record, witness: Witness, methods: Mapping[str, tuple[
 
 
 NO_TURN = "no turn ran with a client that offers less"
+NO_TERMINAL = "the agent created no terminal"
+NO_FOLDER = "the agent set no folder for a terminal"
 
 
 BARE_TOOLS = ("tool.*", "permission.*", "load.tool-calls", "load.folder")
@@ -76,12 +79,7 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
                 witness.accuse(f"the client did not offer elicitation.{mode}", line)
 
 
-@RULES.observer(
-    "fs.absolute",
-    MUST,
-    RuleSource("Overview", "Argument requirements"),
-    "the agent used no file of its client",
-)
+@RULES.observer("fs.absolute", MUST, ARGUMENTS, "the agent used no file of its client")
 def absolute(record: Record, witness: Witness) -> None:
     """The paths of files are absolute."""
     for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
@@ -89,12 +87,7 @@ def absolute(record: Record, witness: Witness) -> None:
         witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
 
 
-@RULES.observer(
-    "fs.lines",
-    MUST,
-    RuleSource("Overview", "Argument requirements"),
-    "the agent read no file starting at a line",
-)
+@RULES.observer("fs.lines", MUST, ARGUMENTS, "the agent read no file starting at a line")
 def first_line(record: Record, witness: Witness) -> None:
     """The first line of a file is line 1."""
     for line in record.calls("agent", "fs/read_text_file"):
@@ -103,12 +96,7 @@ def first_line(record: Record, witness: Witness) -> None:
             witness.check(number != 0, "the agent asks for line 0", line)
 
 
-@RULES.observer(
-    "terminal.absolute",
-    MUST,
-    RuleSource(TERMINALS, "Executing Commands"),
-    "the agent set no folder for a terminal",
-)
+@RULES.observer("terminal.absolute", MUST, EXECUTING, NO_FOLDER)
 def terminal_folder(record: Record, witness: Witness) -> None:
     """The folder of a terminal is absolute."""
     for line in record.calls("agent", "terminal/create"):
@@ -118,10 +106,7 @@ def terminal_folder(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "terminal.folder",
-    SHOULD,
-    RuleSource("Session Setup", "Working Directory"),
-    "the agent set no folder for a terminal",
+    "terminal.folder", SHOULD, RuleSource("Session Setup", "Working Directory"), NO_FOLDER
 )
 def terminal_inside(record: Record, witness: Witness) -> None:
     """A terminal starts in one of the session's folders."""
@@ -138,12 +123,7 @@ def terminal_inside(record: Record, witness: Witness) -> None:
             witness.check(is_inside, f"{cwd!r} is outside of the session's folders", line)
 
 
-@RULES.observer(
-    "terminal.released",
-    MUST,
-    RuleSource(TERMINALS, "Executing Commands"),
-    "the agent created no terminal",
-)
+@RULES.observer("terminal.released", MUST, EXECUTING, NO_TERMINAL)
 def releases(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
     given_back = {
@@ -159,10 +139,7 @@ def releases(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "terminal.known-id",
-    MUST,
-    RuleSource(TERMINALS, "Releasing Terminals"),
-    "the agent created no terminal",
+    "terminal.known-id", MUST, RuleSource(TERMINALS, "Releasing Terminals"), NO_TERMINAL
 )
 def only_open_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used and embedded only between its creation and release."""

@@ -27,6 +27,8 @@ RULES = Rules()
 
 INITIALIZATION = RuleSource("Initialization", "")
 SETUP = "Session Setup"
+ROOTS = RuleSource(SETUP, "Additional Workspace Roots")
+CANCELLATION = RuleSource("Prompt Turn", "Cancellation")
 
 # -- introduction -----------------------------------------------------------------------------
 
@@ -114,6 +116,8 @@ def only_advertised_methods(line_record: Record, witness: Witness) -> None:
 
 SETUPS = ("session/new", "session/load", "session/resume")
 NO_SESSION = "the client opened no session"
+NO_PROMPT = "the client sent no prompt"
+NO_QUESTION = "the client answered no permission request"
 
 
 @RULES.observer(
@@ -133,12 +137,7 @@ def _servers(line: WireLine) -> list[Json]:
     return objects(line.params.get("mcpServers"))
 
 
-@RULES.observer(
-    "client.advertised-directories",
-    MUST,
-    RuleSource(SETUP, "Additional Workspace Roots"),
-    NO_SESSION,
-)
+@RULES.observer("client.advertised-directories", MUST, ROOTS, NO_SESSION)
 def only_advertised_directories(record: Record, witness: Witness) -> None:
     """The client names additional folders only if the agent advertises them."""
     can = agent_capabilities(record)
@@ -155,10 +154,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 
 
 @RULES.observer(
-    "client.advertised-content",
-    MUST,
-    RuleSource("Prompt Turn", "1. User Message"),
-    "the client sent no prompt",
+    "client.advertised-content", MUST, RuleSource("Prompt Turn", "1. User Message"), NO_PROMPT
 )
 def only_advertised_content(record: Record, witness: Witness) -> None:
     """Prompts have images, audio and files only if the agent advertises them."""
@@ -230,12 +226,7 @@ OF_OPEN_SESSIONS = (
 )
 
 
-@RULES.observer(
-    "client.same-folder",
-    MUST,
-    RuleSource(SETUP, "Additional Workspace Roots"),
-    "no session with a known folder was reopened",
-)
+@RULES.observer("client.same-folder", MUST, ROOTS, "no session with a known folder was reopened")
 def same_folder(record: Record, witness: Witness) -> None:
     """The client reopens a session in its own folder."""
     folders: dict[object, object] = {}
@@ -308,12 +299,7 @@ def cursors(record: Record, witness: Witness) -> None:
 # -- turns ------------------------------------------------------------------------------------
 
 
-@RULES.observer(
-    "client.one-turn",
-    EXPECTED,
-    RuleSource("Prompt Turn", "Cancellation"),
-    "the client sent no prompt",
-)
+@RULES.observer("client.one-turn", EXPECTED, CANCELLATION, NO_PROMPT)
 def one_turn(record: Record, witness: Witness) -> None:
     """A session's next prompt follows the previous one's answer."""
     last: dict[object, WireLine | None] = {}
@@ -327,12 +313,7 @@ def one_turn(record: Record, witness: Witness) -> None:
         last[line.session_id] = exchange.answer
 
 
-@RULES.observer(
-    "client.permission",
-    MUST,
-    RuleSource("Overview", "Baseline Methods"),
-    "the client answered no permission request",
-)
+@RULES.observer("client.permission", MUST, RuleSource("Overview", "Baseline Methods"), NO_QUESTION)
 def permission(record: Record, witness: Witness) -> None:
     """The client supports `session/request_permission`."""
     _knows(record, witness, "session/request_permission")
@@ -377,7 +358,7 @@ OFFERED = {
     "client.permission-options",
     MUST,
     RuleSource("Tool Calls", "Requesting Permission"),
-    "the client answered no permission request",
+    NO_QUESTION,
 )
 def permission_options(record: Record, witness: Witness) -> None:
     """A permission request gets one of its options, or `cancelled`."""
@@ -395,7 +376,7 @@ def permission_options(record: Record, witness: Witness) -> None:
 @RULES.observer(
     "client.permission-cancelled",
     MUST,
-    RuleSource("Prompt Turn", "Cancellation"),
+    CANCELLATION,
     "no turn was cancelled while a permission request was pending",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
@@ -422,12 +403,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
         witness.check(is_kept, why, asked, cancels[0], *exchange.lines[1:])
 
 
-@RULES.observer(
-    "client.late-updates",
-    SHOULD,
-    RuleSource("Prompt Turn", "Cancellation"),
-    "the client cancelled no turn",
-)
+@RULES.observer("client.late-updates", SHOULD, CANCELLATION, "the client cancelled no turn")
 def late_updates(record: Record, witness: Witness) -> None:
     """Updates of tool calls after a cancel are accepted."""
     still_answers(record, witness, "late")
@@ -486,7 +462,7 @@ RULES.unseen(
     "client.marks-cancelled",
     "The client marks unfinished tool calls as cancelled at once.",
     SHOULD,
-    RuleSource("Prompt Turn", "Cancellation"),
+    CANCELLATION,
     "the check cannot see what a client shows",
 )
 

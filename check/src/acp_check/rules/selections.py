@@ -26,6 +26,7 @@ from acp_wire.schema.updates import has_capability
 MODES = "Session Modes"
 OPTIONS = "Session Config Options"
 SETTING = RuleSource(OPTIONS, "Setting a Config Option")
+BESIDE_MODES = RuleSource(OPTIONS, "Relationship to Session Modes")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 # `session/fork` is a draft: no rule expects anything of it.
@@ -238,7 +239,7 @@ def categories(record: Record, witness: Witness) -> None:
 @RULES.observer(
     "options.and-modes",
     SHOULD,
-    RuleSource(OPTIONS, "Relationship to Session Modes"),
+    BESIDE_MODES,
     "the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
@@ -253,7 +254,7 @@ def and_modes(record: Record, witness: Witness) -> None:
 @RULES.overview(
     "options.in-step",
     SHOULD,
-    RuleSource(OPTIONS, "Relationship to Session Modes"),
+    BESIDE_MODES,
     "the agent does not have both an option for the mode and modes",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:

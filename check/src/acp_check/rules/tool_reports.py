@@ -23,6 +23,7 @@ UPDATING = RuleSource(PAGE, "Updating")
 STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
+ARGUMENTS = RuleSource("Overview", "Argument requirements")
 CALLS = ("tool.*", "permission.*", "cancel.*", "prompt.side-by-side", "resume.folder")
 """The cases in which the agent has requests for the client that offers everything."""
 
@@ -576,12 +577,7 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
     return all(line.by == "client" for line in later)  # it was killed
 
 
-@RULES.observer(
-    "tool.absolute",
-    MUST,
-    RuleSource("Overview", "Argument requirements"),
-    "no tool call names a path",
-)
+@RULES.observer("tool.absolute", MUST, ARGUMENTS, "no tool call names a path")
 def absolute(record: Record, witness: Witness) -> None:
     """The paths in tool calls are absolute."""
     for line, update in _call_updates(record):
@@ -590,9 +586,7 @@ def absolute(record: Record, witness: Witness) -> None:
             witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
 
 
-@RULES.observer(
-    "tool.lines", MUST, RuleSource("Overview", "Argument requirements"), "no tool call names a line"
-)
+@RULES.observer("tool.lines", MUST, ARGUMENTS, "no tool call names a line")
 def lines(record: Record, witness: Witness) -> None:
     """Line numbers start at 1."""
     for line, update in _call_updates(record):
