@@ -267,7 +267,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.binary(max_size=4), max_size=14), st.integers(1, 3000))
 @example([b'{"jsonrpc":"2.0","id":', b'"\xff"', b',"method":"m"', b"}"], 3000)
-def test_whatever_comes_in_every_line_that_goes_out_is_json_rpc_in_utf_8(
+def test_whatever_comes_in_what_goes_out_and_what_is_handed_on_is_json_in_utf_8(
     pieces: list[bytes], size: int
 ) -> None:
     protocol = Protocol(limit=2500)
@@ -275,25 +275,18 @@ def test_whatever_comes_in_every_line_that_goes_out_is_json_rpc_in_utf_8(
     stream = b"".join(pieces) + b"\n"
     for start in range(0, len(stream), size):
         for event in protocol.feed(stream[start : start + size]):
+            if isinstance(event, RequestReceived | NotificationReceived) and event.params:
+                assert isinstance(json.loads(event.params.decode()), dict | list)
             match event:
                 case RequestReceived(id=id_, method=method):
                     sent += [protocol.result(id_, b"{}"), protocol.notification(method, b"")]
                     sent.append(refusal(id_, wire_error(-32601, method)))
-                case MalformedReceived(reply=reply) if reply:
+                case MalformedReceived(reply=reply, asked=asked) if reply:
                     sent.append(reply)
+                    assert asked == (json.loads(reply)["id"] is not None)
                 case NotificationReceived(method=method):
                     sent.append(protocol.notification(method, b""))
                 case _:
                     pass
     for line in sent:
         strictly(line)
-
-
-@given(st.lists(PIECES | st.binary(max_size=4), max_size=14))
-def test_what_is_handed_on_is_json_in_utf_8(pieces: list[bytes]) -> None:
-    for event in Protocol(limit=2500).feed(b"".join(pieces) + b"\n"):
-        match event:
-            case RequestReceived(params=raw) | NotificationReceived(params=raw) if raw:
-                assert isinstance(json.loads(raw.decode()), dict | list)
-            case _:
-                pass

@@ -375,18 +375,6 @@ def test_events_do_not_depend_on_where_reads_fall(lines: list[bytes], size: int)
     assert [event for read in reads for event in in_pieces.feed(read)] == at_once.feed(stream)
 
 
-@given(st.lists(st.binary(max_size=60), max_size=5))
-def test_no_bytes_whatever_raise_and_every_reply_is_a_message(reads: list[bytes]) -> None:
-    protocol = asking(3, 50)
-    events = [event for read in [*reads, b"\n"] for event in protocol.feed(read)]
-    for event in events:
-        if isinstance(event, MalformedReceived) and event.reply:
-            answer = json.loads(event.reply)
-            assert answer["error"]["code"] in (-32700, -32600)
-            assert event.asked == (answer["id"] is not None)
-    assert isinstance(one(b'{"method":"next"}', protocol), NotificationReceived)
-
-
 @given(MESSAGES)
 def test_a_message_has_the_meaning_that_the_standard_library_reads_in_it(line: bytes) -> None:
     value = json.loads(line.decode(errors="surrogatepass"))
