@@ -251,6 +251,75 @@ async def test_each_key_is_for_the_session_that_the_one_before_has_left_there(
             assert await picker.run() is None
 
 
+async def test_after_an_undo_the_next_key_is_for_what_came_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        actions = Actions()
+        picker = Picker(Sessions(), acts=actions)
+
+        async def person() -> None:
+            await until(lambda: len(picker._shown) == 2)
+            keys.send_text("\x18\x1a\x18")  # all of it while the first is on its way
+            actions.goes_on.set()
+            await until(lambda: len(actions.acted) == 3)
+            keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
+        first = Picked("s-web page", "archive")
+        assert actions.acted == [first, Picked("", "undo"), first]
+
+
+class LateSessions(Sessions):
+    """They are there once somebody has waited for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_there = asyncio.Event()
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        await self.are_there.wait()
+        async for lines in super().lines():
+            yield lines
+
+
+async def test_enter_that_came_before_the_list_opens_the_first_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        source = LateSessions()
+        picker = Picker(source)
+
+        async def person() -> None:
+            keys.send_text("\r")
+            await until(lambda: picker._is_entered)
+            source.are_there.set()
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() == Picked("s-web page", "open")
+
+
+async def test_what_is_selected_stays_so_over_an_action_that_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(Sessions(), acts=Actions(), selected=("s-terminal",))
+
+        async def person() -> None:
+            await until(lambda: len(picker._shown) == 2)
+            keys.send_text("\x13\x14")  # one more, and tag them
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            chosen = await picker.run()
+    assert chosen is not None
+    assert (chosen.session_id, chosen.others) == ("s-terminal", ("s-web page",))
+    assert chosen.selected == ("s-terminal", "s-web page")
+
+
 async def test_the_list_follows_the_sessions_and_stays_on_the_selected_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -230,6 +230,9 @@ TOKEN_DEEDS: Final = 100_000
 
 # -- lists and screens --
 
+NAMED_CHARACTERS: Final = 30
+"""Characters of a title that names a session within a line."""
+
 LISTED_SESSIONS: Final = 20
 """Sessions shown on a terminal by default: people mostly look for the newest."""
 

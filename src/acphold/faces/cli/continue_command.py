@@ -32,6 +32,7 @@ from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
+from acphold.faces.screen.picker import Picked
 from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
@@ -234,9 +235,17 @@ def continue_conversation(**given: Any) -> int:
         found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
     if found is not None:
         return talk_here(WantedConversation(found, cwd=cwd))
-    words_now, at, acting = " ".join(words), "", ListActions()
+    before, acting = Picked("", "", words=" ".join(words)), ListActions()
     while True:
-        choice = asyncio.run(pick_session(words_now, acts=acting, at=at, read=show_in_pager))
+        choice = asyncio.run(
+            pick_session(
+                before.words,
+                acts=acting,
+                at=before.at or before.session_id,
+                selected=before.selected,
+                read=show_in_pager,
+            )
+        )
         if choice is not None and choice.action != "open":
             choice = acting.act_on_terminal(choice)
         if choice is None or choice.action == "open":
@@ -253,7 +262,7 @@ def continue_conversation(**given: Any) -> int:
                     raise
                 tell("Nothing was started. ^F in the list continues it with another agent.")
                 acting = ListActions()
-        words_now, at = choice.words, choice.at or choice.session_id
+        before = choice
 
 
 def _talk_in_copy(made: MadeCopy, wanted: WantedConversation) -> int:

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from acphold.errors import AcpError
+from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.session_copies import MadeCopy, copy_listed
 from acphold.faces.cli.settings import NamedAgent, agent_name, agents_in_file, agents_on_path
-from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
+from acphold.faces.cli.terminal_text import cut, on_one_line, quantity, tell
 from acphold.faces.screen.picker import Picked
 from acphold.faces.screen.terminal import open_output
 from acphold.journal.rows import SessionRow
@@ -76,8 +77,12 @@ class ListActions:
                     asyncio.run(commands.rename(session_id=session_id, words=[title]))
                     self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
-                of = f" of {quantity(len(ids), 'session')}" if choice.others else ""
-                asking = f"Tags{of}, each one word (needs-review), - before one to remove: "
+                if choice.others:
+                    of = quantity(len(ids), "session")
+                else:
+                    title = asyncio.run(_row(session_id)).title or "(no title)"
+                    of = f"“{cut(on_one_line(title), bounds.NAMED_CHARACTERS)}”"
+                asking = f"Tags of {of}, each one word (needs-review), - before one to remove: "
                 while words := (_asked(asking) or "").replace(",", " ").split():
                     if before := asyncio.run(commands.tag_all(ids, words)):
                         self._note("tagged", ids, partial(commands.put_back, before))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import NothingChosen, UsageError
 from acphold.faces.cli.terminal_text import cut, on_one_line, on_terminal
 from acphold.journal.rows import ListFilter, SessionRow
@@ -111,7 +112,9 @@ async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]
     """Return ids as short as in a list, with titles."""
     short = await reader.short_ids(row.session_id for row in rows)
     return [
-        f"{short[it.session_id]} {cut(on_one_line(it.title or '(no title)'), 30)}" for it in rows
+        f"{short[it.session_id]} {cut(title, bounds.NAMED_CHARACTERS)}"
+        for it in rows
+        for title in [on_one_line(it.title or "(no title)")]
     ]
 
 

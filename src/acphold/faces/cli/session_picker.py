@@ -60,10 +60,11 @@ async def pick_session(
     *,
     acts: ActsOnSessions | None = None,
     at: str = "",
+    selected: Sequence[str] = (),
     read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
-    """Return the person's choice, None for nothing; the list begins `at` a session. With `acts`
-    they may do more than continue. `read` shows a session.
+    """Return the person's choice, None for nothing; the list begins `at` a session, with those
+    `selected`. With `acts` they may do more than continue. `read` shows a session.
 
     Raises UsageError if there is no session yet.
     """
@@ -71,7 +72,8 @@ async def pick_session(
         async with sessions_here() as (reader, _):
             await list_growth(reader)
             source = _ReadSessions(reader)
-            return await Picker(source, words=words, acts=acts, at=at, read=read).run()
+            picker = Picker(source, words=words, acts=acts, at=at, selected=selected, read=read)
+            return await picker.run()
     except NoJournalError:
         raise UsageError(
             "there is no session yet: `acphold import` imports the conversations on this disk, "

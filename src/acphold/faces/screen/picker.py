@@ -129,14 +129,15 @@ OF_ACTIONS: Final = ("^S", "^R ^T ^B", "^X Del", "^Z", "^E", "^F")
 
 class Picked(NamedTuple):
     """The person's choice: `action` is "open", "undo" or one of ACTIONS; `others` are the other
-    sessions that it is for, `words` those that the list was filtered by, `at` the session that was
-    selected in it."""
+    sessions that it is for, `words` those that the list was filtered by, `at` the session that the
+    keyboard was on, `selected` those that were selected."""
 
     session_id: str
     action: str
     others: tuple[str, ...] = ()
     words: str = ""
     at: str = ""
+    selected: tuple[str, ...] = ()
 
 
 class ActsOnSessions(Protocol):
@@ -176,7 +177,8 @@ class PickerSource(Protocol):
 class Picker:
     """The picker; see the module. `does` describes Enter; with `acts` there are more keys.
 
-    It begins `at` a session. `read` shows all of one; the picker is off the terminal meanwhile.
+    It begins `at` a session, with those `selected`. `read` shows all of one; the picker is off the
+    terminal meanwhile.
     """
 
     def __init__(
@@ -187,6 +189,7 @@ class Picker:
         does: str = "continues",
         acts: ActsOnSessions | None = None,
         at: str = "",
+        selected: Sequence[str] = (),
         read: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self._source = source
@@ -195,7 +198,9 @@ class Picker:
         self._acting = asyncio.Lock()
         self._notice = ""
         self._helps = False
-        self._selected: dict[str, None] = {}
+        self._selected = dict.fromkeys(selected)
+        self._undoing: asyncio.Task[None] | None = None
+        self._is_entered = False  # Enter was pressed before there was anything to open
         self._does = does
         self._acts = acts
         self._read_all = read
@@ -256,13 +261,15 @@ class Picker:
     async def run(self) -> Picked | None:
         """Return the person's choice, or None. Never raises KeyboardInterrupt or EOFError."""
         output = self._app.output
-        output.write_raw("\r")  # over keys that were echoed before
-        output.erase_end_of_line()
-        self._begin(self._read())
-        try:
-            return await self._app.run_async(pre_run=self._filter)
-        finally:
-            await self._work.aclose()
+        with self._app.input.raw_mode():  # from here on, no key is echoed
+            output.write_raw("\r")  # over those that were
+            output.erase_end_of_line()
+            output.flush()
+            self._begin(self._read())
+            try:
+                return await self._app.run_async(pre_run=self._filter)
+            finally:
+                await self._work.aclose()
 
     # -- content -----------------------------------------------------------------------------
 
@@ -273,6 +280,8 @@ class Picker:
             await asyncio.sleep(0)  # handle keys before the other lines
         self._lines.is_read = True
         self._show()
+        if self._is_entered and self._current is not None:
+            self._app.exit(result=Picked(self._current.session_id, "open"))
         with suppress(AcpError):  # the list stays as it is
             async for news in self._source.changes():
                 self._stale.update(self._lines.take(news))
@@ -364,15 +373,23 @@ class Picker:
             self._show()
         self._begin(self._carry_out(choice))
 
+    def _undo(self) -> None:
+        self._undoing = self._begin(self._carry_out(Picked("", "undo")))
+
     async def _carry_out(self, choice: Picked) -> None:
         assert self._acts is not None
         async with self._acting:
+            hidden = {*self._lines.hidden}
             try:
                 self._notice = await self._acts.act(choice)
             except (AcpError, OSError) as error:
                 self._notice = on_one_line(str(error))
                 self._lines.hidden -= {choice.session_id, *choice.others}
         self._lines.fit()
+        if choice.action == "undo":  # to what came back
+            back = hidden - self._lines.hidden
+            ids = (line.session_id for line in self._lines.shown)
+            self._at = next((it for it in ids if it in back), self._at)
         self._show()
 
     async def _read_whole(self, session_id: str) -> None:
@@ -453,8 +470,17 @@ class Picker:
                 else:
                     self._selected[chosen] = None
 
+        async def act_then(event: KeyPressEvent, action: str, before: asyncio.Task[None]) -> None:
+            await asyncio.wait({before})
+            act(event, action)
+
         def act(event: KeyPressEvent, action: str) -> None:
+            if (undoing := self._undoing) is not None and not undoing.done():
+                # What comes back is what the next key is for.
+                self._begin(act_then(event, action, undoing))
+                return
             if self._current is None:
+                self._is_entered = action == "open" and not self._lines.is_read
                 return
             several = [*self._selected] if action in FOR_SEVERAL else []
             first, *others = several or [self._current.session_id]
@@ -463,11 +489,12 @@ class Picker:
                 self._act(choice)
             else:
                 at = "" if action == "open" else self._current.session_id
-                event.app.exit(result=choice._replace(words=self._words.text, at=at))
+                kept = (*self._selected,)
+                event.app.exit(result=choice._replace(words=self._words.text, at=at, selected=kept))
 
         keys.add("enter")(partial(act, action="open"))
         if self._acts is not None:
-            keys.add("c-z")(lambda _: self._act(Picked("", "undo")))
+            keys.add("c-z")(lambda _: self._undo())
             for pressed, named in ACTIONS.items():  # eager: ^X begins keys of editing, too
                 keys.add(pressed, eager=True)(partial(act, action=named[0]))
         return merge_key_bindings([ConditionalKeyBindings(keys, ~helps), back])
