@@ -84,6 +84,11 @@ class PuppetAgent(HubAgent):
         """A chunk of text for each, all in one read."""
         await self.listener.hear(Updates(session, "update", [said(text) for text in texts]))
 
+    async def flood(self, session: str) -> None:
+        """Say four megabytes: a client that reads nothing lags behind then."""
+        for _ in range(400):
+            await self.say(session, f"{'x' * 10_000} ")
+
     async def ask_client(self, method: str, **params: Any) -> Any:
         """The clients' answer to a request of this agent."""
         return json.loads(

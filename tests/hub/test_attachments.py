@@ -126,8 +126,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
 async def test_a_client_that_lags_gets_no_more_of_a_session_that_it_closes(house: Shared) -> None:
     one, slow, session = await house.pair()
     slow.reads.clear()
-    for _ in range(400):  # four megabytes
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     lagging = house.hub.conversation(session).session.attachments.of(slow.connection)
     closing = slow.begin("session/close", {"sessionId": session})
     await _closed(lagging)
@@ -143,8 +142,7 @@ async def test_a_slow_client_has_every_update_of_its_turn_before_the_answer(
 ) -> None:
     slow, session, turn = await house.in_turn("flood")
     slow.reads.clear()
-    for _ in range(400):  # four megabytes
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     await house.agent.end(session, *filter(None, [error]))
     assert not turn.done()
     slow.reads.set()
@@ -186,8 +184,7 @@ async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_a
 async def test_a_notice_reaches_a_client_that_lags(house: Shared) -> None:
     slow, session = await house.opened(session={"notices": {}})
     slow.reads.clear()
-    for _ in range(400):
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
     slow.reads.set()
     await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
@@ -196,8 +193,7 @@ async def test_a_notice_reaches_a_client_that_lags(house: Shared) -> None:
 async def test_notifications_wait_behind_the_updates_a_client_lags_with(house: Shared) -> None:
     one, slow, session = await house.pair()
     slow.reads.clear()
-    for _ in range(400):
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     params = json.dumps({"sessionId": session}).encode()
     await house.agent.listener.hear(Notified("_vendor/note", params))
     await house.agent.say(session, "behind")
@@ -418,8 +414,7 @@ async def test_notifications_that_wait_for_a_client_that_lags_are_bounded_in_byt
 ) -> None:
     one, slow, session = await house.pair()
     slow.reads.clear()
-    for _ in range(400):
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     params = json.dumps({"sessionId": session, "filler": "x" * bounds.DUE_BYTES}).encode()
 
     def notes(client: Onlooker) -> int:
@@ -441,8 +436,7 @@ async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attache
 ) -> None:
     client, session = await house.opened()
     client.reads.clear()
-    for _ in range(400):
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     params = json.dumps({"sessionId": session}).encode()
     [lagging] = house.hub.conversation(session).session.attachments
     house.hub.conversation(session).session.attachments.tell("_vendor/note", params)

@@ -167,8 +167,7 @@ async def ended_unread(house: Shared, client: Onlooker, session: str) -> asyncio
     """A turn that has ended, and of which its client has read nothing since it began."""
     turn = await house.begun(client, session, "flood")
     client.reads.clear()
-    for _ in range(400):  # four megabytes
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     await house.agent.end(session)
     while house.hub.conversation(session).turns.running is not None:  # noqa: ASYNC110 - no event
         await asyncio.sleep(0.01)

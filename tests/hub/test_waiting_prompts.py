@@ -131,8 +131,7 @@ async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_i
     slow = await house.loaded(session, _meta={"acphold/queue": True})
     turn = await house.begun(one, session, "first")
     slow.reads.clear()
-    for _ in range(400):
-        await house.agent.say(session, f"{'x' * 10_000} ")
+    await house.agent.flood(session)
     params = encode({"sessionId": session})
     for _ in range(bounds.DUE):  # as much as is kept for a client that lags
         await house.agent.listener.hear(Notified("_vendor/note", params))
