@@ -310,7 +310,6 @@ async def test_calls_that_only_look_are_one_line_that_opens_by_itself_for_what_i
     await looks.locator("> summary").click()
     await choose(page, "Find")
     await page.get_by_label("Find in this session").fill("needle")
-    await page.keyboard.press("Enter")
     await expect(looks.locator(".entry.found")).to_be_visible()
 
 
@@ -380,18 +379,33 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await expect(prompts.last).not_to_be_in_viewport()
     await typed(page, steps({"say": "Seen as it came."}))
     await expect(page.locator(".said", has_text="Seen as it came.")).to_be_in_viewport()
-    # Words, from the end to the beginning.
+    # Words as they are typed, from the end to the beginning and around.
     await page.get_by_label("More").click()
     await page.get_by_role("button", name="Find", exact=True).click()
     field = page.get_by_label("Find in this session")
     await expect(field).to_be_focused()
     await field.fill("a needle, number")
-    for number, place in ((2, "1 of 6"), (2, "2 of 6")):
-        await page.keyboard.press("Enter")
-        await expect(page.locator("search.find output")).to_have_text(place)
-        await expect(page.locator(".entry.found")).to_contain_text(f"number {number}")
-        await expect(page.locator(".entry.found")).to_be_in_viewport()
+    found, place = page.locator(".entry.found"), page.locator("search.find output")
+    above, below = (page.get_by_label(f"{it} match") for it in ("Previous", "Next"))
+    await expect(place).to_have_text("6 of 6")
+    ways = (
+        (above, 5, 2),
+        (above, 4, 1),
+        (below, 5, 2),
+        (below, 6, 2),
+        (below, 1, 0),
+        (above, 6, 2),
+    )
+    for button, number, turn in ways:
+        await button.click()
+        await expect(place).to_have_text(f"{number} of 6")
+        await expect(found).to_contain_text(f"number {turn}")
+        await expect(found).to_be_in_viewport()
     await page.evaluate(seen("() => CSS.highlights.get('found')?.size === 1"))
+    await field.press_sequentially(" 9")
+    await expect(place).to_have_text("No matches")
+    await expect(found).to_have_count(0)
+    await page.evaluate(seen("() => !CSS.highlights.has('found')"))
     await page.keyboard.press("Escape")
     await expect(field).to_have_count(0)
     # A link to a place, in another tab.

@@ -6,6 +6,9 @@ import { whole } from "./places.js";
 /** Pages that are read at once before somebody asks for more. */
 const PAGES = 20;
 
+/** After the last letter, until what is typed is sought. */
+const PAUSE_MS = 100;
+
 /** @param {import("../model/timeline.js").Item} item @returns {string} */
 function textOf(item) {
   if (item.kind === "said" || item.kind === "compaction") return item.prose.text;
@@ -20,53 +23,72 @@ export function Find({ session, done }) {
   const [status, setStatus] = useState("");
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const at = useRef(-1);
+  const run = useRef(0);  // what is sought ends what was sought before
+  const typed = useRef("");  // until it is sought
   useEffect(() => field.current?.focus(), []);
-  useEffect(() => () => void mark(null, ""), []);
+  useEffect(() => () => (run.current++, void mark(null, "")), []);
+  useEffect(() => {
+    typed.current = words;
+    const pause = setTimeout(() => void go(0), PAUSE_MS);
+    return () => clearTimeout(pause);
+  }, [words]);
 
-  /** @param {1 | -1} step */
+  /** To the match above (-1), below (1), or where somebody is, else to the newest; behind the last one is the first. @param {1 | 0 | -1} step */
   const go = async (step) => {
+    const mine = ++run.current;
+    const by = typed.current ? 0 : step;
+    typed.current = "";
     const sought = words.trim().toLowerCase();
-    if (!sought) return;
+    const none = (/** @type {string} */ why) => {
+      at.current = -1;
+      mark(null, "");
+      setStatus(why);
+    };
+    if (!sought) return none("");
     for (let page = 0; ; page++) {
       const keys = session.timeline.items.filter((item) => textOf(item).toLowerCase().includes(sought)).map((item) => item.key);
-      const now = keys.indexOf(at.current);
-      const next = now < 0 ? keys.length - 1 : now + step;
-      if (next >= 0 && next < keys.length) {
-        at.current = keys[next];
-        setStatus(`${keys.length - next} of ${keys.length}${session.before.value === null ? "" : ", so far"}`);
-        session.isAtEnd.value = false;
-        await session.drawAll();
-        requestAnimationFrame(() => void show(session, keys[next], sought, () => at.current === keys[next]));
-        return;
-      }
       const before = session.before.value;
-      if (step > 0 || before === null || page === PAGES) {
-        setStatus(keys.length === 0 ? "No matches" : "No more matches");
+      const now = keys.indexOf(at.current);
+      const next = now < 0 ? keys.length - 1 : now + by;
+      if (keys.length > 0 && (next >= 0 || before === null || page === PAGES)) {
+        const place = (next + keys.length) % keys.length;
+        const key = (at.current = keys[place]);
+        setStatus(`${place + 1} of ${keys.length}${before === null ? "" : ", so far"}`);
+        session.isAtEnd.value = false;
+        if (!entryOf(key)) await session.drawAll();
+        requestAnimationFrame(() => void show(session, key, sought, () => run.current === mine));
         return;
       }
+      if (before === null || page === PAGES) return none(before === null ? "No matches" : "No matches so far");
+      if (keys.length === 0) none("");
       setStatus("Searching earlier messages…");
       session.isAtEnd.value = false;
       await session.loadOlder();
+      if (run.current !== mine) return;
       if (session.before.value === before) return setStatus("Earlier messages cannot be loaded now");
     }
   };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
+    if (event.isComposing) return;
     if (event.key === "Escape") done();
     if (event.key === "Enter") void go(event.shiftKey ? 1 : -1);
   };
   return html`<search class="find">
     <input ref=${field} type="search" aria-label="Find in this session" placeholder="Find in this session" value=${words} onKeyDown=${onKey}
-      onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setWords(event.target.value), setStatus(""), (at.current = -1))} />
+      onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} />
     <output aria-live="polite">${status}</output>
     <button type="button" aria-label="Previous match" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="Next match" onClick=${() => go(1)}>↓</button>
     <button type="button" aria-label="Close" onClick=${done}>×</button>
   </search>`;
 }
 
+/** @param {number} key */
+const entryOf = (key) => document.querySelector(`.sheet .entry[data-key="${key}"]`);
+
 /** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought @param {() => boolean} isWanted */
 async function show(session, key, sought, isWanted) {
-  const entry = document.querySelector(`.sheet .entry[data-key="${key}"]`);
+  const entry = entryOf(key);
   if (!entry || !isWanted()) return;
   entry.closest(".looks")?.setAttribute("open", "");
   mark(entry, sought);
