@@ -341,8 +341,9 @@ async def test_a_conversation_found_by_its_title_stands_once(
 async def test_selecting_is_left_by_its_button_and_by_escape(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps({"say": "Said."}))
+    session, other = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    for each in (session, other):
+        await each.prompt(steps({"say": "Said."}))
     bar = page.get_by_role("toolbar", name="Selected sessions")
     select = page.get_by_role("button", name="Select")
     await select.click()
@@ -362,6 +363,17 @@ async def test_selecting_is_left_by_its_button_and_by_escape(
     await expect(row).to_be_checked()
     await page.keyboard.press("x")
     await expect(page.get_by_text("0 selected")).to_be_visible()
+    for key, said in (("t", "1 session is tagged #batch."), ("a", "is archived.")):
+        await page.keyboard.press("x")
+        await expect(row).to_be_checked()
+        await page.keyboard.press(key)
+        if key == "t":
+            await page.get_by_label("Tags: a space").fill("batch")
+            await page.keyboard.press("Enter")
+        await expect(page.locator(".undo")).to_contain_text(said)
+        await page.keyboard.press("u")
+        await expect(row_of(page, session)).to_be_focused()
+    await select.click()
     await select.focus()
     await page.keyboard.press("Escape")
     await expect(bar).to_have_count(0)

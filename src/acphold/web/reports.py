@@ -49,6 +49,7 @@ from acphold.conversation.history.entries import PROMPT, TURN_END, Entry
 from acphold.conversation.history.raw_update import ROLES, members, string, update_kind
 from acphold.conversation.history.replay import named_user
 from acphold.conversation.history.timeline import turn_end
+from acphold.conversation.history.titles import drawn
 from acphold.conversation.history.words import document
 from acphold.conversation.presentation.permissions import permission
 from acphold.conversation.presentation.present_diffs import present_diffs, present_files
@@ -150,7 +151,7 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
         if b'"diff"' in entry.update:
             diffs = diffs_in(members(entry.update))
             paths |= {path for parts in diffs if (path := string(parts.get("path"))) is not None}
-    said = " ".join("".join(reversed(words)).split())
+    said = " ".join(drawn("".join(reversed(words))[-4 * bounds.GLANCE_CHARACTERS :]).split())
     short = (
         said
         if len(said) <= bounds.GLANCE_CHARACTERS

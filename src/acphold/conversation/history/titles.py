@@ -98,9 +98,14 @@ def last_words(entries: Iterable[Entry]) -> str:
             said.insert(0, _text_of(parts.get("content", b"")))
         elif said:
             break
-    from acphold.conversation.history.title_rules import drawn  # late: an editor waits
-
     return shorten(drawn("".join(said)[: 4 * LAST_WORDS]), LAST_WORDS)
+
+
+def drawn(said: str) -> str:
+    """Return the text of some Markdown as it is drawn, on one line."""
+    from acphold.conversation.history.title_rules import without_marks  # late: an editor waits
+
+    return without_marks(said)
 
 
 def words_below(said: str, title: str | None) -> str:

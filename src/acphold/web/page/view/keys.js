@@ -2,8 +2,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
-import { go, place } from "./places.js";
-import { undoing } from "./undo.js";
+import { go, place, sessionPlace } from "./places.js";
+import { acted, undoing } from "./undo.js";
 
 const KEYS = [
   [["Ctrl", "K"], "Search all conversations"],
@@ -65,7 +65,7 @@ const SINGLE = Object.assign(Object.create(null), {
   k: () => file(-1) || step(-1),
   w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea, .other-agent button"))?.focus(),
   m: () => void menu(),
-  u: () => (undoing()?.click(), void setTimeout(() => document.activeElement === document.body && document.getElementById("main")?.focus())),
+  u: () => void undo(),
   n: () => (go("#/new"), void soon("main.new textarea").then((field) => field?.focus())),
   x: () => void select(),
   a: () => chosen(1),
@@ -92,6 +92,18 @@ async function menu() {
   }
   (await soon(".conversation .menu > button"))?.click();
   /** @type {HTMLElement | null} */ (document.querySelector("#session-menu:popover-open button"))?.focus();
+}
+
+/** Undo what was done last; the keyboard is where that was done, once it is there again. */
+async function undo() {
+  const { id } = acted;
+  undoing()?.click();
+  await new Promise((resolve) => setTimeout(resolve));
+  if (document.activeElement !== document.body) return;
+  const main = document.getElementById("main");
+  main?.focus();
+  const row = id && (await soon(`.home a.session[href="${sessionPlace(id)}"]`));
+  if (row && document.activeElement === main) row.focus();
 }
 
 /** Select the row that has the keyboard, and let others be selected. */

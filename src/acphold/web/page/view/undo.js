@@ -101,6 +101,9 @@ async function tag(desk, rows, words) {
   notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged ${hashed(words)}.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
 }
 
+/** The first of the sessions that something was done to together last: it has the keyboard once that is undone. */
+export const acted = { id: "" };
+
 /** The button that takes back what was done last, while it can be. @returns {HTMLElement | undefined} */
 export const undoing = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".undo [aria-keyshortcuts]"))].at(-1);
 
@@ -115,6 +118,7 @@ export function Chosen({ desk, isArchive }) {
     try {
       if ((await what()) === null) return;
       desk.chosen.value = null;
+      acted.id = isByKey ? ids[0] : "";
       if (isByKey) setTimeout(() => undoing()?.focus());  // the button that had the keyboard is gone
     } catch (error) {
       notify(desk, /** @type {Error} */ (error).message);
