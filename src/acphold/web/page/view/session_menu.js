@@ -58,13 +58,15 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   useKept(desk, session, row);
   const isOurs = session.permits("manage");
-  /** @param {KeyboardEvent} event */
+  /** As menus are gone through: what is typed in one is the beginning of an item. @param {KeyboardEvent} event */
   const onKey = (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const { key, ctrlKey, metaKey, altKey } = event;
     const items = /** @type {HTMLElement[]} */ ([...(menu.current?.querySelectorAll("button, a") ?? [])]);
-    if (!step) return;
+    const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const to = { ArrowDown: items[(at + 1) % items.length], ArrowUp: items.at(Math.max(at, 0) - 1), Home: items[0], End: items.at(-1) }[key];
+    if (ctrlKey || metaKey || altKey || !(to || /^\S$/.test(key))) return;
     event.preventDefault();
-    items.at((items.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + step) % items.length)?.focus();
+    (to ?? [...items.slice(at + 1), ...items].find((each) => each.textContent?.toLowerCase().startsWith(key.toLowerCase())))?.focus();
   };
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More" aria-keyshortcuts="m">⋯</button>
