@@ -191,7 +191,49 @@ async def test_keys_lead_into_the_menu_of_a_row_and_into_a_new_prompt(
     await page.keyboard.press("ArrowUp")
     await page.keyboard.press("ArrowUp")
     await expect(menu.get_by_role("button", name="Delete")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("End")
+    for key in ("ArrowUp", "ArrowUp"):
+        await page.keyboard.press(key)
+    await expect(menu.get_by_role("button", name="Export")).to_be_focused()
+    await page.keyboard.press("Home")
+    await expect(menu.get_by_role("button", name="Find")).to_be_focused()
+    # Two begin with a C here after the first one; a letter without an item does nothing.
+    for key, name in (("c", "Changes"), ("c", "Copy link"), ("j", "Copy link"), ("d", "Delete")):
+        await page.keyboard.press(key)
+        await expect(menu.locator(":focus")).to_have_text(name)
     await page.keyboard.press("Escape")
     await expect(menu).to_be_hidden()
     await page.keyboard.press("n")
     await expect(page.get_by_label("First prompt")).to_be_focused()
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_arrows_go_from_the_search_through_what_it_finds_and_back(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    for word in (f"yarrow{width}", "Then.", f"yarrow{width} once more"):
+        await session.prompt(steps({"say": word}))
+    search = page.get_by_role("searchbox")
+    await keyed(page)
+    await search.fill(f"yarrow{width}")
+    found = page.locator(".hits a.session")
+    row = row_of(page, session)
+    await expect(found).to_have_count(3)  # a prompt has the word, too
+    await expect(row).to_be_visible()
+    await search.focus()
+    for key, its in (
+        ("ArrowDown", row),
+        ("ArrowDown", found.nth(0)),
+        ("ArrowDown", found.nth(1)),
+        ("ArrowDown", found.nth(2)),
+        ("ArrowDown", found.nth(2)),
+        ("ArrowUp", found.nth(1)),
+        ("ArrowUp", found.nth(0)),
+        ("ArrowUp", row),
+        ("ArrowUp", search),
+    ):
+        await page.keyboard.press(key)
+        await expect(its).to_be_focused()

@@ -8,8 +8,8 @@ import { acted, undoing } from "./undo.js";
 const KEYS = [
   [["Ctrl", "K"], "Search all conversations"],
   [["/"], "The same"],
-  [["j"], "Next session in the list; in Changes, next file"],
-  [["k"], "Previous session, or file"],
+  [["j", "↓"], "Next session in the list; j in Changes, next file"],
+  [["k", "↑"], "Previous session, or file; ↑ at the top, the search"],
   [["Enter"], "Open it; in the search, open the first result"],
   [["w"], "Write to the agent: no need to pass its buttons with Tab"],
   [["m"], "Menu of the session: arrows and Enter"],
@@ -52,6 +52,7 @@ function onKey(event) {
   else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
   else if (isSearch && (key !== "/" || target.value)) what = key === "ArrowDown" ? () => results()[0]?.focus() : key === "Enter" ? () => void openFirst(target) : undefined;
   else if (key === "Enter" && !altKey && !shiftKey && target.matches(":is(.home, .news) a[href^='#/session/']")) what = () => open(target);
+  else if (!altKey && !shiftKey && /^Arrow(Down|Up)$/.test(key) && target.matches(ROWS)) what = () => (key === "ArrowDown" ? step(1) : results()[0]?.matches(":focus") ? search() : step(-1));
   else if (!altKey && (isSearch || target.matches(ROWS) || !target.closest("input, textarea, select, [contenteditable]")) && !localStorage.getItem(OFF)) what = SINGLE[key];
   if (!what) return;
   event.preventDefault();
