@@ -170,6 +170,17 @@ async def test_what_comes_to_such_a_file_goes_to_its_own_session(
     assert await said(opened) == list(MINE)
 
 
+async def test_a_session_that_was_deleted_here_stays_deleted(
+    opened: Journal, tmp_path: Path
+) -> None:
+    lines(tmp_path, ("e", "Yes."))
+    await take(opened, tmp_path)
+    (other,) = await others(opened)
+    await opened.delete(other)
+    assert await take(opened, tmp_path) == "deleted"
+    assert await said(opened) == list(MINE)
+
+
 async def test_a_file_with_the_same_turns_continues_the_session(
     opened: Journal, tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ async def test_a_missing_or_wrong_field_is_named(client: Guest) -> None:
         error = await client.refused("session/new", params)
         assert error.code == INVALID_PARAMS
         assert field in error.message
+        if params == new(cwd="work"):
+            assert error.data["field"] == field
 
 
 async def test_additional_directories_must_be_absolute_where_advertised(journal: Path) -> None:
