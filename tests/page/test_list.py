@@ -336,6 +336,12 @@ async def test_a_conversation_found_by_its_title_stands_once(
     await session.prompt(steps({"say": "Wind from starboard."}))
     await search.fill("starboard")
     await expect(hits.locator("li")).to_have_count(2)  # what was said later is no title
+    # A new name is there with the search that stands.
+    await session.set_title("Balloons")
+    await expect(hits.locator("h3")).to_have_text("Balloons")
+    await expect(row_of(page, session)).to_have_count(0)
+    await session.set_title("Going starboard")
+    await expect(row_of(page, session)).to_be_visible()
 
 
 async def test_selecting_is_left_by_its_button_and_by_escape(

@@ -34,13 +34,16 @@ export function Hits({ desk, words, isRoomy = false }) {
       (found) => ((known.current = words), setHits((was) => [...(from ? (was ?? []) : []), ...found.hits]), setCursor(found.nextCursor ?? ""), setProblem("")),
       (error) => signal.aborted || setProblem(error.message),
     );
+  // The list tells of a new title, with which other hits may be found.
+  const told = (hits ?? []).map((hit) => ({ ...hit, title: (desk.rows.value.get(hit.sessionId) ?? hit).title }));
+  const renamed = told.filter(({ title }, at) => title !== hits?.[at].title).map(({ sessionId, title }) => `${sessionId} ${title}`).join("\n");
   useEffect(() => {
-    if (known.current === words) return undefined;
+    if (known.current === words && !renamed) return undefined;
     const over = (asking.current = new AbortController());
     const pause = setTimeout(() => find(over.signal), 200);
     return () => (clearTimeout(pause), over.abort());
-  }, [words, state === "online"]);
-  const all = bySession(hits ?? []);
+  }, [words, state === "online", renamed]);
+  const all = bySession(told);
   const titled = desk.titled.value;
   const groups = all.map((group) => group.filter((hit) => !titled.has(hit.sessionId) || saysMore(hit))).filter((group) => group.length > 0);
   const [contexts, setContexts] = useState(/** @type {Map<string, Context>} */ (new Map()));
