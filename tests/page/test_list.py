@@ -143,8 +143,14 @@ async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undo
     await choose()
     await page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
     await expect(project).to_have_count(0)
-    await page.locator(".undo").get_by_role("button", name="Undo").click()
+    said = page.locator(".undo p")
+    await said.get_by_role("button", name="Undo").click()
     await expect(project.locator("a.session")).to_have_count(2)
+    # What is done anew with the same ones takes the place of the words before, with its own Undo.
+    await expect(said).to_have_text(["2 sessions are back in the list.Undo"])
+    await choose()
+    await page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
+    await expect(said).to_have_text(["2 sessions are archived.Undo"])
 
 
 async def test_archived_sessions_are_tagged_and_brought_back_together(

@@ -25,7 +25,7 @@ import { byTime } from "./times.js";
  * @property {import("./questions.js").Shows} [shows]  what a request for permission shows
  */
 
-/** @typedef {{words: string, undo?: () => void}} Notice */
+/** @typedef {{words: string, undo?: () => void, about?: string}} Notice */
 
 /** @param {Row} row */
 const isAtWork = (row) => row.live?.state === "running" || row.live?.state === "waiting";

@@ -13,10 +13,10 @@ const GRACE_MS = 10_000;
 /** Most sessions whose work trees are looked at before they are deleted together. */
 const TREES = 20;
 
-/** Show for a while what was done. @param {Desk} desk @param {string} words @param {() => void} [undo] */
-export function notify(desk, words, undo) {
-  const notice = { words, undo };
-  desk.notices.value = [...desk.notices.value, notice];
+/** Show for a while what was done, in place of what was said `about` the same. @param {Desk} desk @param {string} words @param {() => void} [undo] @param {string} [about] */
+export function notify(desk, words, undo, about) {
+  const notice = { words, undo, about };
+  desk.notices.value = [...desk.notices.value.filter((each) => !about || each.about !== about), notice];
   setTimeout(() => close(desk, notice), GRACE_MS);
 }
 
@@ -79,7 +79,7 @@ function remove(desk, ids, title, trees) {
 export async function archive(desk, ids, title, isBack = false) {
   await Promise.all(ids.map((id) => desk.server.call(isBack ? "session/unarchive" : "session/archive", { sessionId: id })));
   const undo = () => void archive(desk, ids, title, !isBack).catch((error) => notify(desk, `${named(ids, title)}could not be ${isBack ? "archived again" : "unarchived"}. ${error.message}`));
-  notify(desk, `${named(ids, title)}${are(ids)} ${isBack ? "back in the list" : "archived"}.`, undo);
+  notify(desk, `${named(ids, title)}${are(ids)} ${isBack ? "back in the list" : "archived"}.`, undo, `archive ${ids.toSorted()}`);
 }
 
 /** Give sessions these tags, by id. @param {Desk} desk @param {Map<string, string[]>} tags */
