@@ -15,6 +15,10 @@ from tests.web.conftest import Served
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
+TO_ROOT = "/".join([".."] * (len(Path.home().parts) - 1))
+"""From the home."""
+
+
 async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -44,6 +48,34 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
     # It is sent: nothing of it is left for the next one.
     await page.goto(page.url.partition("#")[0] + "#/new")
     await expect(words).to_have_value("")
+
+
+async def test_a_folder_is_found_by_a_part_of_its_name_and_below_the_home(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    names = ["blog", *(f"field{number}" for number in range(6))]
+    for name in names:
+        (folder := tmp_path / name).mkdir()
+        await (await agent.new_session(cwd=folder)).prompt(steps({"say": "Here."}))
+    await page.get_by_role("link", name="New", exact=True).click()
+    latest = page.get_by_role("group", name="Recent folders")
+    blog = latest.get_by_role("button", name="blog")
+    await expect(latest.get_by_role("button", name="field5")).to_be_visible()
+    await expect(blog).to_have_count(0)
+    await latest.get_by_role("button", name=re.compile(r"^\d+ more$")).click()
+    await expect(blog).to_be_visible()
+    field = page.get_by_label("Folder on the server")
+    await field.fill("BLO")
+    await expect(latest.get_by_role("button")).to_have_count(1)
+    says = await field.evaluate("it => !it.checkValidity() && it.title")
+    assert says.startswith("A whole path")
+    await blog.click()
+    await expect(field).to_have_value(str(tmp_path / "blog"))
+    # A ~ is the home of the server.
+    await field.fill(f"~/{TO_ROOT}{tmp_path}/blog")
+    await page.get_by_role("button", name="Start").click()
+    await page.wait_for_url(re.compile("#/session/"))
+    await expect(page.locator(".bar .name p")).to_contain_text("blog")
 
 
 async def test_a_title_stands_above_its_column_however_wide_the_screen_is(page: Page) -> None:

@@ -129,6 +129,7 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         can = introduced["agentCapabilities"]
         assert can["_meta"]["acphold/allAgents"] == ["one", "two", "broken"]
         assert can["_meta"]["acphold/folder"] == os.getcwd()  # in which `serve` was started
+        assert can["_meta"]["acphold/home"] == str(Path.home())
         assert can["loadSession"] is True
         assert introduced["agentInfo"]["name"] == "acphold"
         assert served.agents_running == []  # nobody has needed one yet
@@ -142,7 +143,11 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         await client.say(second["sessionId"], "hello")
         assert client.heard_of("hello")
     async with client_of(served, token=served.token("--user", "ann")) as (_, introduced):
-        assert "acphold/folder" not in introduced["agentCapabilities"]["_meta"]
+        assert not {"acphold/folder", "acphold/home"} & set(
+            introduced["agentCapabilities"]["_meta"]
+        )
+    async with client_of(served, token=served.token("--scope", "watch")) as (_, introduced):
+        assert "acphold/home" not in introduced["agentCapabilities"]["_meta"]
     async with client_of(served, "/acp/two") as (client, introduced):
         assert introduced["agentCapabilities"]["_meta"]["acphold/allAgents"] == [
             "two",

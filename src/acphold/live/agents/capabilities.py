@@ -82,6 +82,9 @@ ALL_AGENTS = "acphold/allAgents"
 FOLDER = "acphold/folder"
 """The key there of the folder for new sessions, until the client knows others."""
 
+HOME = "acphold/home"
+"""The key there of the home that a leading `~` of such a folder means."""
+
 LINE = "acphold/line"
 """The key there by which a process of ours says that it is a line to the owner of sessions."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -310,6 +311,8 @@ class ServerDirectory(Directory):
         can = with_meta(can, capabilities.ALL_AGENTS, encode(names))
         if principal.sees_all and (folder := self._served.folder) is not None:
             can = with_meta(can, capabilities.FOLDER, encode(folder))
+            if principal.scopes >= {"manage", "prompt"}:  # those of session/new
+                can = with_meta(can, capabilities.HOME, encode(os.path.expanduser("~")))
         return splice(answer, {"agentCapabilities": can})
 
     async def page(self, principal: Principal, params: bytes) -> bytes:

@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { toComposer } from "./keys.js";
 import { go, here, sessionPlace } from "./places.js";
 
-/** Folders that can be tapped; all that are known are offered as somebody types. */
+/** Folders that can be tapped before somebody types, or asks for more. */
 const LATEST = 5;
 
 /** Of what has no session yet. */
@@ -33,7 +33,8 @@ export const NewSession = ({ desk }) => html`<main class="plain new" id="main" t
 export function NewForm({ desk }) {
   const agents = desk.server.agents.value;
   const known = [...desk.listed.value.map(homes(desk.listed.value)), desk.server.folder];
-  const folders = [...new Set(known)].filter(Boolean).slice(0, 30);
+  const folders = [...new Set(known)].filter(Boolean);
+  const { home } = desk.server;
   const words = draft.text.value;
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");
@@ -42,7 +43,11 @@ export function NewForm({ desk }) {
   const isBusy = starting.value !== null;
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => void draft.load(), []);
-  const folder = cwd.trim() || folders[0] || "";
+  const typed = home ? cwd.trim().replace(/^~(?=\/|$)/, home) : cwd.trim();
+  const folder = typed || folders[0] || "";
+  const [isWhole, setWhole] = useState(false);
+  const fitting = folders.includes(folder) ? folders : folders.filter((each) => each.toLowerCase().includes(typed.toLowerCase()));
+  const shown = isWhole ? fitting : fitting.slice(0, LATEST);
   /** @param {Event} event */
   const begin = async (event) => {
     event.preventDefault();
@@ -81,11 +86,11 @@ export function NewForm({ desk }) {
       <label>${isBusy ? "Next prompt" : "First prompt"}<textarea ref=${area} rows="4" value=${isBusy ? next.value : words} placeholder=${(isBusy && words) || "Write to the agent"} onKeyDown=${onKey}
         onInput=${(/** @type {On<HTMLTextAreaElement>} */ { target }) => (starting.peek() ? (next.value = target.value) : draft.write(target.value))}></textarea></label>
       <div class="folder">
-        <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
+        <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern=${home ? "\\s*(/.*|~|~/.*)\\s*" : "\\s*/.*"} title=${`A whole path, as ${folders[0] ?? "/home/you/project"}${home && " or ~/project"}`} autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
         <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>
-        ${folders.length > 0 && html`<div class="latest" role="group" aria-label="Recent folders">${folders.slice(0, LATEST).map(
+        ${fitting.length > 0 && html`<div class="latest" role="group" aria-label="Recent folders">${shown.map(
           (each) => html`<button type="button" key=${each} title=${each} aria-pressed=${each === folder} onClick=${() => setCwd(each)}>${shortPath(each)}</button>`,
-        )}</div>`}
+        )}${shown.length < fitting.length && html`<button type="button" class="quiet" onClick=${() => setWhole(true)}>${fitting.length - shown.length} more</button>`}</div>`}
       </div>
       ${device()?.scopes.includes("files") && html`<div class="in-copy">
         <label class="check"><input type="checkbox" checked=${isCopy} onChange=${() => setCopy(!isCopy)} />In a copy of the repository</label>

@@ -58,6 +58,8 @@ export class Server {
   agents = signal([]);
   /** Where it offers to begin; "" if it does not say. */
   folder = "";
+  /** The home of its user, as `folder`. */
+  home = "";
   /** @type {Received} */
   capabilities = {};
   /** @type {Connection | null} */
@@ -164,6 +166,7 @@ export class Server {
     this.capabilities = told.agentCapabilities ?? {};
     this.agents.value = this.capabilities._meta?.["acphold/allAgents"] ?? [];
     this.folder = this.capabilities._meta?.["acphold/folder"] ?? "";
+    this.home = this.capabilities._meta?.["acphold/home"] ?? "";
     this.#tries = 0;
     this.link.value = { state: "online", since: Date.now() };
     this.#client.onConnected();
