@@ -172,7 +172,7 @@ async def test_sessions_are_selected_archived_and_taken_back_with_keys(
     await expect(page.locator(".undo")).to_contain_text("2 sessions are back in the list.")
     await page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
-    for words in ("Undo what was just done", "Write to the agent", "open the first result"):
+    for words in ("Undo what was done last", "Write to the agent", "open the first result"):
         await expect(dialog).to_contain_text(words)
 
 
@@ -237,3 +237,36 @@ async def test_arrows_go_from_the_search_through_what_it_finds_and_back(
     ):
         await page.keyboard.press(key)
         await expect(its).to_be_focused()
+
+
+async def test_what_was_done_last_is_undone_when_it_is_shown_no_more(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(3)]
+    for session in sessions:
+        await session.prompt(steps({"say": "Said."}))
+    rows = [row_of(page, session) for session in sessions]
+    await expect(page.locator(".home a.session").first).to_have_attribute(
+        "href", f"#/session/{sessions[2].id}"
+    )
+    shown = page.locator(".undo p")
+    await keyed(page)
+    await rows[2].focus()
+    await page.keyboard.press("x")
+    await page.get_by_role("toolbar").get_by_role("button", name="Delete").press("Enter")
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
+    await expect(shown).to_contain_text("will be deleted")
+    await expect(shown).to_have_count(0)
+    await page.keyboard.press("u")
+    await page.keyboard.press("u")
+    await expect(shown).to_have_text(["Nothing to undo.Close"])
+    await rows[1].focus()
+    await page.keyboard.press("x")
+    await page.keyboard.press("t")
+    await page.get_by_label("Tags: a space").fill("sedge")
+    await page.keyboard.press("Enter")
+    await expect(rows[1]).to_contain_text("#sedge")
+    await expect(shown).to_have_count(0)
+    await page.keyboard.press("u")
+    await expect(shown).to_have_text(["Undone.Close"])
+    await expect(rows[1]).not_to_contain_text("#sedge")

@@ -53,6 +53,8 @@ export class Desk {
   #lastChosen = "";
   /** What was just done to sessions. @type {import("@preact/signals").Signal<Notice[]>} */
   notices = signal([]);
+  /** What was done last and can be undone, also when it is shown no more. @type {Notice | undefined} */
+  deed;
   /** @type {Map<string, Session>} */
   #sessions = new Map();
   #current = "";

@@ -39,5 +39,5 @@ export function App({ desk, problem }) {
           ? html`<${Later} key=${`${name} ${id} ${seq}`} name=${LATER_VIEWS[name]} desk=${desk} id=${id} seq=${seq} />`
           : isBroad && html`<aside class="plain news" aria-label="News"><${Later} name="Inbox" desk=${desk} /><${Later} name="News" desk=${desk} /></aside>`}
     </div>
-    <${Later} name="Keys" />`;
+    <${Later} name="Keys" desk=${desk} />`;
 }

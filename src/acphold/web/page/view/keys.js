@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
 import { go, place, sessionPlace } from "./places.js";
-import { acted, undoing } from "./undo.js";
+import { acted, undoLast } from "./undo.js";
 
 const KEYS = [
   [["Ctrl", "K"], "Search all conversations"],
@@ -16,7 +16,7 @@ const KEYS = [
   [["Esc"], "From writing, or from Changes, back to the conversation"],
   [["x"], "Select this session, and then others with j, k and Space"],
   [["a"], "Archive the selected sessions; t tags them, Esc ends selecting"],
-  [["u"], "Undo what was just done"],
+  [["u"], "Undo what was done last; a deletion for ten seconds"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
 ];
@@ -30,21 +30,25 @@ const FIND_MS = 5000;
 /** Set where somebody wants no keys of one letter, which speech input may say. */
 const OFF = "acphold no keys";
 
-export function Keys() {
+/** @typedef {import("../model/desk.js").Desk} Desk */
+
+/** @param {{desk: Desk}} props */
+export function Keys({ desk }) {
   useLayoutEffect(() => {
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
+    const hear = (/** @type {KeyboardEvent} */ event) => onKey(event, desk);
+    document.addEventListener("keydown", hear);
+    return () => document.removeEventListener("keydown", hear);
   }, []);
   return null;
 }
 
-/** @param {KeyboardEvent} event */
-function onKey(event) {
+/** @param {KeyboardEvent} event @param {Desk} desk */
+function onKey(event, desk) {
   const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
   const target = /** @type {HTMLInputElement} */ (event.target);
   const isSearch = target.matches(".home search input");
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
-  /** @type {(() => void) | undefined} */
+  /** @type {((desk: Desk) => void) | undefined} */
   let what;
   if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
   else if (key === "Escape" && target.matches(".conversation textarea")) what = toConversation;
@@ -56,17 +60,17 @@ function onKey(event) {
   else if (!altKey && (isSearch || target.matches(ROWS) || !target.closest("input, textarea, select, [contenteditable]")) && !localStorage.getItem(OFF)) what = SINGLE[key];
   if (!what) return;
   event.preventDefault();
-  what();
+  what(desk);
 }
 
-/** @type {Record<string, () => void>} */
+/** @type {Record<string, (desk: Desk) => void>} */
 const SINGLE = Object.assign(Object.create(null), {
   "/": search,
   j: () => file(1) || step(1),
   k: () => file(-1) || step(-1),
   w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea, .other-agent button"))?.focus(),
   m: () => void menu(),
-  u: () => void undo(),
+  u: (/** @type {Desk} */ desk) => void undo(desk),
   n: () => (go("#/new"), void soon("main.new textarea").then((field) => field?.focus())),
   x: () => void select(),
   a: () => chosen(1),
@@ -95,10 +99,10 @@ async function menu() {
   /** @type {HTMLElement | null} */ (document.querySelector("#session-menu:popover-open button"))?.focus();
 }
 
-/** Undo what was done last; the keyboard is where that was done, once it is there again. */
-async function undo() {
+/** Undo what was done last; the keyboard is where that was done, once it is there again. @param {Desk} desk */
+async function undo(desk) {
   const { id } = acted;
-  undoing()?.click();
+  undoLast(desk);
   await new Promise((resolve) => setTimeout(resolve));
   if (document.activeElement !== document.body) return;
   const main = document.getElementById("main");

@@ -35,13 +35,13 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (!name || name === title) return;
     const put = (/** @type {string} */ to) => desk.server.call("session/set_title", { sessionId: id, title: to });
     await put(name);
-    notify(desk, "The session is renamed.", () => void put(title).catch((error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
+    notify(desk, "The session is renamed.", () => void put(title).then(() => notify(desk, "Undone."), (error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
   };
   /** @param {object} to @param {object} back @param {string} words */
   const mark = async (to, back, words) => {
     const put = (/** @type {object} */ marks) => desk.server.call("_acphold/mark", { sessionId: id, ...marks });
     await put(to);
-    notify(desk, words, () => void put(back).catch((error) => notify(desk, `It could not be undone: ${error.message}`)), `${Object.keys(to)} ${id}`);
+    notify(desk, words, () => void put(back).then(() => notify(desk, "Undone."), (error) => notify(desk, `It could not be undone: ${error.message}`)), `${Object.keys(to)} ${id}`);
   };
   const pin = () => mark({ pinned: !row?.pinned }, { pinned: Boolean(row?.pinned) }, row?.pinned ? "The session is no longer pinned." : "The session is pinned.");
   const tag = async () => {

@@ -7,22 +7,41 @@ import { treesOf } from "./work_tree.js";
 
 /** @typedef {import("../model/desk.js").Desk} Desk */
 
-/** How long it can be undone. */
+/** How long it is shown, and a deletion can be undone. */
 const GRACE_MS = 10_000;
 
 /** Most sessions whose work trees are looked at before they are deleted together. */
 const TREES = 20;
 
-/** Show for a while what was done, in place of what was said `about` the same. @param {Desk} desk @param {string} words @param {() => void} [undo] @param {string} [about] */
-export function notify(desk, words, undo, about) {
+/**
+ * Show for a while what was done, in place of what was said `about` the same; `undo` stays until something
+ * else is done, a brief one only as long as it is shown.
+ * @param {Desk} desk @param {string} words @param {() => void} [undo] @param {string} [about] @param {boolean} [isBrief]
+ */
+export function notify(desk, words, undo, about, isBrief = false) {
   const notice = { words, undo, about };
   desk.notices.value = [...desk.notices.value.filter((each) => !about || each.about !== about), notice];
+  if (undo) desk.deed = isBrief ? undefined : notice;
   setTimeout(() => close(desk, notice), GRACE_MS);
 }
 
 /** @param {Desk} desk @param {import("../model/desk.js").Notice} notice */
 function close(desk, notice) {
   desk.notices.value = desk.notices.value.filter((each) => each !== notice);
+}
+
+/** @param {Desk} desk @param {import("../model/desk.js").Notice} notice */
+function takeBack(desk, notice) {
+  close(desk, notice);
+  if (desk.deed === notice) desk.deed = undefined;
+  notice.undo?.();
+}
+
+/** Undo what is shown last, or else was done last. @param {Desk} desk */
+export function undoLast(desk) {
+  const notice = desk.notices.peek().findLast((each) => each.undo) ?? desk.deed;
+  if (notice) takeBack(desk, notice);
+  else notify(desk, "Nothing to undo.", undefined, "nothing");
 }
 
 /** Sessions in a sentence: the title of one, or how many. @param {string[]} ids @param {string} title */
@@ -72,7 +91,7 @@ function remove(desk, ids, title, trees) {
   notify(desk, `${named(ids, title)}will be deleted in ten seconds.`, () => {
     clearTimeout(due);
     desk.hide(ids, false);
-  });
+  }, undefined, true);
 }
 
 /** @param {Desk} desk @param {string[]} ids @param {string} title @param {boolean} [isBack]  out of the archive again */
@@ -98,7 +117,7 @@ export const hashed = (tags) => tags.map((each) => `#${each.replace("#", "").toL
 async function tag(desk, rows, words) {
   const before = new Map(rows.map((row) => [row.sessionId, (desk.rows.peek().get(row.sessionId) ?? row).tags ?? []]));
   await mark(desk, new Map([...before].map(([id, its]) => [id, [...its, ...words]])));
-  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged ${hashed(words)}.`, () => void mark(desk, before).catch((error) => notify(desk, `The tags stay. ${error.message}`)));
+  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged ${hashed(words)}.`, () => void mark(desk, before).then(() => notify(desk, "Undone."), (error) => notify(desk, `The tags stay. ${error.message}`)));
 }
 
 /** The first of the sessions that something was done to together last: it has the keyboard once that is undone. */
@@ -148,7 +167,6 @@ export function Chosen({ desk, isArchive }) {
 /** What was done of late. @param {{desk: Desk}} props */
 export function Undo({ desk }) {
   return desk.notices.value.map((notice) => {
-    const undo = () => (close(desk, notice), notice.undo?.());
-    return html`<p key=${notice}><span>${notice.words}</span><button type="button" aria-keyshortcuts=${notice.undo && "u"} onClick=${undo}>${notice.undo ? "Undo" : "Close"}</button></p>`;
+    return html`<p key=${notice}><span>${notice.words}</span><button type="button" aria-keyshortcuts=${notice.undo && "u"} onClick=${() => takeBack(desk, notice)}>${notice.undo ? "Undo" : "Close"}</button></p>`;
   });
 }

@@ -102,7 +102,7 @@ function Queue({ desk, session }) {
         const before = session.queue.peek()?.waiting?.some((each) => each.id === next) ? next : undefined;
         void act({ do: "add", prompt, at, before });
       };
-      notify(desk, `“${line(words, CUT.name)}” was removed from the queue.`, back);
+      notify(desk, `“${line(words, CUT.name)}” was removed from the queue.`, back, undefined, true);  // later it would begin at once
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
