@@ -266,7 +266,12 @@ async def test_what_was_done_last_is_undone_when_it_is_shown_no_more(
     await page.get_by_label("Tags: a space").fill("sedge")
     await page.keyboard.press("Enter")
     await expect(rows[1]).to_contain_text("#sedge")
+    await expect(shown.get_by_role("button", name="Undo")).to_be_focused()
     await expect(shown).to_have_count(0)
+    # What had the keyboard is gone: it is where it was in the list.
+    await expect(rows[1]).to_be_focused()
+    await page.keyboard.press("j")
+    await expect(rows[0]).to_be_focused()
     await page.keyboard.press("u")
     await expect(shown).to_have_text(["Undone.Close"])
     await expect(rows[1]).not_to_contain_text("#sedge")

@@ -37,10 +37,40 @@ export function Keys({ desk }) {
   useLayoutEffect(() => {
     const hear = (/** @type {KeyboardEvent} */ event) => onKey(event, desk);
     document.addEventListener("keydown", hear);
-    return () => document.removeEventListener("keydown", hear);
+    document.addEventListener("focusin", follow);
+    return () => (document.removeEventListener("keydown", hear), document.removeEventListener("focusin", follow));
   }, []);
+  useLayoutEffect(() => void setTimeout(fromShown), [desk.notices.value]);
   return null;
 }
+
+/** The rows as they were when one had the keyboard last, from that one on, then those above it. */
+let around = [""];
+
+/** Whether the keyboard is in what is shown for a while. */
+let isInShown = false;
+
+/** @param {FocusEvent} event */
+function follow({ target }) {
+  const row = /** @type {HTMLElement} */ (target);
+  isInShown = row.matches(".undo :focus-visible");
+  if (!row.matches(ROWS)) return;
+  const names = rows().map(nameOf);
+  const at = names.indexOf(nameOf(row));
+  around = [...names.slice(at), ...names.slice(0, at).reverse()];
+}
+
+/** What was shown took the keyboard with it: back to where that was in the list, or nearby. */
+function fromShown() {
+  if (!isInShown || document.activeElement !== document.body) return;
+  isInShown = false;
+  const all = new Map(rows().map((row) => [nameOf(row), row]));
+  const next = around.find((name) => all.has(name));
+  (all.get(next ?? "") ?? document.getElementById("main"))?.focus();
+}
+
+/** The address of what a row is of. @param {HTMLElement} row */
+const nameOf = (row) => row.getAttribute("href") ?? sessionPlace(row.closest("label")?.dataset.id ?? "");
 
 /** @param {KeyboardEvent} event @param {Desk} desk */
 function onKey(event, desk) {
