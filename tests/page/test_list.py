@@ -350,6 +350,27 @@ async def test_a_conversation_found_by_its_title_stands_once(
     await expect(row_of(page, session)).to_contain_text("Balloons")
 
 
+async def test_an_archived_session_is_marked_among_what_a_search_finds(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt("The first one.")
+    await session.prompt("A whitlow is there.")
+    journal = open_journal(served.folder / "journal.db")
+    about = page.locator(".hits .of-session .about")
+    await page.get_by_role("searchbox").fill("whitlow")
+    await expect(about).to_have_count(1)
+    await expect(about).not_to_contain_text("archived ·")
+    await journal.change(session.id, RowChange(archived=True))
+    await expect(about).to_contain_text("archived · ")
+    await page.reload()  # it has never heard of it
+    await page.get_by_role("searchbox").fill("whitlow")
+    await expect(about).to_contain_text("archived · ")
+    await journal.change(session.id, RowChange(archived=False))
+    await expect(about).not_to_contain_text("archived ·")
+    await journal.aclose()
+
+
 async def test_selecting_is_left_by_its_button_and_by_escape(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

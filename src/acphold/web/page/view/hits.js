@@ -62,7 +62,7 @@ export function Hits({ desk, words, isRoomy = false }) {
     : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : groups.length === 0 ? "Found only in titles." : "");
   return html`<section class="hits" aria-labelledby="said" aria-busy=${known.current !== words && !problem && state !== "offline"}><h2 id="said">Messages</h2>
     <p class="empty aside" role="status">${status || leftOut(all)}</p>
-    ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
+    ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} isArchived=${desk.rows.value.get(group[0].sessionId)?.archived ?? group[0].archived} />`)}
     ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>More results</button>`}
   </section>`;
 }
@@ -95,14 +95,14 @@ function bySession(hits) {
   return [...groups.values()];
 }
 
-/** A session and its hits; each leads to its place. @param {{hits: Hit[], contexts: Map<string, Context>}} props */
-function Found({ hits, contexts }) {
+/** A session and its hits; each leads to its place. @param {{hits: Hit[], contexts: Map<string, Context>, isArchived: boolean}} props */
+function Found({ hits, contexts, isArchived }) {
   const [isOpen, setOpen] = useState(false);
   const [{ sessionId, title, agentName: agent, cwd, at }] = hits;
   const shown = isOpen ? hits : hits.slice(0, FIRST);
   return html`<section class="of-session">
     <h3><a href=${sessionPlace(sessionId)}>${called(title)}</a></h3>
-    <p class="about"><span>${agentName(agent)} · <span title=${cwd}>${baseName(cwd)}</span></span><time datetime=${at} title=${exactly(at)}>${ago(at)}</time></p>
+    <p class="about"><span>${isArchived && "archived · "}${agentName(agent)} · <span title=${cwd}>${baseName(cwd)}</span></span><time datetime=${at} title=${exactly(at)}>${ago(at)}</time></p>
     <ul>${shown.map((hit) => html`<li key=${hit.seq}><a class="session" href=${sessionPlace(sessionId, hit.seq)}><${Excerpt} hit=${hit} context=${contexts.get(hit.place)} /></a></li>`)}</ul>
     ${shown.length < hits.length && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(hits.length - shown.length, "more result")}</button>`}
   </section>`;

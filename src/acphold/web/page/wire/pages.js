@@ -74,6 +74,7 @@ function told({ status, told }) {
  * @property {string} agent
  * @property {string} agentName  the short one
  * @property {string} cwd
+ * @property {boolean} archived
  * @property {string | null} tool
  * @property {string} excerpt
  * @property {[number, number][]} marks
