@@ -12,6 +12,7 @@ import pytest
 from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.followed_list import follow_list
+from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import LiveSession, Process
 from tests.conversations import chunk
 from tests.journal.promises.promise import append, begun, turn
@@ -66,5 +67,30 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
             told = await anext(found)
             assert told.rows[0].message_count == 2
             assert told.outcomes["s1"] is not None
+    finally:
+        await journal.aclose()
+
+
+async def test_the_last_words_of_a_running_turn_are_told_again_by_and_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = {"s1": (LiveSession("s1", clients=1, running=True), Process(1, "agent", []))}
+
+    async def live_at(_: object) -> Mapping[str, tuple[LiveSession, Process]]:
+        return running
+
+    monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
+    journal = open_journal(tmp_path / "journal.db")
+    lease = await begun(journal)
+    prompt, *rest = turn("One", chunk("agent_message", "two"))[:-1]
+    await append(journal, lease, [prompt])
+    await journal.change(lease, RowChange(prompted=True))
+    try:
+        changes = LocalReader(journal).changes(10, said=True)
+        async with asyncio.timeout(DEADLINE), aclosing(changes) as found:
+            assert (await anext(found)).sessions[0].said == "One"
+            await append(journal, lease, rest)  # which is no change of the row
+            while (await anext(found)).sessions[0].said != "two":
+                pass
     finally:
         await journal.aclose()

@@ -241,6 +241,7 @@ class ListFeed:
             self._clear_changes()
             self._wake()
             return
+        rows = {id_: it for id_, it in rows.items() if self._rows.get(id_) != it}
         self._rows |= rows
         archived = [id_ for id_, it in rows.items() if it.row.archived and not it.is_live]
         for session_id in (*archived, *news.gone):

@@ -38,6 +38,9 @@ OWNERS_SECONDS: Final = 10.0
 """Seconds after which the processes that have a database open are looked up again, if no session
 has changed."""
 
+RUNNING_SECONDS: Final = 5.0
+"""Seconds after which the last words of a running turn are told again: its row stays as it is."""
+
 LOOKS_APART_SECONDS: Final = 0.05
 """Fewest seconds between looks, however much happens."""
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from math import inf
+from time import monotonic
 
 from msgspec import Struct
 
@@ -41,25 +43,27 @@ async def follow_list(
     newest: int,
     activity: asyncio.Event | None = None,
     look: float | None = None,
+    running: float = inf,
 ) -> AsyncGenerator[Changed, None]:
     """Yield the list with so many of the newest sessions, then each change of any, archived or not.
 
     `activity` is set when something changes in a session of our own process, or of the daemon that
     we hear; for what others do, the journal and the processes are looked at every `look` seconds,
-    by default as often as a person notices. Goes on until it is closed, and starts again if the
-    journal may have gone back; raises JournalError.
+    by default as often as a person notices. Those with a running turn are told again every
+    `running` seconds. Goes on until it is closed, and starts again if the journal may have gone
+    back; raises JournalError.
     """
     while True:
         with suppress(RewrittenError):
             look = bounds.LOOK_SECONDS if look is None else look
-            following = _follow(journal, newest, activity or asyncio.Event(), look)
+            following = _follow(journal, newest, activity or asyncio.Event(), look, running)
             async with aclosing(following) as found:
                 async for each in found:
                     yield each
 
 
 async def _follow(
-    journal: Journal, newest: int, activity: asyncio.Event, look: float
+    journal: Journal, newest: int, activity: asyncio.Event, look: float, running: float
 ) -> AsyncGenerator[Changed, None]:
     """See `follow_list`; ends with RewrittenError if the journal may have gone back."""
     changes, owners = await journal.changes(None), KnownOwners(journal)
@@ -70,6 +74,7 @@ async def _follow(
             rows[session_id] = row
     listed = sorted(rows.values(), key=lambda row: row.key)
     changed = Changed(listed, live, await journal.outcomes([*rows]), is_all=True)
+    told = monotonic()
     while True:
         if changed.is_all or changed.rows or changed.gone:
             yield changed
@@ -86,6 +91,9 @@ async def _follow(
             for of in (before, live)
         )
         different = [id_ for id_ in was | now_is if was.get(id_) != now_is.get(id_)]
+        if monotonic() >= told + running:
+            told = monotonic()
+            different += [id_ for id_ in live if _is_running(live, id_)]
         for row in changed.rows:
             id_ = row.session_id  # it may have ended behind our look
             if changed.outcomes.get(id_, b"") is None and not _is_running(live, id_):

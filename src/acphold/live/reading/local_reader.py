@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, suppress
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -388,7 +389,9 @@ class LocalReader(SessionReader):
         all sessions."""
         from acphold.live.reading.followed_list import follow_list  # late: few follow it
 
-        async with aclosing(follow_list(self.journal, newest, activity)) as found:
+        running = bounds.RUNNING_SECONDS if said else inf
+        following = follow_list(self.journal, newest, activity, None, running)
+        async with aclosing(following) as found:
             async for each in found:
                 yield await self._news(each, said=said)
 
