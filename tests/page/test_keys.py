@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 import acphold
-from tests.page.conftest import opened, row_of, steps, violations
+from tests.page.conftest import ask, opened, row_of, steps, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -275,3 +275,29 @@ async def test_what_was_done_last_is_undone_when_it_is_shown_no_more(
     await page.keyboard.press("u")
     await expect(shown).to_have_text(["Undone.Close"])
     await expect(rows[1]).not_to_contain_text("#sedge")
+
+
+async def test_a_key_leads_to_the_open_question_which_only_ctrl_enter_in_it_allows(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Install it"), {"say": "Installed."}))
+    await opened(page, session.id)
+    await keyed(page)
+    card = page.locator(".asking section.question")
+    yes, no, more = [card.locator(".options .row button").nth(at) for at in range(3)]
+    await expect(yes).to_be_enabled()
+    await page.keyboard.press("Control+Enter")
+    await page.keyboard.press("q")
+    await expect(card).to_be_focused()
+    for key in ("a", "y", "Enter", "Shift+Enter"):
+        await page.keyboard.press(key)
+    await more.press("Control+Enter")  # is the key of that button
+    await page.keyboard.press("q")
+    await expect(card).to_be_focused()
+    await expect(no).to_be_enabled()
+    await page.keyboard.press("Control+Enter")
+    await expect(card).to_have_count(0)
+    await expect(page.locator(".said").last).to_contain_text('"optionId": "go"')
+    await turn

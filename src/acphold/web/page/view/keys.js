@@ -1,4 +1,4 @@
-// Keys for who has a keyboard. None answers a question.
+// Keys for who has a keyboard. None of one letter answers a question.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
@@ -12,6 +12,7 @@ const KEYS = [
   [["k", "↑"], "Previous session, or file; ↑ at the top, the search"],
   [["Enter"], "Open it; in the search, open the first result"],
   [["w"], "Write to the agent: no need to pass its buttons with Tab"],
+  [["q"], "To the open question; there Ctrl Enter allows it once, Tab goes to all answers"],
   [["m"], "Menu of the session: arrows and Enter"],
   [["Esc"], "From writing, or from Changes, back to the conversation"],
   [["x"], "Select this session, and then others with j, k and Space"],
@@ -80,7 +81,8 @@ function onKey(event, desk) {
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
   /** @type {((desk: Desk) => void) | undefined} */
   let what;
-  if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
+  if ((ctrlKey || metaKey) && key === "Enter") what = altKey || shiftKey || event.repeat ? undefined : allowing(target);
+  else if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
   else if (key === "Escape" && target.matches(".conversation textarea")) what = toConversation;
   else if (key === "Escape" && document.querySelector(".chosen") && !target.closest("input:not([type=checkbox]), textarea, select")) what = () => /** @type {HTMLElement} */ (document.querySelector(".chosen .leave")).click();
   else if (key === "Escape" && !target.closest("input, textarea, select")) what = document.querySelector(".changes") ? () => /** @type {HTMLElement} */ (document.querySelector(".changes .back")).click() : undefined;
@@ -99,6 +101,7 @@ const SINGLE = Object.assign(Object.create(null), {
   j: () => file(1) || step(1),
   k: () => file(-1) || step(-1),
   w: () => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea, .other-agent button"))?.focus(),
+  q: () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".asking section.question"), ...document.querySelectorAll("section.question")]).find((each) => each.checkVisibility())?.focus(),
   m: () => void menu(),
   u: (/** @type {Desk} */ desk) => void undo(desk),
   n: () => (go("#/new"), void soon("main.new textarea").then((field) => field?.focus())),
@@ -115,6 +118,12 @@ async function soon(selector) {
     if (found) return found;
   }
   return null;
+}
+
+/** What allows the question that has the keyboard; on a button of it the key would be that button's. @param {HTMLElement} target */
+function allowing(target) {
+  const allow = target.closest("button, a, input, textarea, select, summary") ? null : target.closest("section.question")?.querySelector("[aria-keyshortcuts='Control+Enter']");
+  return allow ? () => /** @type {HTMLElement} */ (allow).click() : undefined;
 }
 
 /** Open the menu of what is open, or of the row that has the keyboard. */

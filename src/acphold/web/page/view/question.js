@@ -132,7 +132,7 @@ function Answers({ id, session, options, isWhole, answer, later, stop, isBusy })
   const isNo = (/** @type {Offer} */ { kind }) => kind.startsWith("reject");
   // Our words first: what an agent calls its answer may say the opposite.
   /** @param {Offer | undefined} each */
-  const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : isNo(each) ? "no" : ""} disabled=${isOff || !(isWhole || isNo(each))} onClick=${() => give(each)}><span><b>${each.words}${each.name && ":"}</b> ${each.name}</span></button>`;
+  const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : isNo(each) ? "no" : ""} aria-keyshortcuts=${each === yes && each.kind === "allow_once" ? "Control+Enter" : undefined} disabled=${isOff || !(isWhole || isNo(each))} onClick=${() => give(each)}><span><b>${each.words}${each.name && ":"}</b> ${each.name}</span></button>`;
   return html`<div class="options">
     <div class=${`row ${no?.isLong ? "long" : ""}`}>${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
     ${isOpen && html`<div class="rest">${others.map(button)}
