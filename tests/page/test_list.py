@@ -114,6 +114,26 @@ async def test_a_session_is_pinned_and_tagged_in_its_menu_and_found_by_its_tag(
     await expect(pinned).to_have_count(0)
 
 
+async def test_what_is_undone_takes_nothing_from_what_others_did_meanwhile(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1200, "height": 800})
+    (folder := tmp_path / "shared").mkdir()
+    session = await agent.new_session(cwd=folder)
+    await session.prompt(steps({"say": "Said."}))
+    await opened(page, session.id)
+    await page.get_by_label("More").click()
+    await page.locator("#session-menu").get_by_role("button", name="Tags…").click()
+    await page.get_by_label("Tags: a space").fill("mine")
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    tags = row_of(page, session).locator(".tags")
+    await expect(tags).to_have_text("#mine")
+    await agent.call("_acphold/mark", {"sessionId": session.id, "tags": ["mine", "theirs"]})
+    await expect(tags).to_have_text("#mine #theirs")
+    await page.locator(".undo").get_by_role("button", name="Undo").click()
+    await expect(tags).to_have_text("#theirs")
+
+
 async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undone(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import { asked } from "./dialog.js";
 import { continueInCopy, hasFilesNow, isInTree, useKept } from "./copies.js";
 import { html } from "./html.js";
 import { go, here } from "./places.js";
-import { archive, askToRemove, hashed, notify, TAGS, tagsIn } from "./undo.js";
+import { archive, askToRemove, hashed, notify, putTags, TAGS, tagsIn } from "./undo.js";
 import { bringBack } from "./work_tree.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
@@ -35,19 +35,28 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (!name || name === title) return;
     const put = (/** @type {string} */ to) => desk.server.call("session/set_title", { sessionId: id, title: to });
     await put(name);
-    notify(desk, "The session is renamed.", () => void put(title).then(() => notify(desk, "Undone."), (error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
+    const undo = async () => {
+      const now = desk.rows.peek().get(id)?.title ?? name;
+      if (now !== name && now !== title) throw new Error("It has another one by now.");
+      await put(title);
+    };
+    notify(desk, "The session is renamed.", () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
   };
-  /** @param {object} to @param {object} back @param {string} words */
-  const mark = async (to, back, words) => {
-    const put = (/** @type {object} */ marks) => desk.server.call("_acphold/mark", { sessionId: id, ...marks });
-    await put(to);
-    notify(desk, words, () => void put(back).then(() => notify(desk, "Undone."), (error) => notify(desk, `It could not be undone: ${error.message}`)), `${Object.keys(to)} ${id}`);
+  /** @param {string} kind @param {string} words @param {() => Promise<unknown>} undo */
+  const marked = (kind, words, undo) => notify(desk, words, () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `It could not be undone: ${error.message}`)), `${kind} ${id}`);
+  const pin = async () => {
+    const put = (/** @type {boolean} */ pinned) => desk.server.call("_acphold/mark", { sessionId: id, pinned });
+    const was = Boolean(row?.pinned);
+    await put(!was);
+    marked("pin", was ? "The session is no longer pinned." : "The session is pinned.", () => put(was));
   };
-  const pin = () => mark({ pinned: !row?.pinned }, { pinned: Boolean(row?.pinned) }, row?.pinned ? "The session is no longer pinned." : "The session is pinned.");
   const tag = async () => {
-    const words = await asked({ title: "Tag this session", label: TAGS, value: (row?.tags ?? []).join(" "), action: "Save", mayBeEmpty: true });
-    const tags = tagsIn(words ?? "");
-    if (words !== null) return mark({ tags }, { tags: row?.tags ?? [] }, tags.length > 0 ? `Tagged ${hashed(tags)}.` : "The session has no tags now.");
+    const before = row?.tags ?? [];
+    const words = await asked({ title: "Tag this session", label: TAGS, value: before.join(" "), action: "Save", mayBeEmpty: true });
+    if (words === null) return;
+    const tags = tagsIn(words);
+    const undo = await putTags(desk, id, before, tags);
+    marked("tags", tags.length > 0 ? `Tagged ${hashed(tags)}.` : "The session has no tags now.", undo);
   };
   const putAway = async () => {
     await archive(desk, [id], title, row?.archived);

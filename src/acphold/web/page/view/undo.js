@@ -101,8 +101,16 @@ export async function archive(desk, ids, title, isBack = false) {
   notify(desk, `${named(ids, title)}${are(ids)} ${isBack ? "back in the list" : "archived"}.`, undo, `archive ${ids.toSorted()}`);
 }
 
-/** Give sessions these tags, by id. @param {Desk} desk @param {Map<string, string[]>} tags */
-const mark = (desk, tags) => Promise.all([...tags].map(([sessionId, its]) => desk.server.call("_acphold/mark", { sessionId, tags: its })));
+/** Give a session tags; what takes that back, and leaves what others have done meanwhile. @param {Desk} desk @param {string} id @param {string[]} before @param {string[]} wanted */
+export async function putTags(desk, id, before, wanted) {
+  const put = (/** @type {string[]} */ tags) => desk.server.call("_acphold/mark", { sessionId: id, tags });
+  const tags = /** @type {string[]} */ ((await put(wanted)).tags);
+  return () => {
+    const now = desk.rows.peek().get(id)?.tags ?? tags;
+    const taken = before.filter((each) => !tags.includes(each));
+    return put([...now.filter((each) => before.includes(each) || !tags.includes(each)), ...taken]);
+  };
+}
 
 /** The label of a field for tags. */
 export const TAGS = "Tags: a space between two, a - within one";
@@ -115,9 +123,12 @@ export const hashed = (tags) => tags.map((each) => `#${each.replace("#", "").toL
 
 /** Add tags to sessions. @param {Desk} desk @param {import("../wire/pages.js").Row[]} rows @param {string[]} words */
 async function tag(desk, rows, words) {
-  const before = new Map(rows.map((row) => [row.sessionId, (desk.rows.peek().get(row.sessionId) ?? row).tags ?? []]));
-  await mark(desk, new Map([...before].map(([id, its]) => [id, [...its, ...words]])));
-  notify(desk, `${counted(before.size, "session")} ${before.size === 1 ? "is" : "are"} tagged ${hashed(words)}.`, () => void mark(desk, before).then(() => notify(desk, "Undone."), (error) => notify(desk, `The tags stay. ${error.message}`)));
+  const undos = await Promise.all(rows.map((row) => {
+    const before = (desk.rows.peek().get(row.sessionId) ?? row).tags ?? [];
+    return putTags(desk, row.sessionId, before, [...before, ...words]);
+  }));
+  const undo = () => void Promise.all(undos.map((each) => each())).then(() => notify(desk, "Undone."), (error) => notify(desk, `The tags stay. ${error.message}`));
+  notify(desk, `${counted(rows.length, "session")} ${rows.length === 1 ? "is" : "are"} tagged ${hashed(words)}.`, undo);
 }
 
 /** The first of the sessions that something was done to together last: it has the keyboard once that is undone. */
