@@ -124,7 +124,7 @@ def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -
         (["--all", "-o", "x.html"], "several pages need a folder: --output FOLDER/"),
         (["aa", "--format", "pdf"], "invalid choice: 'pdf'"),
         (["aa", "--report", "x"], "--report needs --redact"),
-        (["--all", "--since", "never"], "'never': give a date (2026-01-31) or an age (12h"),
+        (["--all", "--since", "never"], "'never': give a date (2026-01-31, today"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said(

@@ -36,7 +36,7 @@ def test_tags_find_sessions_and_pins_mark_them(acphold: CommandLine) -> None:
     assert list(listed(acphold, "#later")) == ["aa-1"]
     assert acphold.run("session", "tag", "aa", "--remove", "later").out.endswith("  #v2\n")
     assert listed(acphold)["aa-1"]["tags"] == ["v2"]
-    refused = acphold.run("session", "tag", "aa", "two words")
+    refused = acphold.run("session", "tag", "aa", "two/%words")
     assert (refused.code, "no tag" in refused.err) == (2, True)
     assert acphold.run("session", "pin", "aa", "bb").out == "Pinned 2 sessions.\n"
     assert {name for name, it in listed(acphold).items() if it["pinned"]} == {"aa-1", "bb-2"}

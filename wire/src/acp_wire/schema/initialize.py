@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from msgspec import UNSET, field
+from msgspec.structs import replace
 
 from acp_wire.schema.shapes import (
     Extensible,
@@ -163,7 +164,7 @@ class ClientCapabilities(Extensible, frozen=True):
             url=ElicitationUrlCapabilities() if pages else None,
         )
         options = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
-        return cls(
+        can = cls(
             fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
             terminal=terminals,
             session=ClientSessionCapabilities(
@@ -171,9 +172,9 @@ class ClientCapabilities(Extensible, frozen=True):
                 notices=NoticeCapabilities(),
                 compaction=CompactionCapabilities(),
             ),
-            auth=AuthCapabilities(terminal=sign_in),
             elicitation=asks if forms or pages else None,
         )
+        return replace(can, auth=AuthCapabilities(terminal=True)) if sign_in else can
 
 
 class Implementation(Extensible, frozen=True):
