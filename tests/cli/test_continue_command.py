@@ -184,7 +184,7 @@ def test_several_sessions_are_archived_and_tagged_at_once_and_back_again(home: P
     with home.on_terminal("continue", "about", columns=100) as one:
         one.until("3 of 3", "about apples")
         one.type("\x13\x1b[B\x13", "2 selected")
-        asking = "Tags of 2 sessions, each one word (needs-review), - before one to remove:"
+        asking = "Tags of 2 sessions, each one word (needs-review); - before one removes it:"
         one.type("\x14", asking)
         one.type("fruit salad; \r", asking, below="is no tag")
         one.type("\x13, fruit,\r", "tagged 2 sessions, ^Z undoes", "#fruit")

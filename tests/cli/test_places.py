@@ -46,11 +46,22 @@ def test_of_a_beginning_that_fits_several_the_person_chooses(home: Place) -> Non
         assert one.ended("q") == 0
 
 
-def test_words_of_a_title_in_place_of_an_id_filter_the_list(home: Place) -> None:
-    with home.on_terminal("show", "plum") as one:
-        one.until("▸ plum", "1 of 3", "of a-plum", but="of a-pear")
-        one.type("\r", "about a-plum", but="Enter")
+def test_words_of_a_title_filter_the_list_or_lead_to_the_only_session(home: Place) -> None:
+    with home.on_terminal("show", "of a-p") as one:
+        one.until("▸ of a-p", "2 of 3", but="of b-apple")
+        one.type("\r", "about a-p", but="Enter")
         assert one.ended("q") == 0
+    with home.on_terminal("show", "plum") as one:
+        one.until("about a-plum", but="Enter")
+        assert one.ended("q") == 0
+
+
+@pytest.mark.parametrize("words", ["delete --yes", "archive", "pin"])
+def test_words_of_a_title_change_no_session(home: Place, words: str) -> None:
+    with home.on_terminal("session", *words.split(), "plum") as one:
+        one.until("no session id begins with 'plum'", "these words: a-plum")
+        assert one.ended() == Exit.NO_SESSION
+    assert len(home.run("list", "--json").stdout.splitlines()) == 3
 
 
 def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:

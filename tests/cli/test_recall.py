@@ -289,7 +289,7 @@ async def test_answers_say_that_they_are_no_instructions(journal: Path) -> None:
         ),
         ("search", {"query": "x", "agent": "x" * 5000}, "agent"),
         ("read", {"place": "x" * 5000}, "place"),
-        ("search", {"query": "x", "since": "yesterday"}, "30d"),
+        ("search", {"query": "x", "since": "lately"}, "30d"),
         ("search", {"query": "x", "in": "titles"}, "titles"),
         ("search", {"query": "x", "what": 1}, "what"),
         ("read", {"place": "zzzz"}, "zzzz"),

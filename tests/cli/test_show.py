@@ -171,7 +171,10 @@ def test_words_of_a_title_in_place_of_an_id_are_told_with_the_ids_that_they_fit(
         remember(journal, f"ab-{number}", prompt("x"), title=f"Say hello {number}.")
     done = acphold.run("show", "Hello 2")
     assert (done.code, done.out) == (3, "")
-    assert "no session id begins with 'Hello 2'; words that fit: ab-2 Say hello 2.;" in done.err
+    assert (
+        "no session id begins with 'Hello 2'; sessions with these words: ab-2 Say hello 2.;"
+        in done.err
+    )
     assert acphold.run("show", "hello").err.count("Say hello") == 3
     assert "ab-1 Say hello 1., …;" in acphold.run("show", "hello").err
 

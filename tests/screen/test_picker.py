@@ -302,6 +302,27 @@ async def test_enter_that_came_before_the_list_opens_the_first_session(
             assert await picker.run() == Picked("s-web page", "open")
 
 
+async def test_another_key_behind_an_early_enter_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        source = LateSessions()
+        picker = Picker(source)
+
+        async def person() -> None:
+            keys.send_text("\r")
+            await until(lambda: picker._is_entered)
+            keys.send_text("\x1b[B")
+            await until(lambda: not picker._is_entered)
+            source.are_there.set()
+            await until(lambda: len(picker._shown) == 2)
+            keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None
+
+
 async def test_what_is_selected_stays_so_over_an_action_that_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

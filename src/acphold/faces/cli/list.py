@@ -115,7 +115,7 @@ def tells_how_to_begin(
 def _tagged(arguments: Sequence[str]) -> str:
     """Return the hint for a tag that is given as an option."""
     tag = next((tag for it, tag in pairwise(arguments) if it in ("-t", "--tag", "--tags")), "")
-    return f"did you mean: acphold list {shlex.quote('#' + tag)}" if tag else ""
+    return f"did you mean: acphold list {shlex.quote('#' + tag.lstrip('#'))}" if tag else ""
 
 
 @command("list", "[OPTIONS] [WORDS...]", is_read=True, meant=_tagged)

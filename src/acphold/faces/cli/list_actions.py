@@ -82,11 +82,11 @@ class ListActions:
                 else:
                     title = asyncio.run(_row(session_id)).title or "(no title)"
                     of = f"“{cut(on_one_line(title), bounds.NAMED_CHARACTERS)}”"
-                asking = f"Tags of {of}, each one word (needs-review), - before one to remove: "
+                asking = f"Tags of {of}, each one word (needs-review); - before one removes it: "
                 while words := (_asked(asking) or "").replace(",", " ").split():
                     if before := asyncio.run(commands.tag_all(ids, words)):
                         self._note("tagged", ids, partial(commands.put_back, before))
-                        break
+                        return choice._replace(selected=())
             case "copy":
                 if (made := _copy(session_id)) is not None:
                     self.made = made

@@ -349,7 +349,7 @@ def _introduce() -> int:
     """Keep every conversation with your coding agent: find, continue and share it.
 
     Begin with `acphold import`, then plain `acphold`; in editors `acphold setup`.
-    An ID is a unique prefix, words of the title, or `-`, the folder's newest one.
+    An ID is a unique prefix or `-`, the folder's newest; `show` takes words, too.
     """
     return Exit.USAGE
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import bounds
@@ -33,6 +33,16 @@ class Place(NamedTuple):
         return place_name(self.row.session_id, self.seq)
 
 
+ONLY_READ: Final = ("shows", "watches", "explains", "exports")
+"""What is done with a session that words lead to: whoever means another one loses nothing."""
+
+CHANGE_NOTHING: Final = (*ONLY_READ, "continues")
+"""The same where a person chooses it from a list."""
+
+NAMED: Final = 3
+"""Sessions that an error names."""
+
+
 async def find_session(
     reader: SessionReader,
     given: str | None,
@@ -45,7 +55,8 @@ async def find_session(
     the newest that is not archived, or with `archived` the newest of all folders that is.
 
     With `does`, the words for what will be done ("shows it"), it may be chosen from a list, and
-    words of its title lead there. Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and
+    words that a list finds lead there, unless it would be changed; to the only session that has
+    them if it is only read. Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and
     UsageError if it has to be named.
     """
     if given in NEWEST:
@@ -68,11 +79,15 @@ async def find_session(
                 raise await _with_titles(reader, error, given) from None
             among = error.matches
         except UnknownSessionError:
-            if not does or not (titled := await _titled(reader, given, cwd)):
+            if not does or not (found := await _with_words(reader, given, cwd)):
                 raise
-            if not on_terminal():
-                reason = f"no session id begins with {given!r}; words that fit: {titled}"
+            if not on_terminal() or not does.startswith(CHANGE_NOTHING):
+                names = await _names(reader, found[:NAMED])
+                named = ", ".join([*names, *(["…"] if len(found) > len(names) else [])])
+                reason = f"no session id begins with {given!r}; sessions with these words: {named}"
                 raise UnknownSessionError(given, reason) from None
+            if len(found) == 1 and does.startswith(ONLY_READ):
+                return found[0]
             words = given
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
@@ -83,9 +98,9 @@ async def find_session(
         )
     from acphold.faces.cli.session_picker import choose_session  # late: few commands need it
 
-    if (found := await choose_session(reader, does, words, among)) is None:
+    if (chosen := await choose_session(reader, does, words, among)) is None:
         raise NothingChosen
-    return await reader.session(found)
+    return await reader.session(chosen)
 
 
 async def _with_titles(
@@ -97,15 +112,13 @@ async def _with_titles(
     return AmbiguousIdError(given, error.matches, more=error.is_cut, names=names)
 
 
-async def _titled(reader: SessionReader, given: str, cwd: str | None) -> str:
-    """Return the names of the newest sessions of which a list would find these words; "" for
-    none."""
+async def _with_words(reader: SessionReader, given: str, cwd: str | None) -> list[SessionRow]:
+    """Return the newest sessions that a list would find by these words, one more than are named."""
     words = tuple(given.casefold().split())
     if not words or "@" in given:  # of ID@SEQ the id is tried first
-        return ""
-    found = (await reader.page(Wanted(ListFilter(cwd=cwd), words), limit=4)).sessions
-    names = await _names(reader, [it.row for it in found[:3]])
-    return ", ".join([*names, *(["…"] if len(found) > len(names) else [])])
+        return []
+    found = await reader.page(Wanted(ListFilter(cwd=cwd), words), limit=NAMED + 1)
+    return [it.row for it in found.sessions]
 
 
 async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]:

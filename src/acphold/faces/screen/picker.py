@@ -112,7 +112,7 @@ KEYS: Final = (
     ("^O", "reads all of it; q goes back"),
     ("^A", "this folder only, or all"),
     ("^G", "also sessions that only scripts and other programs prompted, or not"),
-    ("^S", "selects it, or not; ^X, ^T, ^B and Del are for all selected"),
+    ("^S", "selects it, or not; the next ^X, ^T, ^B or Del is for all selected"),
     ("^R ^T ^B", "rename it, tag it, pin it or take it down"),
     ("^X Del", "archive it (hidden, nothing is lost), delete it when you leave"),
     ("^Z", "undoes the last of these, then the one before"),
@@ -280,8 +280,8 @@ class Picker:
             await asyncio.sleep(0)  # handle keys before the other lines
         self._lines.is_read = True
         self._show()
-        if self._is_entered and self._current is not None:
-            self._app.exit(result=Picked(self._current.session_id, "open"))
+        if self._is_entered and self._current is not None and not self._app.is_done:
+            self._leave(Picked(self._current.session_id, "open"))
         with suppress(AcpError):  # the list stays as it is
             async for news in self._source.changes():
                 self._stale.update(self._lines.take(news))
@@ -291,6 +291,7 @@ class Picker:
         """Filter by the words again; the selection starts at the top."""
         self._lines.seek(self._words.text)
         self._notice = ""
+        self._is_entered = False
         if self._searching is not None:
             self._searching.cancel()
         if self._app.is_running and (words := self._words.text).strip():
@@ -368,10 +369,16 @@ class Picker:
             self._lines.hidden |= {choice.session_id, *choice.others}
             below = (it.session_id for it in self._shown[self._place :])
             self._at = next((it for it in below if it not in self._lines.hidden), "")
-            self._selected.clear()
             self._lines.fit()
             self._show()
+        if choice.action in FOR_SEVERAL:
+            self._selected.clear()
         self._begin(self._carry_out(choice))
+
+    def _leave(self, choice: Picked) -> None:
+        """End with a choice, and what the list has to begin with again."""
+        kept = (*self._selected,)
+        self._app.exit(result=choice._replace(words=self._words.text, selected=kept))
 
     def _undo(self) -> None:
         self._undoing = self._begin(self._carry_out(Picked("", "undo")))
@@ -415,7 +422,7 @@ class Picker:
 
         def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
             def move(_: KeyPressEvent) -> None:
-                self._at = ""
+                self._at, self._is_entered = "", False
                 self._place = max(0, min(len(self._shown) - 1, self._place + step()))
                 self._read_end()
 
@@ -489,8 +496,7 @@ class Picker:
                 self._act(choice)
             else:
                 at = "" if action == "open" else self._current.session_id
-                kept = (*self._selected,)
-                event.app.exit(result=choice._replace(words=self._words.text, at=at, selected=kept))
+                self._leave(choice._replace(at=at))
 
         keys.add("enter")(partial(act, action="open"))
         if self._acts is not None:
