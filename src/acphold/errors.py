@@ -166,7 +166,7 @@ class NothingSaidError(AcpError):
 class UnknownSessionError(AcpError):
     """Neither the journal nor the agent has a session `session_id`."""
 
-    code = MissingFileError.code
+    code: int = MissingFileError.code
 
     def __init__(self, session_id: str, reason: str | None = None) -> None:
         super().__init__(reason or f"no session {session_id!r}")

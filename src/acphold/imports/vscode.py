@@ -116,7 +116,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     whole = _whole(source, writer.missed)
     writer.facts.cwd = folder_of(source.path.parent.parent)
     writer.clock(whole.get("creationDate"))
-    named = {text(it, "requestId") or n: it for n, it in enumerate(objects(whole, "requests"))}
+    named: dict[object, Object] = {}
+    for place, request in enumerate(objects(whole, "requests")):
+        named.setdefault(text(request, "requestId") or place, request)
     requests = [*named.values()]
     tree = _tree(requests)
     tree.choose(source.item, writer.missed)
@@ -188,6 +190,7 @@ class _Log:
         self.missed = Missed()
         self.whole: Object = {}
         self.begun_with: set[str] = set()
+        self._pushed: set[str] = set()
         self.gap = self.too_few = 0
         damaged = 0
         for entry in records(path, self.missed, ROWS):
@@ -201,8 +204,9 @@ class _Log:
             if kind == 0:
                 self.whole = obj(entry, "v")
                 requests = objects(self.whole, "requests")
-                self.begun_with |= {text(request, "requestId") for request in requests}
-            elif not _apply(self.whole, kind, entry):
+                self._pushed = {text(request, "requestId") for request in requests}
+                self.begun_with |= self._pushed
+            elif not _apply(self.whole, kind, entry, self._pushed):
                 self.missed.kind("changes", str(kind), entry)
                 if damaged and not self.gap and (too_few := self._too_few(entry)):
                     self.gap, self.too_few = damaged, too_few
@@ -216,8 +220,9 @@ class _Log:
         return index + 1 - there if isinstance(index, int) and 0 <= index - there < _MOST else 0
 
 
-def _apply(whole: Object, kind: int | None, entry: Object) -> bool:
-    """Apply a change to the document; False if there is nothing to change at its path."""
+def _apply(whole: Object, kind: int | None, entry: Object, known: set[str]) -> bool:
+    """Apply a change to the document; False if there is nothing to change at its path. `known` has
+    the ids of its requests, as a line that adds one may be there twice."""
     keys = entry.get("k")
     if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
         return False
@@ -233,8 +238,17 @@ def _apply(whole: Object, kind: int | None, entry: Object) -> bool:
             return False
         if (end := number(entry, "i")) is not None and end >= 0:
             del into[end:]
-        # A line may be there twice.
-        into += [one for one in pushed if keys != ["requests"] or one not in into]
+        if keys != ["requests"]:
+            into += pushed
+            return True
+        if end is not None:
+            known.clear()
+            known.update(text(one, "requestId") for one in into)
+        for one in pushed:
+            its = text(one, "requestId")
+            if not its or its not in known:
+                into.append(one)
+                known.add(its)
         return True
     if isinstance(place, dict) and isinstance(last, str) and kind in (_SET, _DELETE):
         if kind == _SET:
