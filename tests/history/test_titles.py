@@ -113,6 +113,7 @@ def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:
     assert words_below("Fix the greeting, please, in all files", "Fix the greeting…") == ""
     assert words_below("Done.", "Fix the greeting…") == "Done."
     assert words_below("Done.", None) == "Done."
+    assert words_below("Fix foo in bar, please", "Fix `foo` in *bar*") == ""
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
         folder.mkdir()
         await (await agent.new_session(cwd=folder)).prompt(steps({"say": "Here."}))
     await page.get_by_role("link", name="New", exact=True).click()
+    await expect(page.get_by_label("First prompt")).to_be_focused()  # typed words are no shortcuts
     words = page.get_by_label("First prompt")
     latest = page.get_by_role("group", name="Recent folders")
     orchard = latest.get_by_role("button", name="orchard")

@@ -170,8 +170,10 @@ async def test_sessions_are_selected_archived_and_taken_back_with_keys(
     for session in sessions:
         await expect(row_of(page, session)).to_be_visible()
     await expect(page.locator(".undo")).to_contain_text("2 sessions are back in the list.")
+    await page.set_viewport_size({"width": 1100, "height": 400})
     await page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
+    await expect(dialog.get_by_text("Search all conversations")).to_be_in_viewport()
     for words in ("Undo what was done last", "Write to the agent", "open the first result"):
         await expect(dialog).to_contain_text(words)
 
@@ -263,7 +265,7 @@ async def test_what_was_done_last_is_undone_when_it_is_shown_no_more(
     await rows[1].focus()
     await page.keyboard.press("x")
     await page.keyboard.press("t")
-    await page.get_by_label("Tags: a space").fill("sedge")
+    await page.get_by_label("Tags, with spaces").fill("sedge")
     await page.keyboard.press("Enter")
     await expect(rows[1]).to_contain_text("#sedge")
     await expect(shown.get_by_role("button", name="Undo")).to_be_focused()

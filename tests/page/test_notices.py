@@ -258,6 +258,7 @@ async def test_a_turn_of_an_editor_is_waited_for_where_somebody_taps(
         await expect(tell).to_have_count(0)
     await page.goto(f"{page.url.partition('#')[0]}#/")
     words = page.get_by_role("checkbox", name="last words when a turn is done")
-    await words.check()
+    await words.click()
+    await expect(words).to_be_checked()  # once the server has it
     await page.reload()
     await expect(words).to_be_checked()

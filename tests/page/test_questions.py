@@ -605,7 +605,7 @@ async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_a
     await expect(page.locator(".decision")).to_contain_text("Rejected")
     # Nothing but the first was answered: the next one stays, and the words wait behind the turn.
     await expect(card).to_contain_text("Run 2")
-    waiting = page.locator(".queue ol")
+    waiting = page.get_by_role("list", name="Prompts being sent")
     await expect(waiting).to_contain_text("Use make")
     await page.reload()
     await expect(card).to_contain_text("Run 2")
@@ -640,7 +640,7 @@ async def test_words_under_one_of_two_questions_reject_the_first_and_the_other_s
     await page.get_by_title("Reject, and send").click()
     await expect(card).to_have_count(1)
     await expect(page.locator(".decision")).to_have_count(1)
-    await expect(page.locator(".queue ol")).to_contain_text("Use make")
+    await expect(page.get_by_role("list", name="Prompts being sent")).to_contain_text("Use make")
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
     await expect(page.locator(".said", has_text="heard: ")).to_contain_text("Use make")

@@ -153,7 +153,7 @@ async def test_who_begins_to_write_while_something_is_asked_is_asked_it_once(
         card = page.locator(".asking section.question")
         await expect(card).to_contain_text("May I?")
         await area.press("Enter")
-        await expect(page.get_by_label("Prompts being sent")).to_contain_text("current turn")
+        await expect(page.locator(".queue ol, ul.sending")).to_contain_text("And now this.")
         await expect(card).to_have_count(1)
         await card.get_by_role("button", name="Go on").click()
         await asking

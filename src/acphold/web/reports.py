@@ -151,7 +151,10 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
         if b'"diff"' in entry.update:
             diffs = diffs_in(members(entry.update))
             paths |= {path for parts in diffs if (path := string(parts.get("path"))) is not None}
-    said = " ".join(drawn("".join(reversed(words))[-4 * bounds.GLANCE_CHARACTERS :]).split())
+    text = "".join(reversed(words))
+    before, text = text[: -4 * bounds.GLANCE_CHARACTERS], text[-4 * bounds.GLANCE_CHARACTERS :]
+    fences = sum(line.lstrip().startswith(("```", "~~~")) for line in before.splitlines())
+    said = " ".join(drawn(f"{'```' * (fences % 2)}\n{text}").split())
     short = (
         said
         if len(said) <= bounds.GLANCE_CHARACTERS

@@ -111,7 +111,10 @@ def drawn(said: str) -> str:
 def words_below(said: str, title: str | None) -> str:
     """Return last words as they stand below a title; "" where that begins alike, as with a prompt
     that nothing was answered to."""
-    return "" if said.startswith((title or "\0").removesuffix("…")) else said
+    begins = (title or "").removesuffix("…")
+    if any(mark in begins for mark in "`*_~["):
+        begins = " ".join(drawn(begins).split())
+    return "" if begins and said.startswith(begins) else said
 
 
 def _text_of(block: bytes) -> str:

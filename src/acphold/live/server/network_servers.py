@@ -94,7 +94,9 @@ class NetworkServers:
                 its = FirstFrame(frame.release, each.words, each.command, own, SERVER)
                 preparing = pool.prepare(its, stderr.descriptor)
                 prepared[each.name] = await stack.enter_async_context(preparing)
-            served = ServerAgents(pool.hub, prepared, pool.called, asked.folder, stderr=stderr)
+            served = ServerAgents(
+                *(pool.hub, prepared, pool.called, asked.folder, within.home), stderr=stderr
+            )
             await stack.enter_async_context(aclosing(served))
             stack.enter_context(heard_by(prepared[served.default].heard))
             await stack.enter_async_context(beside(served.resume_queues(), "resume queues"))

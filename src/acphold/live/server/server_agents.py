@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -68,7 +67,8 @@ class ServerAgents(Pooled, eq=False):
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
     name for the key of an agent. `folder` is that of the first new session, None if it is not
-    known. An agent ends after its seconds of idleness, sooner while the server is away.
+    known, `home` that of the server's user. An agent ends after its seconds of idleness, sooner
+    while the server is away.
     """
 
     what: ClassVar = "the agents of a server"
@@ -76,6 +76,7 @@ class ServerAgents(Pooled, eq=False):
     agents: Mapping[str, PreparedAgent]
     _called: Callable[[str], str]
     folder: str | None
+    home: str = ""
     _coming: Counter[str] = field(default_factory=Counter)
     _desks: dict[str, Desk] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
@@ -312,7 +313,7 @@ class ServerDirectory(Directory):
         if principal.sees_all and (folder := self._served.folder) is not None:
             can = with_meta(can, capabilities.FOLDER, encode(folder))
             if principal.scopes >= {"manage", "prompt"}:  # those of session/new
-                can = with_meta(can, capabilities.HOME, encode(os.path.expanduser("~")))
+                can = with_meta(can, capabilities.HOME, encode(self._served.home))
         return splice(answer, {"agentCapabilities": can})
 
     async def page(self, principal: Principal, params: bytes) -> bytes:

@@ -20,24 +20,24 @@ export class Draft {
     return (this.#loading ??= draft(this.id).then((kept) => (kept ? this.#putInFront([kept]) : undefined)).catch(() => {}));  // a private window keeps nothing
   }
 
-  /** @param {string} text @returns {Promise<unknown>} once it is kept */
+  /** @param {string} text @returns {Promise<boolean>} whether it is kept */
   write(text) {
     void this.load();  // which reads what was kept before this takes its place
     this.text.value = text;
-    return keepDraft(this.id, text).catch(() => {});
+    return keepDraft(this.id, text).then(() => true, () => false);
   }
 
-  /** Write on with the content of a prompt, in front of what is there. @param {Received[]} content */
+  /** Write on with the content of a prompt, in front of what is there. @param {Received[]} content @returns {Promise<boolean>} whether its words are kept */
   async takeBack(content) {
     await this.load();
     // A link stands in the text, behind its @.
     const others = content.filter((each) => each.type !== "text" && each.type !== "resource_link");
     this.files.value = [...others.map((each) => ({ name: "", content: each })), ...this.files.value];
-    await this.#putInFront(content.filter((each) => each.type === "text").map((each) => each.text));
+    return this.#putInFront(content.filter((each) => each.type === "text").map((each) => each.text));
   }
 
   /** @param {string[]} words */
-  async #putInFront(words) {
-    await this.write([...words, this.text.value].filter(Boolean).join("\n\n"));
+  #putInFront(words) {
+    return this.write([...words, this.text.value].filter(Boolean).join("\n\n"));
   }
 }

@@ -423,8 +423,8 @@ export class Session {
 
   /** Prompts that were stopped before they began are written on. @param {sends.Kept[]} prompts */
   async takeBack(prompts) {
-    await this.draft.takeBack(prompts.flatMap((each) => each.content));
-    for (const each of prompts) void sends.forget(each.id).catch(() => {});
+    const isKept = await this.draft.takeBack(prompts.flatMap((each) => each.content));
+    for (const each of isKept ? prompts : []) void sends.forget(each.id).catch(() => {});
   }
 
   /** @param {sends.Kept} kept */

@@ -45,11 +45,11 @@ export function Composer({ session, isRunning, instead, paths }) {
   /** @param {{at?: number}} [later]  into the queue of the session */
   const send = (later) => {
     if (isEmpty) return;
-    if (isInstead && !later) {
-      if (WRITTEN[text.trim().toLowerCase()]) return setProblem("This is no answer. Use the buttons above.");
-      instead?.reject();
-    }
-    void session.prompt(content(), later ?? (isBehind ? {} : undefined));
+    const rejects = isInstead && !later;
+    if (rejects && WRITTEN[text.trim().toLowerCase()]) return setProblem("This is no answer. Use the buttons above.");
+    if (rejects) instead?.reject();
+    // What is said in place of a yes is the next prompt, before what is queued.
+    void session.prompt(content(), later ?? (isBehind && !rejects ? {} : undefined));
     clear();
   };
   /** @param {Iterable<File>} chosen */

@@ -1,4 +1,4 @@
-// Keys for who has a keyboard. None of one letter answers a question.
+// Keys for who has a keyboard. No single letter answers a question; Ctrl Enter in an open one allows it once.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
@@ -17,7 +17,7 @@ const KEYS = [
   [["Esc"], "From writing, or from Changes, back to the conversation"],
   [["x"], "Select this session, and then others with j, k and Space"],
   [["a"], "Archive the selected sessions; t tags them, Esc ends selecting"],
-  [["u"], "Undo what was done last; a deletion for ten seconds"],
+  [["u"], "Undo what was done last; a deletion, or a prompt taken from the queue, for ten seconds"],
   [["n"], "New session"],
   [["?"], "Show these keys"],
 ];
@@ -231,7 +231,10 @@ export async function toComposer(id) {
 function Shown({ done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [isOff, setOff] = useState(localStorage.getItem(OFF) !== null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    dialog.current?.scrollTo(0, 0);  // the button that has the keyboard stands at its end
+  }, []);
   const turn = () => {
     if (isOff) localStorage.removeItem(OFF);
     else localStorage.setItem(OFF, "yes");

@@ -26,8 +26,12 @@ const next = signal("");
 const coarse = matchMedia("(pointer: coarse)");
 
 /** @param {{desk: import("../model/desk.js").Desk}} props */
-export const NewSession = ({ desk }) => html`<main class="plain new" id="main" tabindex="-1">
-  <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header><${NewForm} desk=${desk} /></main>`;
+export function NewSession({ desk }) {
+  // Who comes here writes; on glass that would cover half of it with a keyboard.
+  useEffect(() => void (coarse.matches || /** @type {HTMLElement | null} */ (document.querySelector("main.new textarea"))?.focus()), []);
+  return html`<main class="plain new" id="main" tabindex="-1">
+    <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header><${NewForm} desk=${desk} /></main>`;
+}
 
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function NewForm({ desk }) {
@@ -67,10 +71,10 @@ export function NewForm({ desk }) {
         await isShown;
         await toComposer(session.id);
       }
-      if (next.value) void session.draft.write(next.value);
+      if (next.value) void session.draft.takeBack([{ type: "text", text: next.value }]);
     } catch (error) {
       problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
-      if (next.value) void draft.write(`${words}\n\n${next.value}`);
+      if (next.value) void draft.write([words, next.value].filter(Boolean).join("\n\n"));
     } finally {
       starting.value = null;
       next.value = "";

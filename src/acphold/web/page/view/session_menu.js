@@ -34,11 +34,12 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     const name = await asked({ title: "Rename this session", label: "Name", value: title, action: "Rename" });
     if (!name || name === title) return;
     const put = (/** @type {string} */ to) => desk.server.call("session/set_title", { sessionId: id, title: to });
-    await put(name);
+    const was = row?.title ?? title;
+    const given = (await put(name))?.title ?? name;
     const undo = async () => {
-      const now = desk.rows.peek().get(id)?.title ?? name;
-      if (now !== name && now !== title) throw new Error("It has another one by now.");
-      await put(title);
+      const now = desk.rows.peek().get(id)?.title ?? given;
+      if (now !== given && now !== was) throw new Error("It has another one by now.");
+      await put(was);
     };
     notify(desk, "The session is renamed.", () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
   };

@@ -13,6 +13,9 @@ const GRACE_MS = 10_000;
 /** Most sessions whose work trees are looked at before they are deleted together. */
 const TREES = 20;
 
+/** The first of the sessions that something was done to together last: it has the keyboard once that is undone. */
+export const acted = { id: "" };
+
 /**
  * Show for a while what was done, in place of what was said `about` the same; `undo` stays until something
  * else is done, a brief one only as long as it is shown.
@@ -21,7 +24,10 @@ const TREES = 20;
 export function notify(desk, words, undo, about, isBrief = false) {
   const notice = { words, undo, about };
   desk.notices.value = [...desk.notices.value.filter((each) => !about || each.about !== about), notice];
-  if (undo) desk.deed = isBrief ? undefined : notice;
+  if (undo) {
+    desk.deed = isBrief ? undefined : notice;
+    acted.id = "";
+  }
   setTimeout(() => close(desk, notice), GRACE_MS);
 }
 
@@ -31,7 +37,7 @@ function close(desk, notice) {
 }
 
 /** @param {Desk} desk @param {import("../model/desk.js").Notice} notice */
-function takeBack(desk, notice) {
+function undo(desk, notice) {
   close(desk, notice);
   if (desk.deed === notice) desk.deed = undefined;
   notice.undo?.();
@@ -40,7 +46,7 @@ function takeBack(desk, notice) {
 /** Undo what is shown last, or else was done last. @param {Desk} desk */
 export function undoLast(desk) {
   const notice = desk.notices.peek().findLast((each) => each.undo) ?? desk.deed;
-  if (notice) takeBack(desk, notice);
+  if (notice) undo(desk, notice);
   else notify(desk, "Nothing to undo.", undefined, "nothing");
 }
 
@@ -113,7 +119,7 @@ export async function putTags(desk, id, before, wanted) {
 }
 
 /** The label of a field for tags. */
-export const TAGS = "Tags: a space between two, a - within one";
+export const TAGS = "Tags, with spaces between them; each is one word (needs-review)";
 
 /** @param {string} words */
 export const tagsIn = (words) => words.split(/[\s,]+/).filter(Boolean);
@@ -131,11 +137,8 @@ async function tag(desk, rows, words) {
   notify(desk, `${counted(rows.length, "session")} ${rows.length === 1 ? "is" : "are"} tagged ${hashed(words)}.`, undo);
 }
 
-/** The first of the sessions that something was done to together last: it has the keyboard once that is undone. */
-export const acted = { id: "" };
-
 /** The button that takes back what was done last, while it can be. @returns {HTMLElement | undefined} */
-export const undoing = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".undo [aria-keyshortcuts]"))].at(-1);
+const undoing = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".undo [aria-keyshortcuts]"))].at(-1);
 
 /** What can be done with several sessions at once, which are archived or not. @param {{desk: Desk, isArchive: boolean}} props */
 export function Chosen({ desk, isArchive }) {
@@ -178,6 +181,6 @@ export function Chosen({ desk, isArchive }) {
 /** What was done of late. @param {{desk: Desk}} props */
 export function Undo({ desk }) {
   return desk.notices.value.map((notice) => {
-    return html`<p key=${notice}><span>${notice.words}</span><button type="button" aria-keyshortcuts=${notice.undo && "u"} onClick=${() => takeBack(desk, notice)}>${notice.undo ? "Undo" : "Close"}</button></p>`;
+    return html`<p key=${notice}><span>${notice.words}</span><button type="button" aria-keyshortcuts=${notice.undo && "u"} onClick=${() => undo(desk, notice)}>${notice.undo ? "Undo" : "Close"}</button></p>`;
   });
 }
