@@ -212,7 +212,7 @@ def test_every_distribution_imports_those_below_it() -> None:
             assert any(_is_inside(edge.importer, place) for place in CHECKED), edge
 
 
-MOST_NAMES = {"acp_check": 72, "acphold": 253}
+MOST_NAMES = {"acp_check": 72, "acphold": 255}
 """The names that each takes of acp-wire; they may fall. Few of them are public (`acp_wire.__all__`,
 `acp_wire.schema`): the others are private to these three."""
 

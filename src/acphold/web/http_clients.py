@@ -46,6 +46,8 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
 from acp_wire.newest import Newest
+from acp_wire.rpc import wire_error
+from acp_wire.rpc.protocol import refusal
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode, splice
 from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
@@ -437,7 +439,9 @@ class HttpClients:
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
             problem = "batches of messages are not supported"
-            await exchange.answer(501, raw=_refusal(InvalidRequestError.code, problem))
+            await exchange.answer(
+                501, raw=refusal(b"null", wire_error(InvalidRequestError.code, problem))
+            )
             return
         try:
             try:
@@ -446,7 +450,7 @@ class HttpClients:
                 line = repair(line)
                 message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            await exchange.answer(400, raw=_refusal(PARSE_ERROR, str(exc)))
+            await exchange.answer(400, raw=refusal(b"null", wire_error(PARSE_ERROR, str(exc))))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
             of_token = [it for it in self._transports.values() if it.token == admitted.token]
@@ -517,9 +521,3 @@ class HttpClients:
             for transport in tuple(self._transports.values()):
                 if transport.is_unused(loop.time()):
                     transport.end()
-
-
-def _refusal(code: int, problem: str) -> bytes:
-    """Return the line for a message whose request, if it is one, is unknown."""
-    error = {"code": code, "message": problem}
-    return encode({"jsonrpc": "2.0", "id": None, "error": error}) + b"\n"
