@@ -57,14 +57,10 @@ def _this_task() -> asyncio.Task[Any]:
     return task
 
 
-def timeout_at(when: float | None) -> asyncio.Timeout:
-    """Return what `asyncio.timeout_at` returns, in every Python 3.11."""
-    return _Timeout(when) if sys.version_info < (3, 12) else asyncio.timeout_at(when)
-
-
 def timeout(seconds: float | None) -> asyncio.Timeout:
     """Return what `asyncio.timeout` returns, in every Python 3.11."""
-    return timeout_at(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+    when = None if seconds is None else asyncio.get_running_loop().time() + seconds
+    return _Timeout(when) if sys.version_info < (3, 12) else asyncio.timeout_at(when)
 
 
 async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) -> None:

@@ -7,7 +7,7 @@ import re
 from acp_wire.errors import InvalidParamsError
 from acp_wire.schema.salvage import Scan
 
-SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
+_SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
 """A JSON value that is neither an object nor an array."""
 
 
@@ -54,7 +54,7 @@ def trailing_members(tail: bytes) -> dict[str, bytes]:
     # The brace that ends the message is the top level's, and a quote inside a string has a
     # backslash before it: so members right before that brace are top-level, too.
     begin = re.compile(rb'[,{]\s*"(\w+)"\s*:')
-    scalar = re.compile(rb"\s*(" + SCALAR + rb")\s*", re.DOTALL)
+    scalar = re.compile(rb"\s*(" + _SCALAR + rb")\s*", re.DOTALL)
     found: dict[str, bytes] = {}
     rest = tail.rstrip().removesuffix(b"}")
     while starts := list(begin.finditer(rest)):
