@@ -57,10 +57,10 @@ class ReadTurn(Struct):
     one of the answer before it and its own; of the last turn, and one to be compared with it,
     `last` is the answer itself; `end` is the entry that ended it, if it is the last one. `at` is
     the time of the prompt, `count` the number of entries in the transcript, if that is known, and
-    `digest` theirs. `is_here` is True if nothing but the
-    journal is known to have it, `may_be_missing` if it was sent into a running turn or cut off:
-    programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
-    entries; `offset` is the byte of its source at which it begins, if that is known.
+    `digest` theirs. `is_here` is True if nothing but the journal is known to have it,
+    `may_be_missing` if it was sent into a running turn or cut off: programs may not keep such.
+    `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the byte of
+    its source at which it begins, if that is known.
     """
 
     identity: str = ""

@@ -113,8 +113,7 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     """Connect to the process at these addresses, at the first one that accepts.
 
     Raises SilentPeerError if a listener accepts no connection within `seconds`, else
-    ConnectionLostError. `limit` is the longest message, in
-    bytes.
+    ConnectionLostError. `limit` is the longest message, in bytes.
     """
     addresses = tuple(addresses)
     ways: list[Callable[[], Awaitable[Transport]]] = [

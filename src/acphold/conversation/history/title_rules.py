@@ -90,7 +90,7 @@ def title_by_rule(said: str) -> str | None:
     return next((line for line in said.splitlines() if line.split()), None)
 
 
-def without_marks(said: str) -> str:
+def as_drawn(said: str) -> str:
     """Return the text of some Markdown as it is drawn, on one line."""
     kept: list[str] = []
     is_code = False
@@ -98,14 +98,14 @@ def without_marks(said: str) -> str:
         if line.lstrip().startswith(("```", "~~~")):
             is_code = not is_code
         else:
-            kept.append(line if is_code else _unmarked(_LINE.sub("", line.lstrip(" >"))))
+            kept.append(line if is_code else _drawn_line(_LINE.sub("", line.lstrip(" >"))))
     return " ".join(kept)
 
 
-def _unmarked(line: str) -> str:
+def _drawn_line(line: str) -> str:
     def shown(found: re.Match[str]) -> str:
         _, code, sign, *others = found.groups()
-        return code or sign or _unmarked(next(filter(None, others)))
+        return code or sign or _drawn_line(next(filter(None, others)))
 
     return _INLINE.sub(shown, line)
 

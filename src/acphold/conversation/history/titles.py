@@ -103,9 +103,9 @@ def last_words(entries: Iterable[Entry]) -> str:
 
 def drawn(said: str) -> str:
     """Return the text of some Markdown as it is drawn, on one line."""
-    from acphold.conversation.history.title_rules import without_marks  # late: an editor waits
+    from acphold.conversation.history.title_rules import as_drawn  # late: an editor waits
 
-    return without_marks(said)
+    return as_drawn(said)
 
 
 def words_below(said: str, title: str | None) -> str:
