@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -39,3 +40,29 @@ async def test_a_line_of_the_list_takes_few_steps_and_no_statement(
     assert many <= few
     assert (after - before) / 50 <= STEPS_OF_A_LINE
     await journal.aclose()
+
+
+async def test_a_list_asks_once_for_the_project_of_a_folder_and_the_next_list_again(
+    tmp_path: Path,
+) -> None:
+    repository, tree = tmp_path / "repository", tmp_path / "tree"
+    _git("init", "-q", str(repository))
+    _git("-C", str(repository), "commit", "-q", "--allow-empty", "-m", "first")
+    _git("-C", str(repository), "worktree", "add", "-q", str(tree))
+    journal = SqliteJournal(tmp_path / "journal.db")
+    for number in range(2):
+        await journal.change(
+            await journal.create(NewSession(f"s{number}", "a", str(tree))), RowChange(prompted=True)
+        )
+    reader = LocalReader(journal, live={})
+    first = await reader.page(Wanted(), limit=1)
+    (tree / ".git").unlink()
+    second = await reader.page(Wanted(), first.cursor, limit=1)
+    anew = await reader.page(Wanted(), limit=1)
+    assert [it.sessions[0].project for it in (first, second, anew)] == [str(repository)] * 2 + [""]
+    await journal.aclose()
+
+
+def _git(*words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *who, *words], check=True)

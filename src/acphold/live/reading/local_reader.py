@@ -106,11 +106,13 @@ class LocalReader(SessionReader):
         self._whose = whose
         self._given = live
         self._live = live
+        self._projects: dict[str, str] = {}
         self.silent: list[SilentProcess] = []
         self.index_seconds = index_seconds
 
     async def live(self) -> Live:
         self._live = self._given
+        self._projects.clear()
         if self._live is None:
             from acphold.live.reading.processes import live_anywhere  # late: sockets
 
@@ -253,7 +255,8 @@ class LocalReader(SessionReader):
         person = self._tenant or ""
         repeated = await _repeated_titles(self.journal)
         own = {row.cwd for row in rows if self._only is None and self._tenant in (None, row.tenant)}
-        projects = await _projects(own)
+        if new := own - self._projects.keys():  # once for all pages of a list
+            self._projects |= await _projects(new)
         words = await self.endings([row.session_id for row in rows]) if said else None
         listed = [
             as_listed(
@@ -264,7 +267,7 @@ class LocalReader(SessionReader):
                 None if words is None else words.get(row.session_id, ""),
                 pinned=person in row.pins,
                 by_program=_is_by_program(row, repeated),
-                project=projects.get(row.cwd, ""),
+                project=self._projects.get(row.cwd, "") if row.cwd in own else "",
             )
             for row in rows
         ]
@@ -421,13 +424,13 @@ async def _repeated_titles(journal: Journal) -> Collection[Titled]:
 
 
 async def _projects(folders: Collection[str]) -> dict[str, str]:
-    """Return the project of each folder that lies in a work tree of its own."""
+    """Return the project of each folder that lies in a work tree of its own; "" of others."""
 
     def find() -> dict[str, str]:
         from acphold.safety.snapshots.checkouts import in_main_work_tree  # late: a list starts
 
         found = {folder: in_main_work_tree(folder) for folder in folders}
-        return {folder: project for folder, project in found.items() if project != folder}
+        return {folder: "" if its == folder else its for folder, its in found.items()}
 
     with suppress(TimeoutError):
         async with timeout(bounds.PROJECT_SECONDS):
