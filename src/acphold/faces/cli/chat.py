@@ -60,7 +60,7 @@ def _prompted(arguments: Sequence[str]) -> str:
 
 
 @command("chat", "[OPTIONS] [AGENT | -- CMD...]", meant=_prompted)
-def chat(
+async def chat(
     *,
     agent: str | None = options.AGENT,
     program: tuple[str, ...] = options.PROGRAM,
@@ -123,14 +123,14 @@ def chat(
             raise UsageError("--server takes the name of an agent on that server, not a command")
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
-        return asyncio.run(talk(far, wanted))
+        return await talk(far, wanted)
     if resume and agent is None and not program and resume in agent_names():
         # `--resume AGENT`
         wanted = wanted._replace(session_id=None, words="", agent=resume)
     if wanted.words is not None and not on_terminal():
         raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
     if wanted.words is not None and not wanted.names_agent:
-        if (found := asyncio.run(_choose(""))) is None:
+        if (found := await _choose("")) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
     if cwd is None and resume is None and not newest and is_demo(agent):
@@ -140,14 +140,14 @@ def chat(
     if worktree:
         from acphold.faces.cli.trees import talk_in_tree  # late: few want one
 
-        return talk_in_tree(wanted, wanted.cwd or os.getcwd(), talk_here, include=include)
-    return talk_here(wanted)
+        return await talk_in_tree(wanted, wanted.cwd or os.getcwd(), talk_here, include=include)
+    return await talk_here(wanted)
 
 
-def talk_here(wanted: WantedConversation) -> int:
+async def talk_here(wanted: WantedConversation) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     while True:
-        code, left = asyncio.run(_chat(wanted))
+        code, left = await _chat(wanted)
         if left is None:
             return code
         where, words = left.goes_to
@@ -157,7 +157,7 @@ def talk_here(wanted: WantedConversation) -> int:
             )
             if left.is_joined:
                 wanted = wanted._replace(agent=None, program=())
-        elif (found := asyncio.run(_choose(words))) is not None:
+        elif (found := await _choose(words)) is not None:
             wanted = WantedConversation(found, permission=wanted.permission)
         else:
             return code

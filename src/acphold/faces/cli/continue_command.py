@@ -3,7 +3,6 @@ copy, or on another machine."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -33,7 +32,6 @@ from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
 from acphold.faces.screen.picker import Picked
-from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
@@ -107,7 +105,7 @@ class _Options(WantedCopy, kw_only=True):
         """The place for a session that moves."""
         return WantedPlace(self.cwd, self.files or None, not self.no_files)
 
-    def is_copied(self) -> bool:
+    async def is_copied(self) -> bool:
         """Return True if a copy is wanted, and not the session itself: by an option, or by
         `ID@SEQ`; an id may contain an `@` itself."""
         if self.start is not None or self.agent is not None or self.program:
@@ -117,7 +115,7 @@ class _Options(WantedCopy, kw_only=True):
         given, at, seq = self.words[0].rpartition("@") if len(self.words) == 1 else ("", "", "")
         if not (at and given and seq.isdecimal()) or server_of(self.server):
             return False
-        return asyncio.run(find_id(self.words[0])) is None
+        return await find_id(self.words[0]) is None
 
     def check(self, *, is_copied: bool) -> None:
         """Refuse options that do not go together; raises UsageError."""
@@ -150,7 +148,7 @@ class _Options(WantedCopy, kw_only=True):
 
 
 @command("continue", "[OPTIONS] [ID | WORDS...] [-- CMD...]", options=_Options)
-def continue_conversation(**given: Any) -> int:
+async def continue_conversation(**given: Any) -> int:
     """Find a conversation and continue it.
 
     Choose from all sessions: those waiting for you come first, then running ones, then this
@@ -197,66 +195,64 @@ def continue_conversation(**given: Any) -> int:
     """
     options = _Options(**given)
     if len(options.words) == 2 and options.names_nothing:
-        asyncio.run(_name_agent(options))
+        await _name_agent(options)
     words, cwd = options.words, options.cwd
     if options.before and options.start is None and not any("@" in word for word in words):
         options.start = LAST
-    is_copied = options.is_copied()
+    is_copied = await options.is_copied()
     options.check(is_copied=is_copied)
     if words and (is_copied or options.on is not None):
-        words[:] = [asyncio.run(_id_of(words))]
+        words[:] = [await _id_of(words)]
     if options.on is not None:
-        return _move_to(options.on, options)
+        return await _move_to(options.on, options)
     if options.source is not None:
-        brought = asyncio.run(_bring(options.source, words[0], place_here(options.place)))
-        return talk_here(WantedConversation(brought))
+        brought = await _bring(options.source, words[0], place_here(options.place))
+        return await talk_here(WantedConversation(brought))
     if is_copied:
-        made = asyncio.run(copy_session(words[0] if words else None, options))
+        made = await copy_session(words[0] if words else None, options)
         if not on_terminal():
             return Exit.OK
         wanted = WantedConversation(made.session_id, agent=options.agent, program=options.program)
-        return _talk_in_copy(made, wanted)
+        return await _talk_in_copy(made, wanted)
     if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
         far = WantedConversation(words=" ".join(words), cwd=cwd)
         if len(words) == 1 and not on_terminal():
             far = WantedConversation(words[0], cwd=cwd)
-        return asyncio.run(talk(there, far, watch=options.watch))
+        return await talk(there, far, watch=options.watch)
     if not on_terminal() and len(words) != 1:
         raise UsageError(
             "in a pipe, the ID of one session is required: `acphold list` prints them, or type `-` "
             "for the newest session in this folder"
         )
     if options.watch:
-        return asyncio.run(_watch(" ".join(words)))
+        return await _watch(" ".join(words))
     found = words[0] if words else None
     if on_terminal():
-        found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
+        found = await find_id(words[0]) if len(words) == 1 else None
     if found is not None:
-        return talk_here(WantedConversation(found, cwd=cwd))
+        return await talk_here(WantedConversation(found, cwd=cwd))
     before, acting = Picked("", "", words=" ".join(words)), ListActions()
     while True:
-        choice = asyncio.run(
-            pick_session(
-                before.words,
-                acts=acting,
-                at=before.at or before.session_id,
-                selected=before.selected,
-                read=show_in_pager,
-            )
+        choice = await pick_session(
+            before.words,
+            acts=acting,
+            at=before.at or before.session_id,
+            selected=before.selected,
+            read=show_in_pager,
         )
         if choice is not None and choice.action != "open":
-            choice = acting.act_on_terminal(choice)
+            choice = await acting.act_on_terminal(choice)
         if choice is None or choice.action == "open":
-            acting.end()
+            await acting.end()
             if choice is None:
                 return Exit.OK
             wanted = WantedConversation(choice.session_id, cwd=cwd)
             try:
-                return (
-                    talk_here(wanted) if acting.made is None else _talk_in_copy(acting.made, wanted)
-                )
+                if acting.made is None:
+                    return await talk_here(wanted)
+                return await _talk_in_copy(acting.made, wanted)
             except UninstalledAgentError as error:
                 if not error.is_declined:
                     raise
@@ -265,12 +261,12 @@ def continue_conversation(**given: Any) -> int:
         before = choice
 
 
-def _talk_in_copy(made: MadeCopy, wanted: WantedConversation) -> int:
+async def _talk_in_copy(made: MadeCopy, wanted: WantedConversation) -> int:
     """Continue in a copy; remove it again if that fails."""
     try:
-        return talk_here(wanted)
+        return await talk_here(wanted)
     except Exception:
-        tell(asyncio.run(made.remove_if_unused()))
+        tell(await made.remove_if_unused())
         raise
 
 
@@ -316,27 +312,22 @@ async def _id_of(words: list[str]) -> str:
         return chosen
 
 
-def _move_to(host: str, options: _Options) -> int:
+async def _move_to(host: str, options: _Options) -> int:
     """Move a session to another machine, and continue it there if this is a terminal."""
     if is_url(host):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
-
     try:
         wanted = encode(options.place).decode()
     except UnicodeEncodeError as error:
         raise UsageError(f"{error.object!r} is not valid Unicode; correct it") from None
-
-    async def move() -> tuple[SessionRow, str, MovedSession]:
-        async with sessions_here() as (reader, kept):
-            text = options.words[0] if options.words else None
-            row = (await place(reader, text, f"continues it on {host}")).row
-            await let_go(kept, row.session_id)
-            moved = await over_ssh(
-                host, ["take", wanted], lambda far: give(kept, far, row.session_id, host)
-            )
-            return row, await short_id(kept, row.session_id), moved
-
-    row, name, moved = asyncio.run(move())
+    async with sessions_here() as (reader, kept):
+        text = options.words[0] if options.words else None
+        row = (await place(reader, text, f"continues it on {host}")).row
+        await let_go(kept, row.session_id)
+        moved = await over_ssh(
+            host, ["take", wanted], lambda far: give(kept, far, row.session_id, host)
+        )
+        name = await short_id(kept, row.session_id)
     said = "had already moved to" if moved.was_done else "now continues on"
     print(visible(f"{title_of(row)} {said} {on_one_line(host)}"))
     print(*lines_of(moved, " there"), sep="\n")

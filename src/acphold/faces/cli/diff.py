@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.journal.journal import history
-from acphold.live.origins.kept_changes import FoundChanges, How, KeptChanges, session_changes, some
+from acphold.live.origins.kept_changes import How, KeptChanges, session_changes, some
 from acphold.live.reading.json_facts import facts_json
 
 
 @command("diff", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL, is_read=True)
-def diff(
+async def diff(
     *,
     session_id: str | None = options.argument(
         "ID", "the session's id, or a prefix of it; with @SEQ, one turn", nargs="?"
@@ -57,27 +56,22 @@ def diff(
     """
     if root is not None:
         root = os.path.realpath(root)
-
-    async def find_changes() -> FoundChanges:
-        async with sessions_here() as (reader, kept):
-            session = await place(reader, session_id, "shows its changes")
-            if session.seq is not None and turn is not None:
-                raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
-            row = session.row
-            spans = await turn_spans(history(kept, row.session_id))
-            number = turn
-            if session.seq is not None:
-                span = span_at(spans, session.seq)
-                number = 0 if span is None else span.number
-            elif turn is not None:
-                if not 1 <= abs(turn) <= len(spans):
-                    raise UsageError(f"--turn: this session has {quantity(len(spans), 'turn')}")
-                number = turn % (len(spans) + 1)
-            look = partial(on_disk, folder=row.cwd)
-            steps = by_turn or as_json
-            return await session_changes(kept, row, spans, number, look, root=root, by_turn=steps)
-
-    found = asyncio.run(find_changes())
+    async with sessions_here() as (reader, kept):
+        session = await place(reader, session_id, "shows its changes")
+        if session.seq is not None and turn is not None:
+            raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
+        row = session.row
+        spans = await turn_spans(history(kept, row.session_id))
+        if session.seq is not None:
+            span = span_at(spans, session.seq)
+            turn = 0 if span is None else span.number
+        elif turn is not None:
+            if not 1 <= abs(turn) <= len(spans):
+                raise UsageError(f"--turn: this session has {quantity(len(spans), 'turn')}")
+            turn %= len(spans) + 1
+        look = partial(on_disk, folder=row.cwd)
+        steps = by_turn or as_json
+        found = await session_changes(kept, row, spans, turn, look, root=root, by_turn=steps)
     if found.problem:
         _note(found.problem)
     if found.kept is not None:

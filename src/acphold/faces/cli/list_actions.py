@@ -3,7 +3,6 @@ one first."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -63,7 +62,7 @@ class ListActions:
                 return f"Wrote ./{on_one_line(await export_here(choice.session_id))}"
         return ""
 
-    def act_on_terminal(self, choice: Picked) -> Picked:
+    async def act_on_terminal(self, choice: Picked) -> Picked:
         """Carry out an action that asks for words; the list is off the terminal. Return where it
         goes on: in the list, or in a copy."""
         from acphold.faces.cli import session_commands as commands
@@ -71,34 +70,34 @@ class ListActions:
         session_id, ids = choice.session_id, [choice.session_id, *choice.others]
         match choice.action:
             case "rename":
-                row = asyncio.run(_row(session_id))
-                title = _asked("New title: ", on_one_line(row.title or ""))
+                row = await _row(session_id)
+                title = await _asked("New title: ", on_one_line(row.title or ""))
                 if title is not None and as_title(title) is not None:
-                    asyncio.run(commands.rename(session_id=session_id, words=[title]))
+                    await commands.rename(session_id=session_id, words=[title])
                     self._note("renamed", [session_id], partial(commands.put_title_back, row))
             case "tag":
                 if choice.others:
                     of = quantity(len(ids), "session")
                 else:
-                    title = asyncio.run(_row(session_id)).title or "(no title)"
+                    title = (await _row(session_id)).title or "(no title)"
                     of = f"“{cut(on_one_line(title), bounds.NAMED_CHARACTERS)}”"
                 asking = f"Tags of {of}, each one word (needs-review); - before one removes it: "
-                while words := (_asked(asking) or "").replace(",", " ").split():
-                    if before := asyncio.run(commands.tag_all(ids, words)):
+                while words := (await _asked(asking) or "").replace(",", " ").split():
+                    if before := await commands.tag_all(ids, words):
                         self._note("tagged", ids, partial(commands.put_back, before))
                         return choice._replace(selected=())
             case "copy":
-                if (made := _copy(session_id)) is not None:
+                if (made := await _copy(session_id)) is not None:
                     self.made = made
                     return Picked(made.session_id, "open")
         return choice
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Delete what the person has deleted, for good."""
         if self._deleted:
             from acphold.faces.cli import session_commands as commands
 
-            commands.delete(session_ids=self._deleted, sure=True, now=False)
+            await commands.delete(session_ids=self._deleted, sure=True, now=False)
 
     def _note(self, did: str, ids: Sequence[str], undo: Callable[[], Awaitable[object]]) -> None:
         self._undos.append((f"{did} {quantity(len(ids), 'session')}", undo))
@@ -119,22 +118,22 @@ async def _row(session_id: str) -> SessionRow:
         return await kept.session(session_id)
 
 
-def _copy(session_id: str) -> MadeCopy | None:
+async def _copy(session_id: str) -> MadeCopy | None:
     """Copy a session for the agent that the person names; None after Esc."""
-    its = on_one_line(agent_name(asyncio.run(_row(session_id)).agent))
+    its = on_one_line(agent_name((await _row(session_id)).agent))
     in_file = [it.name for it in agents_in_file() if isinstance(it, NamedAgent)]
     others = [it for it in dict.fromkeys([*in_file, *agents_on_path(), DEMO]) if it != its]
     asking = f"Continue in a copy: Enter for {its}, or another agent ({', '.join(others)}): "
-    while (named := _asked(asking)) is not None:
+    while (named := await _asked(asking)) is not None:
         agent = named.strip()
         try:
-            return copy_listed(session_id, agent if agent not in ("", its) else None)
+            return await copy_listed(session_id, agent if agent not in ("", its) else None)
         except (AcpError, UsageError) as error:
             tell(str(error))
     return None
 
 
-def _asked(question: str, already: str = "") -> str | None:
+async def _asked(question: str, already: str = "") -> str | None:
     """Return the line that the person makes of what is there `already`; None after Esc or
     Ctrl-C."""
     from prompt_toolkit import PromptSession
@@ -153,6 +152,6 @@ def _asked(question: str, already: str = "") -> str | None:
 
     asking: PromptSession[str] = PromptSession(key_bindings=keys, output=open_output(None))
     try:
-        return asking.prompt(question, default=already)
+        return await asking.prompt_async(question, default=already)
     except (EOFError, KeyboardInterrupt):
         return None

@@ -5,7 +5,6 @@ That is `acphold move-end` over ssh, or a server.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from os.path import abspath, expanduser
@@ -25,7 +24,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import Exit, command
+from acphold.faces.cli.command_line import command
 from acphold.faces.cli.journals import reading, sessions_here
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
@@ -54,32 +53,25 @@ def place_here(wanted: WantedPlace) -> WantedPlace:
 
 
 @command("move-end", "{give ID | take PLACE}")
-def move_end(
+async def move_end(
     *,
     side: str = options.argument("SIDE", "give or take", choices=("give", "take")),
     what: str = options.argument("WHAT", "the ID, or the PLACE"),
-) -> int:
+) -> None:
     """Give a session over stdin and stdout, or take one to a place, a `WantedPlace` as JSON.
 
     acphold starts this on the other machine.
     """
-    streams = claim_stdio()
-
-    async def work() -> None:
-        transport = PipeTransport(*streams)
-        try:
-            if side == "give":
-                await _give_named(transport, what)
-            else:
-                place = place_here(msgspec.json.decode(what, type=WantedPlace))
-                await take_session(transport, place)
-        except ConnectionLostError:
-            pass  # the person sees it at the other end
-        finally:
-            await transport.aclose()
-
-    asyncio.run(work())
-    return Exit.OK
+    transport = PipeTransport(*claim_stdio())
+    try:
+        if side == "give":
+            await _give_named(transport, what)
+        else:
+            await take_session(transport, place_here(msgspec.json.decode(what, type=WantedPlace)))
+    except ConnectionLostError:
+        pass  # the person sees it at the other end
+    finally:
+        await transport.aclose()
 
 
 async def _give_named(transport: Transport, session_id: str) -> None:

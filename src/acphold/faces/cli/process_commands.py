@@ -195,7 +195,7 @@ def _since_and_memory(pid: int, *, alone: bool = False) -> tuple[str, str]:
 
 
 @command("agent stop", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL)
-def stop(
+async def stop(
     *,
     session_id: str | None = options.argument("ID", "a running session", nargs="?"),
     everything: bool = options.flag("stop the daemons of other journals, too", "--all"),
@@ -215,8 +215,7 @@ def stop(
     if session_id is not None and (everything or force):
         raise UsageError(f"use ID or {'--all' if everything else '--force'}, not both")
     _require_folder()
-    stopped, known = asyncio.run(_look(session_id, everything=everything)), ""
-    # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
+    stopped, known = await _look(session_id, everything=everything), ""
     while stopped.at_work != known and stopped.at_work and not (sure or force):
         known = stopped.at_work
         if not sys.stdin.isatty():
@@ -224,8 +223,8 @@ def stop(
         if not is_confirmed(visible(f"{known}. Stop anyway?")):
             return Exit.ERROR
         # Meanwhile other work may have begun, also in another process.
-        stopped = asyncio.run(_look(session_id, everything=everything))
-    return asyncio.run(stopped.stop(force=force))
+        stopped = await _look(session_id, everything=everything)
+    return await stopped.stop(force=force)
 
 
 class _Stopped(NamedTuple):

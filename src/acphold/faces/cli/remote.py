@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -39,19 +38,15 @@ WRONG_CODE: Final = (
 NO_PAIRING: Final = "there is no `acphold serve` at this address"
 
 
-def serve_editor(server: FarServer) -> int:
+async def serve_editor(server: FarServer) -> int:
     """Connect an editor on stdio to the server; pairs first if the URL has a code.
 
     On a terminal there is no editor: it pairs this machine and prints what to do next.
     """
     if not sys.stdin.isatty():
-        return asyncio.run(_serve_editor(server, claim_stdio()))
-
-    async def pair() -> None:
-        dial = await _dial_to(server)
-        await (await dial()).aclose()  # check that we are let in before reporting success
-
-    asyncio.run(pair())
+        return await _serve_editor(server, claim_stdio())
+    dial = await _dial_to(server)
+    await (await dial()).aclose()  # check that we are let in before reporting success
     url = shlex.quote(visible(server.without_code.url.rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
     print(f"  acphold list{server.option}\n  acphold chat{server.option}\n")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError, Struct, json
 
@@ -31,9 +30,6 @@ from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.one_question import deleting, tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
-
-if TYPE_CHECKING:
-    from acphold.safety.snapshots.branches import BranchTree
 
 
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)
@@ -253,7 +249,7 @@ async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
 
 
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)
-def delete(
+async def delete(
     *,
     session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
     sure: bool = options.SURE,
@@ -270,42 +266,31 @@ def delete(
     from acphold.faces.cli.trees import ask_about_trees  # late: it brings git
     from acphold.live.hub.session_trees import trees_of
 
-    trees: list[BranchTree] = []
-
-    async def show() -> list[str]:
-        async with sessions_here() as (reader, kept):
-            rows = {
-                (row := await find_session(reader, given, "deletes it")).session_id: row
-                for given in session_ids
-            }
-            for row in rows.values():
-                owner = await other_owner(kept, row.session_id)
-                more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
-                short = await short_id(kept, row.session_id)
-                tell(f"{_about(row, short)}{more}")
-            trees.extend(await trees_of(kept, [*rows.values()]))
-        return list(rows)
-
-    found = asyncio.run(show())
-    # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
+    async with sessions_here() as (reader, kept):
+        found = {
+            (row := await find_session(reader, given, "deletes it")).session_id: row
+            for given in session_ids
+        }
+        for row in found.values():
+            owner = await other_owner(kept, row.session_id)
+            more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
+            short = await short_id(kept, row.session_id)
+            tell(f"{_about(row, short)}{more}")
+        trees = await trees_of(kept, [*found.values()])
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
-
-    async def delete_all() -> None:
-        async with existing_journal() as kept:
-            for session_id in found:
-                async with deleting(kept, session_id):
-                    await kept.delete(session_id, *await tails_of(kept, session_id))
-            await remove_from_disk(kept, now=now)
-
-    asyncio.run(delete_all())
+    async with existing_journal() as kept:
+        for session_id in found:
+            async with deleting(kept, session_id):
+                await kept.delete(session_id, *await tails_of(kept, session_id))
+        await remove_from_disk(kept, now=now)
     print(f"Deleted {quantity(len(found), 'session')}.")
     ask_about_trees(trees, sure=sure)
     return Exit.OK
 
 
 @command("session forget", "[OPTIONS] ID TURN", options.JOURNAL)
-def forget(
+async def forget(
     *,
     session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
     number: int = options.argument("TURN", "the number of the turn, from 1", type=int),
@@ -319,24 +304,16 @@ def forget(
     """
     from acphold import imports  # late: no other command of this module needs it
 
-    async def find() -> imports.Forgettable:
-        async with sessions_here() as (reader, kept):
-            row = await find_session(reader, session_id, "forgets a turn of it")
-            if (found := await imports.find_turn(kept, row.session_id, number)) is None:
-                raise UsageError(f"the session has no turn {number}")
-            return found
-
-    found = asyncio.run(find())
+    async with sessions_here() as (reader, kept):
+        row = await find_session(reader, session_id, "forgets a turn of it")
+        if (found := await imports.find_turn(kept, row.session_id, number)) is None:
+            raise UsageError(f"the session has no turn {number}")
     tell(f"{on_one_line(found.words)}\n  in {quantity(len(found.sessions), 'session')}")
     if not confirm("Forget this turn?", "forgotten", sure=sure):
         return Exit.ERROR
-
-    async def forget_it() -> None:
-        async with existing_journal() as kept:
-            await imports.forget(kept, found)
-            await remove_from_disk(kept)
-
-    asyncio.run(forget_it())
+    async with existing_journal() as kept:
+        await imports.forget(kept, found)
+        await remove_from_disk(kept)
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     return Exit.OK
 
@@ -348,7 +325,7 @@ def _about(row: SessionRow, short: str) -> str:
 
 
 @command("session prune", "[OPTIONS]", options.JOURNAL)
-def prune(
+async def prune(
     *,
     older_than: int | None = options.value(
         "WHEN", "sessions last active before 2026-01-31, or 12h, 30d, 8w ago"
@@ -377,8 +354,18 @@ def prune(
         include_unprompted=older_than is not None,
         archived="include" if archived else "exclude",
     )
-    before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found, short_ids, before = asyncio.run(_old(filter, before, keep or 0))
+    found, spared = list[SessionRow](), 0
+    async with existing_journal() as journal:
+        before = now_ms() if older_than is None else min(now_ms(), older_than)
+        before += journal.now_ms() - now_ms()  # by its clock
+        async for row in sessions(journal, filter):
+            if row.prompted and spared < (keep or 0):
+                spared += 1
+            elif row.updated_at < before:
+                with suppress(UnknownSessionError):  # it was deleted meanwhile
+                    if not await is_live(journal, row.session_id):
+                        found.append(row)
+        short_ids = await journal.short_ids([row.session_id for row in found], SHORT_ID)
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
@@ -393,30 +380,11 @@ def prune(
         return Exit.OK
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
-    gone = asyncio.run(_prune(found, before, now))
+    gone = await _prune(found, before, now)
     print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")
     return Exit.OK
-
-
-async def _old(
-    filter: ListFilter, before: int, keep: int
-) -> tuple[list[SessionRow], list[str], int]:
-    """Return the sessions to delete, the newest first, their short ids, and `before`, in ms since
-    the epoch by our clock, by that of the journal."""
-    found = []
-    async with existing_journal() as journal:
-        spared, before = 0, before + journal.now_ms() - now_ms()
-        async for row in sessions(journal, filter):
-            if row.prompted and spared < keep:
-                spared += 1
-            elif row.updated_at < before:
-                with suppress(UnknownSessionError):  # it was deleted meanwhile
-                    if not await is_live(journal, row.session_id):
-                        found.append(row)
-        ids = [row.session_id for row in found]
-        return found, await journal.short_ids(ids, SHORT_ID), before
 
 
 async def _prune(found: list[SessionRow], before: int, now: bool) -> int:

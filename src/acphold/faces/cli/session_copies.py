@@ -3,7 +3,6 @@ with its files."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
 from collections.abc import Sequence
@@ -136,18 +135,14 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
     return MadeCopy(made.session_id, row.last_seq, files, changed_at)
 
 
-def copy_listed(session_id: str, agent: str | None) -> MadeCopy:
+async def copy_listed(session_id: str, agent: str | None) -> MadeCopy:
     """Copy a session that was chosen from a list, for this agent, by default its own; ask for its
     files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
-
-    async def has_files() -> bool:
-        async with existing_journal() as kept:
-            newest = await kept.snapshots.newest([session_id])
-        return session_id in newest and newest[session_id].is_kept
-
-    files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
-    return asyncio.run(copy_session(session_id, WantedCopy(start=LAST, agent=agent, files=files)))
+    async with existing_journal() as kept:
+        newest = (await kept.snapshots.newest([session_id])).get(session_id)
+    files = BESIDE if newest and newest.is_kept and is_confirmed(question) else None
+    return await copy_session(session_id, WantedCopy(start=LAST, agent=agent, files=files))
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +25,7 @@ from acphold.live.agents.identity import display_name
 
 
 @command("agent sign-in", "[OPTIONS] {AGENT | -- CMD...}")
-def sign_in(
+async def sign_in(
     *,
     agent: str | None = options.AGENT,
     program: tuple[str, ...] = options.PROGRAM,
@@ -37,10 +36,7 @@ def sign_in(
     Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
     runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
     """
-    return asyncio.run(_sign_in(*_resolve_agent(agent, program), method))
-
-
-async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
+    agent, command = _resolve_agent(agent, program)
     flow = Flow()
     person = person_here(flow)
     async with _connect(agent, command, person) as (there, known):
@@ -65,21 +61,17 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
 
 
 @command("agent sign-out", "{AGENT | -- CMD...}")
-def sign_out(
+async def sign_out(
     *, agent: str | None = options.AGENT, program: tuple[str, ...] = options.PROGRAM
 ) -> int:
     """Sign out of an agent, which then forgets who you are."""
     agent, command = _resolve_agent(agent, program)
-
-    async def leave() -> None:
-        async with _connect(agent, command, None) as (there, known):
-            if there.capabilities.auth.logout is None:
-                called = on_one_line(there.name)
-                usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
-                raise CapabilityError(f"{called} has no way to sign you out{usual}")
-            await there.logout()
-
-    asyncio.run(leave())
+    async with _connect(agent, command, None) as (there, known):
+        if there.capabilities.auth.logout is None:
+            called = on_one_line(there.name)
+            usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
+            raise CapabilityError(f"{called} has no way to sign you out{usual}")
+        await there.logout()
     print(f"signed out of {agent or display_name(command, os.getcwd())}")
     return Exit.OK
 
@@ -106,8 +98,7 @@ def sign_in_program(
 def _resolve_agent(
     agent: str | None, program: tuple[str, ...]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the agent's name, if any, and its command. Outside the event loop, in which a Ctrl-C
-    would not end the question if the agent may be fetched."""
+    """Return the agent's name, if any, and its command."""
     if agent is None and not program:
         raise UsageError("name an agent, as in `acphold agent sign-in claude`, or `-- CMD`")
     agent, program = startable(agent, program)

@@ -84,7 +84,7 @@ def become_ssh(
 
 
 @command("connect", "{URL | HOST {AGENT | -- CMD...}}")
-def connect(
+async def connect(
     *,
     host: str = options.argument(
         "HOST", "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`"
@@ -112,7 +112,7 @@ def connect(
         server = server_at(host, ca)
         from acphold.faces.cli.remote import serve_editor
 
-        return serve_editor(server)
+        return await serve_editor(server)
     if ca is not None:
         raise UsageError("--ca works only with the URL of a server; ssh has its own settings")
     if (agent is None) == (not program):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from acp_wire.surroundings import Surroundings
@@ -17,7 +16,7 @@ from acphold.faces.cli.screen_session import WantedConversation
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import journal_name, open_journal
-from acphold.live.hub.session_trees import PlaceOfWork, make_tree, see_tree, title_of_work
+from acphold.live.hub.session_trees import make_tree, see_tree, title_of_work
 from acphold.safety.snapshots.branches import (
     BranchTree,
     commit_all,
@@ -31,42 +30,32 @@ SHOWN = 10
 """Commits and files that are listed."""
 
 
-def talk_in_tree(
+async def talk_in_tree(
     wanted: WantedConversation,
     cwd: str,
-    talk: Callable[[WantedConversation], int],
+    talk: Callable[[WantedConversation], Awaitable[int]],
     *,
     include: bool,
 ) -> int:
     """Talk in a new work tree of the repository of `cwd`, which is removed if nobody uses it."""
     require_folder(cwd)
-
-    async def make() -> PlaceOfWork:
-        async with aclosing(open_journal(journal_name())) as journal:
-            return await make_tree(journal, cwd, Surroundings.here(), include=include)
-
-    made = asyncio.run(make())
+    async with aclosing(open_journal(journal_name())) as journal:
+        made = await make_tree(journal, cwd, Surroundings.here(), include=include)
     for line in made.lines:
         tell(line)
     try:
-        return talk(wanted._replace(cwd=made.tree.cwd))
+        return await talk(wanted._replace(cwd=made.tree.cwd))
     finally:
-        asyncio.run(_remove_unused(made))
-
-
-async def _remove_unused(made: PlaceOfWork) -> None:
-    """Remove a work tree in which nobody has said or done anything."""
-    async with journal_if_any() as journal:
-        wanted = ListFilter(cwd=made.tree.cwd, archived="include")
-        if journal is not None and await journal.page(wanted, None, 1):
-            return
-    if made.tree.is_unused():
-        made.tree.remove()
-        tell(f"Nothing is left of {made.tree.laid.folder}.")
+        inside = ListFilter(cwd=made.tree.cwd, archived="include")
+        async with journal_if_any() as kept:
+            is_used = kept is not None and bool(await kept.page(inside, None, 1))
+        if not is_used and made.tree.is_unused():
+            made.tree.remove()
+            tell(f"Nothing is left of {made.tree.laid.folder}.")
 
 
 @command("session merge", "[OPTIONS] [ID]", options.JOURNAL)
-def merge_session(
+async def merge_session(
     *,
     session_id: str | None = options.argument(
         "ID", "the session's id, or a prefix of it [default: you choose]", nargs="?"
@@ -84,15 +73,10 @@ def merge_session(
     your own git, and so are files that a filter or a merge driver of the repository writes,
     submodules, signatures and hooks: nothing of the repository's configuration runs here.
     """
-
-    async def find() -> SessionRow:
-        async with sessions_here() as (reader, _):
-            row = (await place(reader, session_id, "merges its work")).row
-            if await reader.live_state(row.session_id) in ("running", "waiting"):
-                raise UsageError("a turn is running in this session: wait for its end")
-            return row
-
-    row = asyncio.run(find())
+    async with sessions_here() as (reader, _):
+        row = (await place(reader, session_id, "merges its work")).row
+        if await reader.live_state(row.session_id) in ("running", "waiting"):
+            raise UsageError("a turn is running in this session: wait for its end")
     return bring_back(row, _tree_of(row), sure=sure)
 
 
