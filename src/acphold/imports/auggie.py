@@ -101,8 +101,7 @@ class _AuggieConverter(AgentConverter):
         for node in asked:
             if number(node, "type") == _RESULT:
                 result = obj(node, "tool_result_node")
-                if call := self._call_of(text(result, "tool_use_id"), result):
-                    self._result(result, *call)
+                self._take_result(text(result, "tool_use_id"), result)
         if blocks := self._prompt(exchange, asked):
             self._calls.clear()
             self._writer.prompt(blocks, turn=text(exchange, "request_id"))

@@ -83,6 +83,7 @@ _BY_PROGRAM: Final = re.compile(
 )
 """Matches a text of the program at the beginning of a message; the person's may follow."""
 
+_DETAILS: Final = "toolUseResult"
 _COMMANDS: Final = ("<command-", "<local-command-", "<bash-")
 _TAG: Final = re.compile(
     r"<(?P<opens>(?:command|bash|local-command)-[a-z]+)>|</(?P<closes>[a-z]+-[a-z-]+)>"
@@ -355,7 +356,7 @@ class _ClaudeConverter(AgentConverter):
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind.endswith("tool_result") and not self._writer.caller:
-            self._result(part, None)
+            self._take_result(text(part, "tool_use_id"), part)
         else:
             super()._other_part(kind, part, message_id)
 
@@ -364,21 +365,25 @@ class _ClaudeConverter(AgentConverter):
         if entries is not None:
             self._writer.plan(entries)
 
-    def _result(self, block: Object, details: object) -> None:
-        if (call := self._call_of(text(block, "tool_use_id"), block)) is None:
-            return
-        call_id, name, arguments = call
-        if name in PLAN_TOOLS:
-            if name != "TodoWrite" and block.get("is_error") is not True:
-                self._write_plan(name, arguments, details)
-            return
-        if name in SUBAGENT_TOOLS:
-            agent = text(details, "agentId")
-            self._tell_subagent(call_id, self._find_subagent(call_id, arguments, agent))
-        self._writer.update(call_id, result_fields(name, block, details, old=self._old))
+    def _take_results(self, record: Object) -> list[Object]:
+        """Take the results in a record, and return them."""
+        blocks = objects_of(record, "message", "content")
+        results = [block for block in blocks if text(block, "type") == "tool_result"]
+        for block in results:
+            details = {_DETAILS: record.get(_DETAILS)}
+            self._take_result(text(block, "tool_use_id"), block | details)
+        return results
 
-    def _find_subagent(self, call_id: str, arguments: Object, agent: str = "") -> Path | None:
-        return self._subagents.file(call_id, agent, text(arguments, "prompt"), self.told)
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
+        details = result.get(_DETAILS)
+        if name not in PLAN_TOOLS:
+            self._writer.update(call_id, result_fields(name, result, details, old=self._old))
+        elif name != "TodoWrite" and result.get("is_error") is not True:
+            self._write_plan(name, arguments, details)
+
+    def _find_subagent(self, call_id: str, arguments: Object, result: object) -> Path | None:
+        agent, prompt = text(result, _DETAILS, "agentId"), text(arguments, "prompt")
+        return self._subagents.file(call_id, agent, prompt, self.told)
 
     def _tell(self, child: Path) -> None:
         for record in records(child, self._missed, ROWS):
@@ -388,18 +393,13 @@ class _ClaudeConverter(AgentConverter):
         if text(record, "type") == "assistant":
             self._agent_said(record)
         elif text(record, "type") == "user":
-            for block in objects_of(record, "message", "content"):
-                if text(block, "type") == "tool_result":
-                    self._result(block, record.get("toolUseResult"))
+            self._take_results(record)
 
     # -- the person's records, and texts inserted by programs ---------------------------------
 
     def _user_said(self, record: Object) -> None:
         said = look_up(record, "message", "content")
-        results = [b for b in objects_of(said) if text(b, "type") == "tool_result"]
-        for block in results:
-            self._result(block, record.get("toolUseResult"))
-        if results:
+        if self._take_results(record):
             # Text typed while a call runs, or to refuse it, stands beside the call's result.
             beside = [block for block in objects_of(said) if text(block, "type") != "tool_result"]
             own = _own_blocks(beside)

@@ -156,8 +156,7 @@ class _ClineConverter(AgentConverter):
     def _user_said(self, message_id: str, parts: list[Object]) -> None:
         results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
-            if call := self._call_of(text(part, "tool_use_id"), part):
-                self._result(part, *call)
+            self._take_result(text(part, "tool_use_id"), part)
         if self._writer.caller:
             return
         blocks: list[Object] = []
@@ -179,8 +178,6 @@ class _ClineConverter(AgentConverter):
         self._writer.prompt(prompt_blocks(blocks), turn=message_id)
 
     def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
-        if name in self.subagent_tools:
-            self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
         failed, output = part.get("is_error") is True, part.get("content")
         output = output if failed else from_json(output)
         # The text for people: that of each part.
@@ -192,7 +189,7 @@ class _ClineConverter(AgentConverter):
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         self._end_call(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
-    def _find_subagent(self, call_id: str, arguments: Object) -> Path | None:
+    def _find_subagent(self, call_id: str, arguments: Object, result: object) -> Path | None:
         """Return the document of a subagent with the task of this call."""
         task = text(arguments, "task")
         for path in self._subagents if task else ():

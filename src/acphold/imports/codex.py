@@ -410,7 +410,7 @@ class _CodexConverter(AgentConverter):
             self._thinking = False
             self._item_call(kind, item)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._result(text(item, "call_id"), item.get("output"))
+            self._output(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
             query = text(item, "action", "query")
             call_id = first_text(item, ("id", "call_id"))
@@ -499,7 +499,7 @@ class _CodexConverter(AgentConverter):
         self._calls[call_id] = purpose, fields
         self._writer.call(call_id, fields | {"status": "in_progress"})
 
-    def _result(self, call_id: str, output: object) -> None:
+    def _output(self, call_id: str, output: object) -> None:
         purpose, fields = self._calls.pop(call_id, ("", {}))
         if not purpose:
             self._require_beginning()

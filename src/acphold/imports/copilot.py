@@ -150,17 +150,7 @@ class _CopilotConverter(AgentConverter):
             case "tool.execution_start":
                 self._begin(data)
             case "tool.execution_complete":
-                if call := self._call_of(text(data, "toolCallId"), data):
-                    call_id, name, arguments = call
-                    result = obj(data, "result")
-                    words = text(result, "content")
-                    if data.get("success") is True:
-                        produced = self._changes_by(name, text(arguments, "path"), arguments)
-                        produced = produced or contents(words)
-                        self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
-                    else:
-                        output = data.get("error") or result
-                        self._end_call(call_id, failed=True, rawOutput=output)
+                self._take_result(text(data, "toolCallId"), data)
             case "abort":
                 writer.end_turn("cancelled")
             case "session.error":
@@ -195,6 +185,15 @@ class _CopilotConverter(AgentConverter):
                     writer.finish_answer()
             case _ if not _PASSED.match(kind):
                 self._missed.kind("events", kind, event)
+
+    def _result(self, data: Object, call_id: str, name: str, arguments: Object) -> None:
+        result = obj(data, "result")
+        if data.get("success") is True:
+            produced = self._changes_by(name, text(arguments, "path"), arguments)
+            produced = produced or contents(text(result, "content"))
+            self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
+        else:
+            self._end_call(call_id, failed=True, rawOutput=data.get("error") or result)
 
     def _prompt(self, data: Object, event_id: str) -> None:
         words = text(data, "content")

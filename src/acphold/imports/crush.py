@@ -66,7 +66,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if not about:
         return
     writer.clock(about["created_at"])
-    yield from _CrushConverter(database, writer).session(source.item)
+    converter = _CrushConverter(databases.Tables(database, writer.missed), writer)
+    yield from converter.session(source.item)
     writer.clock(about["updated_at"])
     writer.spend(about["cost"])
     writer.title(text(about, "title"))
@@ -81,19 +82,16 @@ class _CrushConverter(AgentConverter):
 
     subagent_tools = frozenset({"agent", "agentic_fetch"})
 
-    def __init__(self, database: Path, writer: EntryWriter) -> None:
+    def __init__(self, tables: databases.Tables, writer: EntryWriter) -> None:
         super().__init__(writer)
-        self._database = database
+        self._tables = tables
         self._session_id = ""
 
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session."""
         self._session_id = session_id
         where = "session_id = ? ORDER BY rowid"
-        found = databases.objects_of(
-            self._database, "messages", _MESSAGE, where, self._missed, session_id
-        )
-        for message in found:
+        for message in self._tables.objects("messages", _MESSAGE, where, session_id):
             message_id, role = str(message["id"]), text(message, "role")
             parts = list_in(message["parts"], self._missed)
             told = [obj(part, "data") | {"type": text(part, "type")} for part in parts]
@@ -132,8 +130,7 @@ class _CrushConverter(AgentConverter):
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind == "tool_result":
-            if call := self._call_of(text(part, "tool_call_id"), part):
-                self._result(part, *call)
+            self._take_result(text(part, "tool_call_id"), part)
         elif kind == "finish":
             reason = text(part, "reason")
             if reason == "error":
@@ -149,19 +146,17 @@ class _CrushConverter(AgentConverter):
     def _place(self, arguments: Object) -> str:
         return self._absolute(first_text(arguments, PATHS))
 
-    def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
+    def _find_subagent(self, call_id: str, arguments: Object, result: object) -> str | None:
         which = "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)"
         named = self._session_id, call_id, f"$${call_id}", f"$${call_id}"
-        found = databases.rows_of(self._database, "sessions", "id", which, self._missed, *named)
-        return next((str(child) for (child,) in found), None)
+        child = self._tables.first("sessions", "id", which, *named)
+        return None if child is None else str(child)
 
     def _tell(self, child: str) -> None:
-        for _ in _CrushConverter(self._database, self._writer).session(child):
+        for _ in _CrushConverter(self._tables, self._writer).session(child):
             pass
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
-        if name in self.subagent_tools:
-            self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         path = self._place(arguments)

@@ -116,18 +116,16 @@ def _messages_in(conversation: Object) -> list[Object]:
 def _item(state: Path, key: str) -> Object:
     """Return an editor's value for a key; empty if it is missing or unreadable."""
     try:
-        return _value(state, "ItemTable", key, Missed())
+        return _value(databases.Tables(state, Missed()), "ItemTable", key)
     except OSError as error:
         note(error)
         return {}
 
 
-def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
+def _value(tables: databases.Tables, table: str, key: str) -> Object:
     """Return the value of a key; empty if it is missing."""
-    for (value,) in databases.rows_of(state, table, "value", "key = ?", missed, key):
-        if value is not None:
-            return readable(as_bytes(value), missed) or {}
-    return {}
+    value = tables.first(table, "value", "key = ?", key)
+    return {} if value is None else readable(as_bytes(value), tables.missed) or {}
 
 
 # -- read ----------------------------------------------------------------------------------
@@ -139,20 +137,19 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if state.name != _STATE:
         yield from read_store(source, writer)
         return
-    missed = writer.missed
-    is_global = state.parent.name == "globalStorage"
-    if is_global:
+    tables = databases.Tables(state, writer.missed)
+    if state.parent.name == "globalStorage":
         # Looked up first: reading other databases later would have this one copied again.
         cwd = _folders(state.parent.parent).get(source.item, "")
-        composer = _value(state, "cursorDiskKV", f"composerData:{source.item}", missed)
-        bubbles = _bubbles(state, composer, source.item, missed)
+        composer = _value(tables, "cursorDiskKV", f"composerData:{source.item}")
+        bubbles = _bubbles(tables, composer, source.item)
     else:
         cwd = folder_of(state.parent)
         composer = _whole_conversations(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
     writer.facts.cwd = cwd or path_of(look_up(composer, "workspaceIdentifier", "uri"))
     writer.clock(composer.get("createdAt"))
-    converter = _CursorConverter(state, composer, writer)
+    converter = _CursorConverter(tables, composer, writer)
     yield from converter.take_all(bubbles)
     writer.clock(composer.get("lastUpdatedAt"))
     if ended := _ENDED.get(text(composer, "status")):
@@ -160,7 +157,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.title(text(composer, "name") or text(composer, "chatTitle"))
 
 
-def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) -> Iterator[Object]:
+def _bubbles(tables: databases.Tables, composer: Object, composer_id: str) -> Iterator[Object]:
     """Yield the messages of a conversation: one per row, or all in one value."""
     if whole := objects(composer, "conversation"):
         yield from whole
@@ -172,10 +169,10 @@ def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) ->
             yield bubble
             continue
         key = f"bubbleId:{composer_id}:{bubble_id}"
-        before = missed.counts.total()
-        bubble = _value(state, "cursorDiskKV", key, missed)
-        if not bubble and missed.counts.total() == before:
-            missed.add(databases.MISSING_ROWS, 0)
+        before = tables.missed.counts.total()
+        bubble = _value(tables, "cursorDiskKV", key)
+        if not bubble and tables.missed.counts.total() == before:
+            tables.missed.add(databases.MISSING_ROWS, 0)
         yield bubble
 
 
@@ -196,9 +193,9 @@ def _folders(user: Path) -> dict[str, str]:
 class _CursorConverter(AgentConverter):
     """Converts one conversation, or that of a subagent."""
 
-    def __init__(self, state: Path, composer: Object, writer: EntryWriter) -> None:
+    def __init__(self, tables: databases.Tables, composer: Object, writer: EntryWriter) -> None:
         super().__init__(writer)
-        self._state = state
+        self._tables = tables
         self._model = text(composer, "modelConfig", "modelName")
         self._children = strings(composer, "subagentComposerIds")
 
@@ -274,12 +271,12 @@ class _CursorConverter(AgentConverter):
         self._end_call(call_id, failed=not is_done, produced=produced, rawOutput=result or None)
 
     def _composer(self, composer_id: str) -> Object:
-        return _value(self._state, "cursorDiskKV", f"composerData:{composer_id}", self._missed)
+        return _value(self._tables, "cursorDiskKV", f"composerData:{composer_id}")
 
     def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
         composer = self._composer(child)
-        bubbles = _bubbles(self._state, composer, child, self._missed)
-        return _CursorConverter(self._state, composer, self._writer), bubbles
+        bubbles = _bubbles(self._tables, composer, child)
+        return _CursorConverter(self._tables, composer, self._writer), bubbles
 
     def _changes(self, path: str, values: Object, result: object) -> list[Object]:
         """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
@@ -303,11 +300,8 @@ class _CursorConverter(AgentConverter):
 
     def _content_of(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""
-        for (value,) in databases.rows_of(
-            self._state, "cursorDiskKV", "value", "key = ?", self._missed, content_id
-        ):
-            return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        return None
+        value = self._tables.first("cursorDiskKV", "value", "key = ?", content_id)
+        return None if value is None else as_bytes(value).decode(errors="replace")
 
 
 # -- tool calls --------------------------------------------------------------------------------

@@ -15,11 +15,9 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from acphold.imports import databases
 from acphold.imports.content_blocks import (
     content,
     contents,
@@ -31,6 +29,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
+from acphold.imports.databases import Tables
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
@@ -173,12 +172,13 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     beside = store.with_name("meta.json")
     about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}
     meta: Object = {}
-    for (value,) in databases.rows_of(store, "meta", "value", "key = '0'", missed):
+    tables = Tables(store, missed)
+    if (value := tables.first("meta", "value", "key = '0'")) is not None:
         try:
             meta = readable(bytes.fromhex(str(value)), missed) or {}
         except ValueError:
             meta = readable(as_bytes(value), missed) or {}
-    converter = _CursorStoreConverter(store, writer, text(meta, "lastUsedModel"))
+    converter = _CursorStoreConverter(tables, writer, text(meta, "lastUsedModel"))
     root = converter.message(text(meta, "latestRootBlobId"))
     folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
     named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
@@ -202,20 +202,16 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
 class _CursorStoreConverter(AgentConverter):
     """Converts one conversation."""
 
-    def __init__(self, store: Path, writer: EntryWriter, model: str) -> None:
+    def __init__(self, tables: Tables, writer: EntryWriter, model: str) -> None:
         super().__init__(writer)
-        self._store = store
+        self._tables = tables
         self._model = model
         self._count = 0
         self._called: set[str] = set()
 
     def blob(self, blob_id: str) -> bytes:
         """Return the blob with this hash; empty if it is lost."""
-        for (data,) in databases.rows_of(
-            self._store, "blobs", "data", "id = ?", self._missed, blob_id
-        ):
-            return as_bytes(data)
-        return b""
+        return as_bytes(self._tables.first("blobs", "data", "id = ?", blob_id) or b"")
 
     def message(self, blob_id: str) -> Fields:
         """Return the message with this hash; empty, and counted, if there is none."""
@@ -306,7 +302,7 @@ class _CursorStoreConverter(AgentConverter):
                     if 2 in step:
                         self._tool(inside(step, 2))
         if result:
-            self._result(call_id, kind, arguments, result)
+            self._done(call_id, kind, arguments, result)
 
     def _write_call(self, asked: Object, call_id: str = "") -> str:
         self._count += 1
@@ -317,7 +313,7 @@ class _CursorStoreConverter(AgentConverter):
         self._writer.call(call_id, asked)
         return call_id
 
-    def _result(self, call_id: str, kind: int, arguments: Fields, result: Fields) -> None:
+    def _done(self, call_id: str, kind: int, arguments: Fields, result: Fields) -> None:
         """Write how a call ended: field 1 of its result is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []

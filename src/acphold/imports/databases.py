@@ -97,20 +97,19 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
 
     Nothing if there is no such file; an unreadable one is noted.
     """
-    missed = Missed()
+    tables = Tables(path, Missed())
     note_database(path)
     try:
         if path.exists():
             # A page of the messages that are counted may be damaged.
-            spare = _COUNTED.sub("NULL", columns)
-            found = rows_of(path, table, columns, where, missed, spare=spare)
+            found = tables.rows(table, columns, where, spare=_COUNTED.sub("NULL", columns))
             # SQLite allows any type as a key.
             yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
     except OSError as error:
         note(error)
-    if missed.counts[TOO_LONG]:
+    if tables.missed.counts[TOO_LONG]:
         note(OSError(EFBIG, "some of its session ids are too long", str(path)))
-    if missed.counts[DAMAGED_ROWS]:
+    if tables.missed.counts[DAMAGED_ROWS]:
         note(OSError(EIO, "it is damaged, and some of its sessions cannot be read", str(path)))
 
 
@@ -133,117 +132,119 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
     return [name for name in wanted if name in existing]
 
 
+class Tables:
+    """The tables of a database, read row by row, so that no answer is large.
+
+    Raises OSError if they cannot be read; a row with too long a value, or on a damaged page, is
+    counted.
+    """
+
+    def __init__(self, path: Path, missed: Missed) -> None:
+        self.path, self.missed = path, missed
+
+    def rows(
+        self, table: str, columns: str, where: str, *arguments: str, spare: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield these columns of the matching rows; of one on a damaged page the columns `spare`,
+        if they can be read."""
+        try:
+            found = rows(self.path, f"SELECT rowid FROM {table} WHERE {where}", *arguments)
+            numbers: Iterable[int] = [number for (number,) in found]
+        except _DamagedError:
+            numbers = self._numbers(table, where, *arguments)
+        query = f"SELECT {columns} FROM {table} WHERE rowid = ?"
+        for number in numbers:
+            try:
+                yield from rows(self.path, query, number)
+            except _TooLongError:
+                self.missed.add(TOO_LONG, LINE_BYTES)
+            except _DamagedError:
+                try:
+                    if not spare:
+                        raise
+                    query_spare = f"SELECT {spare} FROM {table} WHERE rowid = ?"
+                    yield from rows(self.path, query_spare, number)
+                except _DamagedError:
+                    self.missed.add(DAMAGED_ROWS, 0)
+
+    def objects(
+        self, table: str, wanted: Iterable[str], where: str, *arguments: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yield rows, by the names of those of these columns that this version has."""
+        names = columns_of(self.path, table, wanted)
+        for row in self.rows(table, ", ".join(names), where, *arguments) if names else ():
+            yield dict(zip(names, row, strict=True))
+
+    def first(self, table: str, column: str, where: str, *arguments: str) -> Any:
+        """Return a column of the first matching row; None if there is none."""
+        return next((value for (value,) in self.rows(table, column, where, *arguments)), None)
+
+    def _numbers(self, table: str, where: str, *arguments: str) -> Iterable[int]:
+        """Return the numbers of the matching rows on pages that are not damaged, in their order."""
+        which, _, order = where.partition(" ORDER BY ")
+        query = f"SELECT rowid, ({which}), {order or 'rowid'} FROM {table} NOT INDEXED"
+        query += " WHERE rowid >= ? ORDER BY rowid LIMIT ?"
+        found: list[tuple[Any, ...]] = []
+        first, chunk = _FIRST_ROW, CHUNK
+        while first <= _LAST_ROW:
+            try:
+                part = rows(self.path, query, *arguments, first, chunk)
+            except _DamagedError:
+                if chunk > 1:
+                    chunk //= 2
+                    continue
+                behind = self._behind(table, first)
+                if first == _FIRST_ROW and behind > _LAST_ROW:
+                    raise  # nothing of it can be read
+                self.missed.add(DAMAGED_ROWS, 0)
+                first = behind
+                continue
+            found += (row for row in part if row[1])
+            if len(part) < chunk:
+                break
+            first, chunk = part[-1][0] + 1, min(2 * chunk, CHUNK)
+        found.sort(key=lambda row: [(_RANKS.get(type(it), 0), it) for it in row[2:]])
+        return [row[0] for row in found]
+
+    def _behind(self, table: str, first: int) -> int:
+        """Return the number from which a table can be read again, behind a damaged row or page."""
+        if (found := self._next_row(table, first)) is not None:
+            return found + 1  # what a query needs for this row is on a damaged page
+        bad, step = first, 1
+        while bad + step <= _LAST_ROW and self._next_row(table, bad + step) is None:
+            bad, step = bad + step, 2 * step
+        good = min(bad + step, _LAST_ROW + 1)
+        while good - bad > 1:
+            middle = (good + bad) // 2
+            if self._next_row(table, middle) is None:
+                bad = middle
+            else:
+                good = middle
+        return good
+
+    def _next_row(self, table: str, number: int) -> int | None:
+        """Return the number of the next row from this number on, _LAST_ROW if there is none; None
+        if it is on a damaged page."""
+        query = f"SELECT rowid FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid LIMIT 1"
+        try:
+            found = rows(self.path, query, number)
+        except _DamagedError:
+            return None
+        return int(found[0][0]) if found else _LAST_ROW
+
+
 def row_by_id(path: Path, table: str, wanted: Iterable[str], row_id: str) -> dict[str, Any]:
-    """Return a row as `objects_of`; empty if there is none with this id. Raises OSError if one of
-    its values is too long."""
-    missed = Missed()
-    found = next(objects_of(path, table, wanted, "id = ?", missed, row_id), {})
-    if missed.counts[TOO_LONG]:
+    """Return a row as `Tables.objects`; empty if there is none with this id. Raises OSError if one
+    of its values is too long."""
+    tables = Tables(path, Missed())
+    found = next(tables.objects(table, wanted, "id = ?", row_id), {})
+    if tables.missed.counts[TOO_LONG]:
         raise OSError(EFBIG, "a session has too long a value", str(path))
     return found
 
 
-def objects_of(
-    path: Path, table: str, wanted: Iterable[str], where: str, missed: Missed, *arguments: str
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows as `rows_of`, by the names of those of these columns that this version has."""
-    names = columns_of(path, table, wanted)
-    for row in rows_of(path, table, ", ".join(names), where, missed, *arguments) if names else ():
-        yield dict(zip(names, row, strict=True))
-
-
-def rows_of(
-    path: Path,
-    table: str,
-    columns: str,
-    where: str,
-    missed: Missed,
-    *arguments: str,
-    spare: str = "",
-) -> Iterator[tuple[Any, ...]]:
-    """Yield these columns of the matching rows, one by one, so that no answer is large.
-
-    Raises OSError if they cannot be read; a row with too long a value, or on a damaged page, is
-    counted, unless the columns `spare` of it can be read.
-    """
-    try:
-        found = rows(path, f"SELECT rowid FROM {table} WHERE {where}", *arguments)
-        numbers: Iterable[int] = [number for (number,) in found]
-    except _DamagedError:
-        numbers = _numbers(path, table, where, missed, *arguments)
-    query = f"SELECT {columns} FROM {table} WHERE rowid = ?"
-    for number in numbers:
-        try:
-            yield from rows(path, query, number)
-        except _TooLongError:
-            missed.add(TOO_LONG, LINE_BYTES)
-        except _DamagedError:
-            try:
-                if not spare:
-                    raise
-                yield from rows(path, f"SELECT {spare} FROM {table} WHERE rowid = ?", number)
-            except _DamagedError:
-                missed.add(DAMAGED_ROWS, 0)
-
-
-def _numbers(path: Path, table: str, where: str, missed: Missed, *arguments: str) -> Iterable[int]:
-    """Return the numbers of the matching rows on pages that are not damaged, in their order."""
-    which, _, order = where.partition(" ORDER BY ")
-    query = f"SELECT rowid, ({which}), {order or 'rowid'} FROM {table} NOT INDEXED"
-    query += " WHERE rowid >= ? ORDER BY rowid LIMIT ?"
-    found: list[tuple[Any, ...]] = []
-    first, chunk = _FIRST_ROW, CHUNK
-    while first <= _LAST_ROW:
-        try:
-            part = rows(path, query, *arguments, first, chunk)
-        except _DamagedError:
-            if chunk > 1:
-                chunk //= 2
-                continue
-            behind = _behind(path, table, first)
-            if first == _FIRST_ROW and behind > _LAST_ROW:
-                raise  # nothing of it can be read
-            missed.add(DAMAGED_ROWS, 0)
-            first = behind
-            continue
-        found += (row for row in part if row[1])
-        if len(part) < chunk:
-            break
-        first, chunk = part[-1][0] + 1, min(2 * chunk, CHUNK)
-    found.sort(key=lambda row: [(_RANKS.get(type(it), 0), it) for it in row[2:]])
-    return [row[0] for row in found]
-
-
 _RANKS: Final = {int: 1, float: 1, str: 2, bytes: 3}
 """SQLite's order of types, after null."""
-
-
-def _behind(path: Path, table: str, first: int) -> int:
-    """Return the number from which a table can be read again, behind a damaged row or page."""
-    if (found := _next_row(path, table, first)) is not None:
-        return found + 1  # what a query needs for this row is on a damaged page
-    bad, step = first, 1
-    while bad + step <= _LAST_ROW and _next_row(path, table, bad + step) is None:
-        bad, step = bad + step, 2 * step
-    good = min(bad + step, _LAST_ROW + 1)
-    while good - bad > 1:
-        middle = (good + bad) // 2
-        if _next_row(path, table, middle) is None:
-            bad = middle
-        else:
-            good = middle
-    return good
-
-
-def _next_row(path: Path, table: str, number: int) -> int | None:
-    """Return the number of the next row from this number on, _LAST_ROW if there is none; None if it
-    is on a damaged page."""
-    query = f"SELECT rowid FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid LIMIT 1"
-    try:
-        found = rows(path, query, number)
-    except _DamagedError:
-        return None
-    return int(found[0][0]) if found else _LAST_ROW
 
 
 def _unreadable(error: Exception, path: Path) -> OSError:

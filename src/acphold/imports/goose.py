@@ -76,7 +76,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
                 yield _MessageRow(text(line, "id"), role, line.get("created"), parts)
         return
     where = "session_id = ? ORDER BY id"
-    for row in databases.objects_of(path, "messages", _MESSAGE, where, missed, session_id):
+    for row in databases.Tables(path, missed).objects("messages", _MESSAGE, where, session_id):
         parts = list_in(row["content_json"], missed)
         about = str(row.get("metadata_json") or "{}").encode(errors="replace")
         is_seen = (readable(about, missed) or {}).get("userVisible") is not False
@@ -141,9 +141,7 @@ class _GooseConverter(AgentConverter):
         self._writer.clock(row.at)
         responses = [part for part in row.content if text(part, "type") == "toolResponse"]
         for part in responses:
-            result = obj(part, "toolResult")
-            if call := self._call_of(text(part, "id"), result):
-                self._result(result, *call)
+            self._take_result(text(part, "id"), obj(part, "toolResult"))
         if row.role == "assistant":
             self._answer(row.content, row.message_id)
             if [text(part, "type") for part in row.content[-1:]] == ["text"]:

@@ -95,7 +95,7 @@ def _chain(database: Path, session_id: str) -> list[str]:
     """Return a session and its continuations, in order."""
     chain = [session_id]
     while len(chain) < _LONGEST:
-        found = databases.rows_of(database, "sessions", "id", _GOES_ON, Missed(), chain[-1])
+        found = databases.Tables(database, Missed()).rows("sessions", "id", _GOES_ON, chain[-1])
         following = [one for (one,) in found if isinstance(one, str) and one not in chain]
         if not following:
             break
@@ -112,9 +112,8 @@ def _tree(source: Source) -> RecordTree:
 
     def rows(where: str) -> Iterator[tuple[Any, ...]]:
         for session_id in chain if len(newer) == 3 else ():
-            yield from databases.rows_of(
-                database, "messages", columns, f"{where} ORDER BY id", Missed(), session_id
-            )
+            found = databases.Tables(database, Missed())
+            yield from found.rows("messages", columns, f"{where} ORDER BY id", session_id)
 
     for name, role, said, active, compacted, observed in rows(its) if any(rows(back)) else ():
         by_program = observed or str(said).lstrip().startswith((*_SUMMARY, *_OF_THE_PROGRAM))
@@ -128,11 +127,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     database = source.path
     tree = _tree(source)
     tree.choose("", writer.missed)
-    converter = _HermesConverter(database, writer, tree)
+    converter = _HermesConverter(databases.Tables(database, writer.missed), writer, tree)
     title = ""
-    own: Object = databases.row_by_id(
-        database, "sessions", ("parent_session_id", "model_config"), source.item
-    )
+    forked = ("parent_session_id", "model_config")
+    own: Object = databases.row_by_id(database, "sessions", forked, source.item)
     if parent := text(own, "parent_session_id"):
         above = databases.row_by_id(database, "sessions", ("end_reason",), parent)
         if _is_fork(own.get("model_config"), above.get("end_reason")):
@@ -163,13 +161,15 @@ _COLUMNS: Final = (
 )  # fmt: skip
 """Columns of a message; only newer versions have the last six."""
 
+_PRINTED: Final = ("output", "content", "error")
+
 
 class _HermesConverter(AgentConverter):
     """Converts one conversation."""
 
-    def __init__(self, database: Path, writer: EntryWriter, tree: RecordTree) -> None:
+    def __init__(self, tables: databases.Tables, writer: EntryWriter, tree: RecordTree) -> None:
         super().__init__(writer)
-        self._database, self._tree = database, tree
+        self._tables, self._tree = tables, tree
         self._told: dict[tuple[object, ...], object] = {}
         self._is_again = False
         self._is_own = True
@@ -178,9 +178,7 @@ class _HermesConverter(AgentConverter):
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session, without copies after a summary."""
         where = "session_id = ? ORDER BY id"
-        for message in databases.objects_of(
-            self._database, "messages", _COLUMNS, where, self._missed, session_id
-        ):
+        for message in self._tables.objects("messages", _COLUMNS, where, session_id):
             if self._tree.tells(str(message["id"])) and not self._is_told(message):
                 self._message(message)
             yield
@@ -232,24 +230,22 @@ class _HermesConverter(AgentConverter):
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.finish_answer()
         elif role == "tool":
-            asked = self._call_of(text(message, "tool_call_id"), words)
-            if asked is None:
-                return
-            call_id, name, arguments = asked
-            output = from_json(words)
-            failed = bool(text(output, "error") or number(output, "exit_code"))
-            failed = failed or look_up(output, "success") is False
-            path = self._place(name, arguments)
-            produced: list[Object] = []
-            if path and not failed:
-                produced = contents(text(arguments, "patch"))
-                produced = produced or self._changes_by(name, path, arguments)
-            printed = first_text(output, ("output", "content", "error")) or words
-            raw = output if isinstance(output, dict) else None
-            produced = produced or contents(printed)
-            self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
+            self._take_result(text(message, "tool_call_id"), words)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
+
+    def _result(self, words: str, call_id: str, name: str, arguments: Object) -> None:
+        output = from_json(words)
+        failed = bool(text(output, "error") or number(output, "exit_code"))
+        failed = failed or look_up(output, "success") is False
+        path = self._place(name, arguments)
+        produced: list[Object] = []
+        if path and not failed:
+            produced = contents(text(arguments, "patch"))
+            produced = produced or self._changes_by(name, path, arguments)
+        produced = produced or contents(first_text(output, _PRINTED) or words)
+        raw = output if isinstance(output, dict) else None
+        self._end_call(call_id, failed=failed, produced=produced, rawOutput=raw)
 
     def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")

@@ -194,29 +194,21 @@ def pieces(
             yield _without_secrets(transcript.piece(entries), out)
             entries, size = [], 0
     piece = transcript.piece(entries, is_last=True)
-    if compared is not None and not _ends_with(transcript, compared, known, wanted, theirs):
-        piece.last = None
-        piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
+    if compared is not None:
+        # The session ends with the last turn of the transcript, as far as that goes; or not.
+        end = len(known.turns) - 1
+        is_end = (
+            wanted[-1][0] == transcript.number
+            if wanted
+            else end in compared.known
+            and end not in (*compared.void, *compared.left)
+            and theirs[compared.known[end]].identity == transcript.turn.identity
+            and known.turns[end].answer == theirs[-1].answer
+        )
+        if not is_end:
+            piece.last = None
+            piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
     yield _without_secrets(piece, out)
-
-
-def _ends_with(
-    transcript: _SourceEntries,
-    compared: Comparison,
-    known: KnownPart,
-    wanted: Sequence[tuple[int, int]],
-    theirs: Sequence[ReadTurn],
-) -> bool:
-    """Return True if the session ends with the last turn of the transcript, as far as that goes."""
-    if wanted:
-        return wanted[-1][0] == transcript.number
-    end = len(known.turns) - 1
-    return (
-        end in compared.known
-        and end not in (*compared.void, *compared.left)
-        and theirs[compared.known[end]].identity == transcript.turn.identity
-        and known.turns[end].answer == theirs[-1].answer
-    )
 
 
 def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:

@@ -130,10 +130,8 @@ class _QwenConverter(AgentConverter):
             about = obj(record, "toolCallResult")
             for part in objects(record, "message", "parts"):
                 result = obj(part, "functionResponse")
-                response = obj(result, "response")
-                call_id = text(result, "id") or text(about, "callId")
-                if call_id and (call := self._call_of(call_id, response)):
-                    self._result(call_id, call[1], response, about)
+                if call_id := text(result, "id") or text(about, "callId"):
+                    self._take_result(call_id, {"about": about} | result)
         elif kind == "system":
             subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
             if subtype == "chat_compression":
@@ -208,12 +206,13 @@ class _QwenConverter(AgentConverter):
         }
         self._begin_call(call_id, name, arguments, fields)
 
-    def _result(self, call_id: str, name: str, response: Object, about: Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
+        response, about = obj(result, "response"), obj(result, "about")
         caller, display = self._writer.caller, about.get("resultDisplay")
         if name == "todo_write":
             self._writer.plan(objects(display, "todos"))
             return
-        self._tell_subagent(call_id, self._find_subagent(call_id, {}))
+        self._tell_subagent(call_id, self._find_subagent(call_id, arguments, result))
         failed = text(about, "status") not in ("success", "") or "error" in response
         produced = display_diff(display, self._writer.facts.cwd)
         raw: Object = {} if display is None else {"rawOutput": display}
@@ -222,7 +221,7 @@ class _QwenConverter(AgentConverter):
         produced = produced or contents(response_text(response))
         self._end_call(call_id, failed=failed, produced=produced, **raw)
 
-    def _find_subagent(self, call_id: str, arguments: Object) -> Path | None:
+    def _find_subagent(self, call_id: str, arguments: Object, result: object) -> Path | None:
         paths = map(Path, self._source.paths[1:])
         return next((path for path in paths if path.stem.endswith(f"-{call_id}")), None)
 

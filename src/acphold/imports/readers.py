@@ -126,16 +126,19 @@ class AgentConverter:
             self._calls[call_id] = name, arguments
         self._writer.call(call_id, fields)
 
-    def _call_of(self, call_id: str, result: object) -> tuple[str, str, Object] | None:
-        """Return the id, the tool and the arguments of the call that this is the result of.
-
-        None, and the result counted, if there is no such call.
-        """
+    def _take_result(self, call_id: str, result: Any) -> None:
+        """Tell the subagent of a call, and the result; it is counted if there is no such call."""
         name, arguments = self._calls.pop(call_id, ("", {}))
+        if name in self.subagent_tools:
+            self._tell_subagent(call_id, self._find_subagent(call_id, arguments, result))
         if name:
-            return call_id, name, arguments
-        self._missed.add("results of unknown calls", result)
-        return None
+            self._result(result, call_id, name, arguments)
+        else:
+            self._missed.add("results of unknown calls", result)
+
+    def _result(self, result: Any, call_id: str, name: str, arguments: Object) -> None:
+        """Write the result of a call."""
+        raise NotImplementedError
 
     def _end_call(
         self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object
@@ -169,10 +172,11 @@ class AgentConverter:
             for call_id, (name, arguments) in waiting:
                 done.add(call_id)
                 if name in self.subagent_tools:
-                    self._tell_subagent(call_id, self._find_subagent(call_id, arguments))
+                    self._tell_subagent(call_id, self._find_subagent(call_id, arguments, None))
 
-    def _find_subagent(self, call_id: str, arguments: Object) -> Hashable:
-        """Return what the conversation of a stopped subagent is known by, or None."""
+    def _find_subagent(self, call_id: str, arguments: Object, result: Any) -> Hashable:
+        """Return what the conversation of a subagent is known by, or None; a stopped one has no
+        result."""
         raise NotImplementedError
 
     def _tell(self, child: Any) -> None:

@@ -28,7 +28,7 @@ from acphold.imports.entry_writer import EntryWriter, NotStraightError, digest_o
 from acphold.imports.records import decoded, lines, readable, record_lines
 from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
 from acphold.imports.sources import Source
-from acphold.imports.values import Missed, Object
+from acphold.imports.values import ABANDONED, Missed, Object
 
 HELD_BYTES: Final = 8 << 20
 """Bytes of records held back until their parents are told."""
@@ -142,12 +142,9 @@ class RecordTree:
         end = self.branch_ends().get(item) if item else None
         self._told = self._selection(end)
         if missed is not None and not item:
-            missed.count_abandoned(
-                sum(
-                    self._roles[number] == _PROMPT and not self._told[number]
-                    for number in self._typed.keys() - self._sent_again.keys()
-                )
-            )
+            own = self._typed.keys() - self._sent_again.keys()
+            if left := sum(self._roles[n] == _PROMPT and not self._told[n] for n in own):
+                missed.counts[ABANDONED] += left
 
     def tells(self, record_id: str) -> bool:
         """Return True if a record is told; one that is not in the tree is."""

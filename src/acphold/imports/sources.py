@@ -515,15 +515,13 @@ def folder_here(folder: str) -> str:
     """Return the path here of a folder of Windows if it exists, else the folder as it is."""
     if found := _DRIVE.fullmatch(folder):
         path = os.path.join(_root(), found[1].lower(), found[2].replace("\\", "/"))
-    elif (found := _SHARE.fullmatch(folder)) and _is_this(found[1]):
+    elif found := _SHARE.fullmatch(folder):
+        if found[1].lower() != os.environ.get("WSL_DISTRO_NAME", "").lower():
+            return folder
         path = found[2].replace("\\", "/") or "/"
     else:
         return folder
     return os.path.normpath(path) if os.path.isdir(path) else folder
-
-
-def _is_this(distribution: str) -> bool:
-    return distribution.lower() == os.environ.get("WSL_DISTRO_NAME", "").lower()
 
 
 def _root() -> str:

@@ -279,14 +279,16 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
-    surplus = _match(found.known, ours, theirs, given=given, is_damaged=known.is_damaged)
+    matching = _Matching(found.known, ours, theirs)
+    surplus = matching.surplus
+    matching.match(given=given, is_damaged=known.is_damaged)
     if not found.known and (ours or given):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
         if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
             found.verdict = "differs"
         return found
-    _unmatch(found.known, surplus, ours, theirs)
+    matching.unmatch()
     end = max(found.known, default=-1)
     found.has_all = len({*found.known} | surplus) == len(ours) and (
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
@@ -334,106 +336,97 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
     return found
 
 
-def _match(
-    known: dict[int, int],
-    ours: Sequence[ReadTurn],
-    theirs: Sequence[ReadTurn],
-    *,
-    given: bool,
-    is_damaged: bool,
-) -> set[int]:
-    """Fill `known`; return those of ours that are told twice."""
-    surplus: set[int] = set()
-    met: set[int] = set()
+class _Matching:
+    """Fills `known` with their turns for ours; `surplus` are those of ours that are told twice."""
 
-    def pair(
-        key: Callable[[ReadTurn], object], which: Callable[[ReadTurn], object], *, once: bool
+    def __init__(
+        self, known: dict[int, int], ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn]
+    ) -> None:
+        self._known, self._ours, self._theirs = known, ours, theirs
+        self._met: set[int] = set()
+        self.surplus: set[int] = set()
+
+    def match(self, *, given: bool, is_damaged: bool) -> None:
+        """Match by identity, else by time, else by words."""
+        known, ours, theirs = self._known, self._ours, self._theirs
+        self._pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
+        if any(turn.identity.startswith(BY_WORDS) for turn in (*ours, *theirs)):
+            # Of these, one side has only the words, but for what else identifies them.
+            digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
+            self._pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
+        is_migrated = not known  # a program may give its turns new ids, all at once
+        self._pair(_moment, lambda turn: not (turn.is_here or turn.identity), once=True)
+        if is_migrated or is_damaged:
+            self._pair(_moment, lambda turn: turn.identity, once=False)
+        if known or not given:
+            is_sure = bool(known)
+            self._match_words()
+            first = min(known.items(), default=(1, 1))
+            is_any_same = any(ours[a].words == theirs[b].words for a, b in known.items())
+            is_likely = is_any_same and (len(known) > 1 or 0 in first)
+            if not is_sure and first != (0, 0) and not is_likely:
+                known.clear()
+        else:
+            pairs = list(zip(ours, theirs, strict=False))
+            if all(not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
+                known.update((n, n) for n in range(len(pairs)))
+
+    def _pair(
+        self, key: Callable[[ReadTurn], object], which: Callable[[ReadTurn], object], *, once: bool
     ) -> None:
         """Match those `which` have the same key, in order; with `once`, others are surplus."""
         free: dict[object, list[int]] = {}
-        for there, turn in enumerate(theirs):
+        for there, turn in enumerate(self._theirs):
             free.setdefault(key(turn), []).append(there)
-        for n, turn in enumerate(ours):
-            if n in known or n in surplus or not which(turn):
+        for n, turn in enumerate(self._ours):
+            if n in self._known or n in self.surplus or not which(turn):
                 continue
             same = free.get(key(turn), [])
-            if (there := next((x for x in same if x not in met), -1)) >= 0:
-                known[n] = there
-                met.add(there)
+            if (there := next((x for x in same if x not in self._met), -1)) >= 0:
+                self._known[n] = there
+                self._met.add(there)
             elif same and once:
-                surplus.add(n)
+                self.surplus.add(n)
 
-    def moment(turn: ReadTurn) -> object:
-        return turn.words, turn.at
+    def _match_words(self) -> None:
+        """Match the other turns of ours by their words, between those that are known."""
+        known, ours, theirs = self._known, self._ours, self._theirs
+        told = {(ours[a].words, ours[a].answer, ours[a].at) for a in known}
+        upper = len(theirs)
+        limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
+        for n in range(len(ours) - 1, -1, -1):
+            limits.append(upper)
+            upper = min(upper, known.get(n, upper))
+        limits.reverse()
+        place = 0
+        for n, turn in enumerate(ours):
+            if n in known:
+                place = max(place, known[n] + 1)
+            elif not turn.identity and n not in self.surplus:
+                free = (x for x in range(place, limits[n]) if x not in self._met)
+                there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
+                if there is not None:
+                    known[n], place = there, there + 1
+                    told.add((turn.words, turn.answer, turn.at))
+                elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
+                    self.surplus.add(n)
 
-    pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
-    if any(turn.identity.startswith(BY_WORDS) for turn in (*ours, *theirs)):
-        # Of these, one side has only the words, but for what else identifies them.
-        digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
-        pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
-    is_migrated = not known  # a program may give its turns new ids, all at once
-    pair(moment, lambda turn: not (turn.is_here or turn.identity), once=True)
-    if is_migrated or is_damaged:
-        pair(moment, lambda turn: turn.identity, once=False)
-    if known or not given:
-        is_sure = bool(known)
-        _match_words(known, met, surplus, ours, theirs)
-        first = min(known.items(), default=(1, 1))
-        is_any_same = any(ours[a].words == theirs[b].words for a, b in known.items())
-        if not is_sure and first != (0, 0) and not (is_any_same and (len(known) > 1 or 0 in first)):
-            known.clear()
-    else:
-        pairs = list(zip(ours, theirs, strict=False))
-        if all(not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
-            known.update((n, n) for n in range(len(pairs)))
-    return surplus
-
-
-def _unmatch(
-    known: dict[int, int],
-    surplus: set[int],
-    ours: Sequence[ReadTurn],
-    theirs: Sequence[ReadTurn],
-) -> None:
-    """Let those of ours be told anew that have the answer of another turn as well: the line of its
-    prompt, which they have, was lost."""
-    met = {*known.values()}
-    for n, there in [*known.items()]:
-        behind = theirs[there + 1] if there + 1 < len(theirs) and there + 1 not in met else None
-        if behind is None or ours[n].is_here or ours[n].answer == theirs[there].answer:
-            continue
-        if ours[n].answer in (behind.answer, behind.joined):
-            del known[n]
-            surplus.add(n)
+    def unmatch(self) -> None:
+        """Let those of ours be told anew that have the answer of another turn as well: the line of
+        its prompt, which they have, was lost."""
+        known, ours, theirs = self._known, self._ours, self._theirs
+        met = {*known.values()}
+        for n, there in [*known.items()]:
+            behind = theirs[there + 1] if there + 1 < len(theirs) and there + 1 not in met else None
+            if behind is None or ours[n].is_here or ours[n].answer == theirs[there].answer:
+                continue
+            if ours[n].answer in (behind.answer, behind.joined):
+                del known[n]
+                self.surplus.add(n)
 
 
-def _match_words(
-    known: dict[int, int],
-    met: set[int],
-    surplus: set[int],
-    ours: Sequence[ReadTurn],
-    theirs: Sequence[ReadTurn],
-) -> None:
-    """Match the other turns of ours by their words, between those that are known."""
-    told = {(ours[a].words, ours[a].answer, ours[a].at) for a in known}
-    upper = len(theirs)
-    limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
-    for n in range(len(ours) - 1, -1, -1):
-        limits.append(upper)
-        upper = min(upper, known.get(n, upper))
-    limits.reverse()
-    place = 0
-    for n, turn in enumerate(ours):
-        if n in known:
-            place = max(place, known[n] + 1)
-        elif not turn.identity and n not in surplus:
-            free = (x for x in range(place, limits[n]) if x not in met)
-            there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
-            if there is not None:
-                known[n], place = there, there + 1
-                told.add((turn.words, turn.answer, turn.at))
-            elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
-                surplus.add(n)
+def _moment(turn: ReadTurn) -> object:
+    return turn.words, turn.at
 
 
 def _insert(found: Comparison, ours: Sequence[ReadTurn], inside: list[int]) -> None:

@@ -153,11 +153,6 @@ class Missed(Struct):
             what = len(what if isinstance(what, bytes) else _encode(what))
         self.sizes[why] += what
 
-    def count_abandoned(self, prompts: int) -> None:
-        """Count prompts that a person went back from."""
-        if prompts:
-            self.counts[ABANDONED] += prompts
-
     def kind(self, of: str, kind: str, what: object) -> None:
         """Count something of an unknown kind."""
         self.add(f"{of} of type {kind[:WORD_CHARACTERS]!r}", what)

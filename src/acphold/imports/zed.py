@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
@@ -27,7 +26,7 @@ from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, to
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
 from acphold.imports.tools import named_call_fields
-from acphold.imports.values import Missed, Object, as_bytes, first_text, obj, objects, text
+from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
 
 _COLUMNS: Final = (
     "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
@@ -54,8 +53,8 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; raises OSError if it cannot be read."""
-    database = source.path
-    thread, about = _thread(database, source.item, writer.missed)
+    tables = databases.Tables(source.path, writer.missed)
+    thread, about = _thread(tables, source.item)
     # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
     order = str(about.get("folder_paths_order") or "").split(",")
@@ -64,7 +63,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(about.get("created_at"))
-    converter = ZedConverter(writer, thread, database, source.item if "parent_id" in about else "")
+    converter = ZedConverter(writer, thread, tables, source.item if "parent_id" in about else "")
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
@@ -78,10 +77,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.title(text(thread, "title") or text(thread, "summary"))
 
 
-def _thread(database: Path, thread_id: str, missed: Missed) -> tuple[Object, Object]:
+def _thread(tables: databases.Tables, thread_id: str) -> tuple[Object, Object]:
     """Return a thread and its columns; empty if it is missing."""
-    found = databases.objects_of(database, "threads", _COLUMNS, "id = ?", missed, thread_id)
-    for about in found:
+    missed = tables.missed
+    for about in tables.objects("threads", _COLUMNS, "id = ?", thread_id):
         raw = as_bytes(about["data"])
         if about["data_type"] == "zstd":
             from acphold.journal.compression import WINDOW, zstd
@@ -136,12 +135,12 @@ class ZedConverter(AgentConverter):
         self,
         writer: EntryWriter,
         thread: Object | None = None,
-        database: Path = Path(),
+        tables: databases.Tables | None = None,
         thread_id: str = "",
     ) -> None:
         """`thread_id` is its own if subagents can be found by that."""
         super().__init__(writer)
-        self._database = database
+        self._tables = tables
         self._model = text(thread, "model", "model")
         self._thread_id = thread_id
         self._compactions = 0
@@ -176,9 +175,7 @@ class ZedConverter(AgentConverter):
     def _agent_said(self, told: object) -> None:
         self._answer([_part(*it) for part in objects(told, "content") for it in part.items()], "")
         for call_id, value in obj(told, "tool_results").items():
-            result = obj(value)
-            if call := self._call_of(call_id, result):
-                self._result(result, *call)
+            self._take_result(call_id, obj(value))
 
     def _call(self, part: Object) -> None:
         name, arguments = text(part, "name"), obj(part, "input")
@@ -188,25 +185,25 @@ class ZedConverter(AgentConverter):
         if name == "update_plan":
             self._writer.plan(objects(arguments, "plan") or objects(arguments, "entries"))
 
-    def _find_subagent(self, call_id: str, arguments: Object) -> str | None:
-        """Return the first thread of a subagent that is not told yet."""
-        if not self._thread_id:
+    def _find_subagent(self, call_id: str, arguments: Object, result: Object | None) -> str | None:
+        """Return the thread that a result names; of a stopped subagent the first that is not told
+        yet."""
+        if result is not None:
+            done = obj(result, "output", "Success") or obj(result, "output")
+            return text(done, "session_id")
+        if self._tables is None or not self._thread_id:
             return None
         del self._calls[call_id]  # of the next call it is the next one
         which = "parent_id = ? ORDER BY rowid"
-        found = databases.rows_of(
-            self._database, "threads", "id", which, self._missed, self._thread_id
-        )
+        found = self._tables.rows("threads", "id", which, self._thread_id)
         return next((str(child) for (child,) in found if child not in self.told), None)
 
     def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
-        thread, _ = _thread(self._database, child, self._missed)
-        return ZedConverter(self._writer, thread, self._database), _messages(thread)
+        thread, _ = _thread(self._tables, child) if self._tables else ({}, {})
+        return ZedConverter(self._writer, thread, self._tables), _messages(thread)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")
-        child = text(output, "session_id") or text(output, "Success", "session_id")
-        self._tell_subagent(call_id, child)
         failed = result.get("is_error") is True
         path = self._path(text(output, "input_path") or text(arguments, "path"))
         produced = [] if failed else self._changes_by(name, path, output)
