@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,19 @@ from acphold.journal.journal import Journal, history
 from acphold.journal.rows import NewSession
 from acphold.journal.stores import open_journal
 from tests.imports.claude_home import CWD, SESSION
-from tests.imports.test_reconciliation import conversation, others, prompts, put, say, take
+from tests.imports.test_reconciliation import (
+    FOLDERS,
+    conversation,
+    others,
+    prompts,
+    put,
+    say,
+    say_here,
+    take,
+)
+from tests.imports.told import write_lines
+
+FORK = SESSION.replace("1", "9")
 
 
 async def forget_turn(journal: Journal, number: int, session_id: str = SESSION) -> list[str]:
@@ -87,6 +100,46 @@ async def test_a_turn_that_was_said_here_stays_out_when_it_is_read_from_disk(
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "three"]
+
+
+async def test_it_stays_out_of_a_session_of_its_own_that_a_part_or_a_fork_gets(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "my secret", "three")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await forget_turn(opened, 2)
+    say(whole, "four")
+    for first, last in ((2, 4), (2, 6)):
+        part = conversation()
+        part.records = whole.records[first:last]
+        put(tmp_path, part)
+        await take(opened, tmp_path)
+    fork = {"sessionId": FORK, "forkedFrom": {"sessionId": SESSION}}
+    path = tmp_path / ".claude/projects" / FOLDERS[1] / f"{FORK}.jsonl"
+    write_lines(path, *(record | fork for record in whole.records))
+    await take(opened, tmp_path)
+    assert await prompts(opened, FORK) == ["one", "three", "four"]
+    for session_id in (SESSION, *await others(opened)):
+        assert b"secret" not in await raw(opened, session_id)
+
+
+async def test_other_turns_with_the_words_of_one_that_was_said_here_are_told(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await say_here(opened, "continue")
+    await forget_turn(opened, 2)
+    now = datetime.now(UTC)
+    for minute, words in enumerate(["continue", "three", "continue"]):
+        say(whole, words)
+        for record in whole.records[-2:]:
+            record["timestamp"] = (now + timedelta(minutes=minute)).isoformat()
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "three", "continue"]
 
 
 async def test_there_is_no_such_turn_or_somebody_has_the_session_open(

@@ -20,7 +20,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
-from acphold.imports.turns import ReadTurn, digest_of
+from acphold.imports.turns import ReadTurn
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -106,9 +106,13 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                 session_id, [it.snapshot for it in kept if it.turn in numbers]
             )
             gone = sorted(span for turn in turns for span in turn.spans)
-            names = {name for turn in (*turns, found.turn) for name in _names(turn)}
+            names = {name for turn in (*turns, found.turn) for name in (turn.identity, turn.moment)}
+            for name in names - {""}:  # a copy that is a session of its own may have it, too
+                await journal.links.link(None, FORGOTTEN, name)
+            # One that was only said here has another time in its agent's file.
+            names.update(turn.said for turn in (*turns, found.turn) if turn.is_here)
             now = now_ms()
-            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(names))))]
+            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(names - {""}))))]
             row = await journal.session(session_id)
             change = RowChange(home=row.home)
             if gone:
@@ -127,9 +131,3 @@ async def forget(journal: Journal, found: Forgettable) -> None:
         finally:
             await journal.release(lease)
     await journal.index.catch_up(1)
-
-
-def _names(turn: ReadTurn) -> list[str]:
-    """Return what an import knows a turn by. One that was only said here has another time there."""
-    names = [turn.identity, turn.moment, digest_of(turn.words) if turn.is_here else ""]
-    return [name for name in names if name]

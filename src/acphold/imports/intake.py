@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
+from acphold.conversation.history.entries import FORGOTTEN, PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
@@ -194,6 +194,8 @@ class Intake:
         self._journal = journal
         self._selection = selection
         self._indexes = True
+        self._forgotten: frozenset[str] | None = None
+        """The turns that a person had taken out of any session."""
 
     def leave_index(self) -> None:
         """Leave indexing to another process from now on."""
@@ -355,7 +357,13 @@ class Intake:
         if again:
             expected = "new" if row is None or _is_only_listed(row) else "grown"
 
+        if self._forgotten is None:
+            tombstones = await self._journal.links.of(None)
+            self._forgotten = frozenset(name for kind, name in tombstones if kind == FORGOTTEN)
+        forgotten = self._forgotten
+
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
+            known = replace(known, forgotten=known.forgotten | forgotten)
             return read_pieces(source, reader, known, self._selection)
 
         taken = TakenSource(expected)

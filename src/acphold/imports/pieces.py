@@ -157,7 +157,7 @@ def pieces(
             transcript.missed or transcript.went_back or theirs[0].offset != source.begin
         ):
             return  # a result, say, of a call before that, or a copy of an earlier turn
-        places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
+        places = known.wanted(theirs)
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         compared = transcript.compared = compare(known, theirs)

@@ -14,6 +14,7 @@ in its place: then it was left.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -50,6 +51,10 @@ CONTENT: Final = frozenset(
 """The kinds of entries that make up a turn; others around them are about the session."""
 
 
+_SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}")
+"""Matches `ReadTurn.said`; an imported session may have anything in its place."""
+
+
 class ReadTurn(Struct):
     """A turn as it is compared.
 
@@ -82,6 +87,19 @@ class ReadTurn(Struct):
     def moment(self) -> str:
         """A digest of the words with their time: stands for a turn without an identity."""
         return digest_of(f"{self.at} {self.words}")
+
+    @property
+    def said(self) -> str:
+        """A digest of the words, their length and time: stands for a turn in its agent's file."""
+        return f"{digest_of(self.words)} {len(self.words)} {self.at}"
+
+    def may_be(self, said: str) -> bool:
+        """Return True if a turn that was said here has these words, or they go on at an end."""
+        digest, size, _ = said.split(" ")
+        parts = [self.words]
+        if ENOUGH_CHARACTERS <= int(size) < len(self.words):
+            parts += [self.words[: int(size)], self.words[-int(size) :]]
+        return digest in map(digest_of, parts)
 
     @property
     def key(self) -> str:
@@ -222,8 +240,9 @@ class KnownPart(Struct, frozen=True):
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If ours `is_damaged`, an id may have been lost: the words with their time decide, too.
-    Turns in `forgotten`, by identity or by `ReadTurn.moment` or words, are not told; with `only`,
-    no others than these are.
+    Turns in `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns with
+    the words of one that was said here, `ReadTurn.said`, not the nearest; with `only`, no others
+    than these are.
     """
 
     turns: list[ReadTurn] = []
@@ -234,12 +253,21 @@ class KnownPart(Struct, frozen=True):
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
-    def is_wanted(self, turn: ReadTurn) -> bool:
-        """Return False for a turn that a person had taken out, or that is not asked for."""
-        if self.only and turn.identity not in self.only:
-            return False
-        names = turn.identity, turn.moment, digest_of(turn.words)
-        return not self.forgotten or self.forgotten.isdisjoint(names)
+    def wanted(self, theirs: Sequence[ReadTurn]) -> list[int]:
+        """Return the numbers of theirs without those that a person had taken out, or that are not
+        asked for."""
+        out: set[int] = set()
+        for said in filter(_SAID.fullmatch, self.forgotten):
+            same = [n for n, turn in enumerate(theirs) if turn.may_be(said)]
+            at = int(said.rpartition(" ")[2])
+            out.update(sorted(same, key=lambda n: abs(theirs[n].at - at))[:1])
+        return [
+            n
+            for n, turn in enumerate(theirs)
+            if n not in out
+            and (not self.only or turn.identity in self.only)
+            and (not self.forgotten or self.forgotten.isdisjoint((turn.identity, turn.moment)))
+        ]
 
 
 NOTHING: Final = KnownPart()
