@@ -232,6 +232,14 @@ def test_the_files_of_older_versions_are_told(tmp_path: Path) -> None:
     assert told.said() == [("user", "Run it."), ("call", "ls")]
     assert told.facts.title == "Named"
     assert told.call()["rawInput"] == {"command": "ls"}
+    (tmp_path / "moved").mkdir()
+    moved = (tmp_path / ".local").rename(tmp_path / "moved/.local")
+    store = Store(tmp_path)  # the migration was interrupted before the messages
+    store.session()
+    (moved / "share/opencode/storage").rename(store.path.with_name("storage"))
+    empty, whole = sources(READER, tmp_path)
+    assert Story(READER, empty).said() == []
+    assert Story(READER, whole).said() == told.said()
 
 
 class SecondStore(Store):

@@ -31,6 +31,12 @@ def acphold(journal: Path) -> CommandLine:
         ("pi", ".pi/agent/sessions/--x--/1.ndjson"),
         ("copilot", ".copilot/session-state/1.json"),
         ("vscode", ".config/Code/User/workspaceStorage/w/chatSessions/1.ndjson"),
+        ("vscode", ".config/Code/User/workspaceStorage/w/chatSessions/1.jsonl.bak"),
+        ("claude", ".claude/projects/-x/session.jsonl.gz"),
+        ("claude", ".claude/projects/session.jsonl"),
+        ("claude", ".claude/projects/-x/old/session.jsonl"),
+        ("gemini", ".gemini/tmp/x/session-1.json"),
+        ("cline", ".cline/data/sessions/x/old/x.messages.json"),
     ],
 )
 def test_a_file_of_another_name_among_conversations_is_named(
@@ -57,6 +63,18 @@ def test_a_database_beside_the_one_that_is_read_is_named(
         database.execute("CREATE TABLE threads_v2 (id TEXT)")
     (told,) = imported(acphold, tmp_path, "--agent", agent)
     assert told["unknown"] == [str(path)]
+
+
+@pytest.mark.parametrize("name", ["opencode", "kilo"])
+def test_a_database_without_a_known_table_is_named(
+    acphold: CommandLine, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / f".local/share/{name}/{name}.db"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE session_v3 (id TEXT)")
+    (told,) = imported(acphold, tmp_path, "--agent", name)
+    assert told["failures"] == [f"{path}: it has no table of sessions"]
 
 
 @pytest.mark.parametrize("which", HOMES)

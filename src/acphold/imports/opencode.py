@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from errno import EINVAL
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -116,7 +117,10 @@ def existing_tables(database: Path) -> list[str]:
     note_database(database)
     try:
         if database.exists():
-            return [name for name in MESSAGES_OF if databases.columns_of(database, name, ["id"])]
+            known = [name for name in MESSAGES_OF if databases.columns_of(database, name, ["id"])]
+            if not known and databases.rows(database, "SELECT 1 FROM sqlite_master"):
+                note(OSError(EINVAL, "it has no table of sessions", str(database)))
+            return known
     except OSError as error:
         note(error)
     return []
@@ -312,7 +316,8 @@ def session_sources(
                     changed = max(it.changed_at, before.changed_at)
                     it = replace(it, size=it.size + before.size, changed_at=changed)
                 found[it.session_id] = it
-        seen.update(found)
+        # Of one without parts the files have these: its migration was interrupted.
+        seen.update(name for name, it in found.items() if it.size)
         yield from found.values()
     paths = files_below(folder / "storage/session", "*/ses_*.json")
     yield from file_sources(

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
 from fnmatch import translate
@@ -256,21 +256,27 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             continue
         has_files = is_recursive or depth == len(above)
         is_wanted = matches[-1 if has_files else depth]
-        seen = _search.get() if has_files else None
+        is_other = _KEEPING.search if has_files else matches[-1]
+        seen = _search.get()
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
                 if is_recursive and entry.is_dir(follow_symlinks=False):
                     inside.append(_Found(place, entry.name, depth + 1))
                 elif not is_wanted(entry.name) or _leads_out(entry, folder):
-                    if seen is not None and entry.name.endswith(_KEEPING):
+                    if seen is not None and is_other(entry.name):
                         seen.others.add(entry.path)
+                    elif seen is not None and has_files and entry.is_dir(follow_symlinks=False):
+                        seen.below.setdefault(entry.path, is_wanted)
                 elif has_files and entry.is_file():
                     if seen is not None:
-                        seen.known.add(entry.path)
+                        is_packed = _PACKED_OR_OLD.search(entry.name)
+                        (seen.others if is_packed else seen.known).add(entry.path)
                     inside.append(_Found(place, entry.name, None))
                 elif not has_files and entry.is_dir():
                     inside.append(_Found(place, entry.name, depth + 1))
+                elif seen is not None and is_other(entry.name):
+                    seen.others.add(entry.path)
             except OSError as error:  # including a link to itself
                 note(error)
         waiting += sorted(inside, key=attrgetter("name"), reverse=True)
@@ -342,9 +348,15 @@ class Search:
         self.looks: dict[str, Stamp] = {}
         self.known: set[str] = set()
         self.others: set[str] = set()
+        self.below: dict[str, Callable[[str], object]] = {}
+        """Folders beside the files, and which names these have."""
 
     def unknown(self) -> list[str]:
-        """Return the other files in these folders that look like a conversation."""
+        """Return the other files in these folders, and in those above and below, that look like a
+        conversation."""
+        for folder, is_wanted in self.below.items():
+            with suppress(OSError), os.scandir(folder) as entries:
+                self.others.update(it.path for it in entries if is_wanted(it.name))
         return sorted(path for path in self.others - self.known if _looks_like_one(path))
 
 
@@ -378,23 +390,32 @@ def note_database(path: Path) -> None:
     note_look(path)
     if (search := _search.get()) is not None:
         search.known.add(str(path))
-        if path.suffix in _KEEPING:
+        if _KEEPING.search(path.suffix):
             search.others.update(map(str, path.parent.glob(f"*{path.suffix}")))
 
 
 # -- files that no reader takes ------------------------------------------------------------------
 
-_KEEPING: Final = (".db", ".json", ".jsonl", ".ndjson", ".sqlite", ".zst")
-"""Endings of files in which programs keep conversations."""
+_KEEPING: Final = re.compile(
+    r"\.(?:db|json5?|jsonl|ndjson|sqlite|zst)(?!.*-(?:wal|shm|journal)$)\b"
+)
+"""Matches names of files in which programs keep conversations, also of copies and packed ones."""
+
+_PACKED_OR_OLD: Final = re.compile(r"\.jsonl?(?:\.(?!zst$)|~)")
+"""Matches names of copies that a pattern with an open end takes, but no reader."""
 
 _BESIDE: Final = frozenset({"api_conversation_history.json", "context_history.json"})
 """Files that repeat a conversation beside it."""
+
+_PACKED: Final = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
+"""The first bytes of files that zstd or gzip made."""
 
 _BEGINNING: Final = 64 << 10
 """Bytes of a file in which it looks like a conversation, or does not."""
 
 _SPOKEN: Final = re.compile(
-    rb'"(?:role|author|sender|speaker|from|type)"\s*:\s*"(?:user|human|assistant|user_message)"'
+    rb'"(?:role|author|sender|speaker|from|type)"\s*:\s*"(?:user|human|assistant|user[._]message)"'
+    rb'|"(?:acp_session_id|chatHistory)"\s*:|"requests"\s*:\s*\['
     rb"|CREATE TABLE [\"'`\[]?\w*(?:session|message|thread|conversation|chat)\w*",
     re.IGNORECASE,
 )
@@ -410,7 +431,7 @@ def _looks_like_one(path: str) -> bool:
     except OSError as error:
         note(error)
         return False
-    return begun.startswith(b"\x28\xb5\x2f\xfd") or _SPOKEN.search(begun) is not None
+    return begun.startswith(_PACKED) or _SPOKEN.search(begun) is not None
 
 
 # -- files in the user's projects ----------------------------------------------------------------
