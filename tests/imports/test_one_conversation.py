@@ -12,10 +12,17 @@ from acphold.faces.cli import import_one
 from acphold.imports import Intake, session_writer
 from acphold.imports.claude import READER
 from acphold.journal.journal import Journal, take_lease
-from acphold.journal.rows import RowChange
+from acphold.journal.rows import NewSession, RowChange
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION
-from tests.imports.test_reconciliation import FOLDERS, conversation, prompts, put, take
+from tests.imports.test_reconciliation import (
+    FOLDERS,
+    conversation,
+    prompts,
+    put,
+    say_here,
+    take,
+)
 from tests.imports.told import sources
 
 Json = Any
@@ -53,6 +60,22 @@ def test_an_explanation_says_which_files_have_which_turns_and_what_was_left_out(
     assert "left out: three" in said
     assert "not current" in said
     assert "skipped: records of type 'from-the-future' (1)" in said
+
+
+async def test_turns_that_were_held_here_and_never_imported_are_found_in_their_file(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    lease = await opened.create(NewSession(SESSION, READER.key, "/work"))
+    await opened.links.link(lease, READER.key, SESSION)
+    await opened.release(lease)
+    await say_here(opened, "one")
+    put(tmp_path, conversation("one", "two"))
+    done = CommandLine(journal).run_as_process(
+        "import", "--from", str(tmp_path), "--explain", SESSION, "--json"
+    )
+    found = json.loads(done.out)
+    assert found["sources"][0]["leftOut"] == ["two"]
+    assert [turn["files"] for turn in found["turns"]] == [[found["sources"][0]["file"]]]
 
 
 def test_a_session_that_is_not_here_is_not_explained(acphold: CommandLine, tmp_path: Path) -> None:

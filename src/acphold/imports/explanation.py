@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
@@ -57,8 +58,7 @@ async def explain(
 ) -> Explanation:
     """Explain a session by its sources, which are read whole."""
     known = await read_known(journal, session_id)
-    here = {turn.identity for turn in known.turns if turn.identity}
-    files: dict[str, list[str]] = {}
+    files: dict[int, list[str]] = {}
     sources: list[ExplainedSource] = []
     for source, reading in found:
         is_current = known.marker is not None and known.marker.outcome(source) == "same"
@@ -67,23 +67,26 @@ async def explain(
         )
         sources.append(told)
         try:
+            part = replace(known.part(source), forgotten=frozenset())
+            compared = next(pieces(source, reading, part)).compared
+            here = {there: ours for ours, there in compared.known.items()} if compared else {}
             for piece in pieces(source, reading, NOTHING):
                 for entry in piece.entries:
                     if entry.kind == PROMPT:
-                        told.turns += 1
-                        files.setdefault(entry.turn, []).append(source.place)
-                        if entry.turn not in here:
+                        if told.turns in here:
+                            files.setdefault(here[told.turns], []).append(source.place)
+                        else:
                             told.left_out.append(title_of_prompt(entry.raw) or "")
+                        told.turns += 1
                 told.missed = piece.facts.missed.counts
         except (OSError, TranscriptError) as error:
             told.problem = str(error)
     turns = []
-    for turn in known.turns:
+    for ours, turn in enumerate(known.turns):
         words = ""
         async for entry in entries_of(journal, session_id, turn):
             if entry.kind == PROMPT:
                 words = title_of_prompt(entry.raw) or ""
                 break
-        its_files = files.get(turn.identity, []) if turn.identity else []
-        turns.append(ExplainedTurn(turn.prompt, turn.at, words, its_files))
+        turns.append(ExplainedTurn(turn.prompt, turn.at, words, files.get(ours, [])))
     return Explanation(sources, turns)
