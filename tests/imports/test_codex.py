@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from acphold.conversation.history.timeline import Message
+from acphold.imports import Intake
 from acphold.imports.codex import READER
 from acphold.journal.compression import zstd
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import ListFilter
 from tests.imports.codex_home import CWD, SESSION, Rollout
 from tests.imports.told import Story, sources, write_lines
 
@@ -50,11 +54,21 @@ def test_a_compressed_rollout_is_told_like_a_plain_one(tmp_path: Path) -> None:
     assert Story.of(READER, tmp_path).said() == SAID
 
 
-def test_of_a_plain_and_a_compressed_rollout_the_plain_one_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_packed_cut", [False, True])
+async def test_of_a_plain_and_a_compressed_rollout_the_whole_one_is_told(
+    opened: Journal, tmp_path: Path, *, is_packed_cut: bool
+) -> None:
     path = conversation().write(tmp_path)
-    path.with_name(path.name + ".zst").write_bytes(b"old")
-    (source,) = sources(READER, tmp_path)
-    assert source.paths[0].endswith(".jsonl")
+    whole = path.read_bytes()
+    packed = zstd.compress(whole)
+    path.with_name(path.name + ".zst").write_bytes(packed[:20] if is_packed_cut else packed)
+    path.write_bytes(whole if is_packed_cut else whole[:900])
+    for source in sources(READER, tmp_path):
+        await Intake(opened).take(source, READER)
+    (row,) = await opened.page(ListFilter())
+    state = await state_of(opened, row.session_id)
+    told = [item.text for item in state.timeline if isinstance(item, Message)]
+    assert told == [words for _, words in SAID]
 
 
 def test_a_damaged_compressed_rollout_is_told_as_far_as_it_can_be_read(tmp_path: Path) -> None:

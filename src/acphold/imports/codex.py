@@ -113,25 +113,25 @@ _PASSED: Final = frozenset(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the threads, each with its files; of a plain and a compressed one the plain one.
+    """Yield the threads, each with its files.
 
-    A copy of a file, as in a backup, is in a thread of its own, with the other files.
+    A copy of a file, as in a backup, or a compressed one, is in a thread of its own, with the other
+    files.
     """
     folder = home.folder(".codex", "CODEX_HOME")
     names = _thread_names(folder / _INDEX)
-    threads: dict[str, dict[str, dict[Path, Path]]] = {}
+    threads: dict[str, dict[str, list[Path]]] = {}
     for pattern in ("*.jsonl", "*.jsonl.zst"):
         for below in FOLDERS:
             for path in files_below(folder / below, f"**/rollout-{pattern}"):
                 if name := name_of(path):
-                    copies = threads.setdefault(name.thread, {}).setdefault(name.segment, {})
-                    copies.setdefault(path.with_suffix("") if path.suffix == ".zst" else path, path)
+                    threads.setdefault(name.thread, {}).setdefault(name.segment, []).append(path)
     for thread, files in threads.items():
         # The oldest one names it: its own, if it is there.
-        segments = sorted(files, key=lambda it: (it != thread, next(iter(files[it])).name))
-        first = [next(iter(files[segment].values())) for segment in segments]
+        segments = sorted(files, key=lambda it: (it != thread, files[it][0].name))
+        first = [files[segment][0] for segment in segments]
         for place, segment in enumerate(segments):
-            for path in [*files[segment].values()][place > 0 :]:
+            for path in files[segment][place > 0 :]:
                 paths = first if path == first[0] else [path, *first[:place], *first[place + 1 :]]
                 for source in source_of(thread, paths):
                     yield replace(source, title=names.get(thread, ""))
