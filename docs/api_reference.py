@@ -304,7 +304,8 @@ def entry(name: str) -> str:
     parts = [f"### {_heading(name)}"]
     if shape != short:  # the heading has it already
         parts.append(f"`{_briefly(shape)}`")
-    parts.append(_docstring(node))
+    if name == "sync.SyncTurn" or not name.startswith("sync.Sync"):  # the twin says the rest
+        parts.append(_docstring(node))
     if isinstance(found, type):
         members = [*_members(found)]
         if twin := TWINS.get(name):

@@ -17,9 +17,9 @@ PAGE = Path(__file__).with_name("rules.md")
 HEAD = """\
 # Rules
 
-The rules of [`acphold check`](conformance.md). Each id links to its source in the specification of
-ACP version 1. MUST and SHOULD are the protocol's words; what is *expected* stands on no page, but
-people rely on it. Parentheses name the capability, or kind of agent, that a rule is for.
+The rules of [`acphold check`](conformance.md), which says what MUST, SHOULD and *expected* mean.
+Each id links to its source in the specification of ACP version 1. Parentheses name the capability,
+or kind of agent, that a rule is for.
 
 ## Agents
 """
