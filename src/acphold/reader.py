@@ -376,14 +376,14 @@ async def open(
     words = "" if where is None else os.fspath(where)
     is_server = False
     if "://" in words:
-        from acp_wire.transports.known_servers import is_url, known_server
+        from acp_wire.transports.known_servers import is_url, known_servers
 
         is_server = is_url(words)
     if is_server:
         from acphold.live.reading.server_reader import ServerReader
 
         trusted = None if ca is None else os.fspath(ca)
-        token = token or known_server(words).token
+        token = token or known_servers().at(words).token
 
         def at_server(_: str) -> Endpoint:
             from acphold.client.far_line import ServerEndpoint

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acp_wire.schema.methods import MAKING, OPENING, REPEATABLE
+from acp_wire.schema.methods import REQUESTS
 from acphold.live.lines.line import ANSWERS, LastingLine, Pending
 
 IDS = st.sampled_from(["a", "b", "c"])
@@ -62,7 +62,7 @@ class Lines(RuleBasedStateMachine):
         was_told = self.shown.get(asked.session_id or "")
         opened = self.line.sessions.get(asked.session_id or "")
         place = self.line.send(asked)
-        if asked.method in OPENING and asked.method not in MAKING:
+        if REQUESTS[asked.method].reopens:
             assert asked.session_id is not None
             self.server.is_here.discard(asked.session_id)
             if place is not None:
@@ -77,7 +77,7 @@ class Lines(RuleBasedStateMachine):
     @rule(session_id=IDS, method=OPENS)
     def open(self, session_id: str, method: str) -> None:
         waits = [it for it in self.line.pending if it.session_id == session_id]
-        if not any(it.method in OPENING for it in waits):
+        if not any(REQUESTS[it.method].opens for it in waits):
             self._ask(method, session_id, params(session_id))
 
     @rule()
@@ -109,7 +109,7 @@ class Lines(RuleBasedStateMachine):
         asked = data.draw(st.sampled_from(self.sent))
         self.sent.remove(asked)
         result = b"{}"
-        if asked.method in MAKING:
+        if REQUESTS[asked.method].makes:
             self.server.made += 1
             made = f"made{self.server.made}"
             result = json.dumps({"sessionId": made}).encode()
@@ -119,12 +119,12 @@ class Lines(RuleBasedStateMachine):
         self.over[asked.request] = asked.method
         if is_refused:
             return
-        if asked.method in MAKING:
+        if REQUESTS[asked.method].makes:
             assert made in self.line.sessions
             self.server.is_here.add(made)
             self.server.last[made] = 0
             self.shown[made] = []
-        elif asked.method in OPENING:
+        elif REQUESTS[asked.method].opens:
             self.server.is_here.add(asked.session_id)
             assert self.line.sessions[asked.session_id].lineage == "lineage"
         elif asked.method in ("session/close", "session/delete", "session/archive"):
@@ -164,11 +164,13 @@ class Lines(RuleBasedStateMachine):
         for session_id, opened, known in order.resume:
             self._resume(session_id, opened.position)
             assert set(known) == {
-                it.sent_id for it in waited if it.session_id == session_id and it.is_sent
+                it.sent_id
+                for it in waited
+                if (it.session_id, it.method) == (session_id, "session/prompt") and it.is_sent
             }
         for asked in order.refuse:
             assert asked.is_sent
-            assert asked.method not in REPEATABLE
+            assert not REQUESTS[asked.method].repeatable
             assert asked.method != "session/prompt"
             self.line.on_answer(asked, None)
             self.over[asked.request] = "refused"
@@ -176,7 +178,7 @@ class Lines(RuleBasedStateMachine):
         for asked in order.ask:
             self._send(asked)
         # All that the client has open is there again, or is being opened by its own request.
-        opening = {it.session_id for it in self.line.pending if it.method in OPENING}
+        opening = {it.session_id for it in self.line.pending if REQUESTS[it.method].opens}
         assert {*self.line.sessions} <= self.server.is_here | opening
 
     def _resume(self, session_id: str, position: int | None) -> None:
@@ -205,7 +207,7 @@ class Lines(RuleBasedStateMachine):
     @invariant()
     def what_cannot_be_repeated_was_sent_once(self) -> None:
         for asked in self.line.pending:
-            if asked.method not in REPEATABLE | {"session/prompt"}:
+            if not (asked.method == "session/prompt" or REQUESTS[asked.method].repeatable):
                 assert self.times_sent.get(asked.request, 0) <= 1
 
     @invariant()

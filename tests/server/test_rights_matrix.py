@@ -21,7 +21,7 @@ from msgspec.structs import fields
 
 from acp_wire import schema
 from acp_wire.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
+from acp_wire.schema.methods import AGENT_METHODS, REQUESTS, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
 from acphold.conversation.history.raw_update import kinds_to_withhold
 from acphold.errors import FORBIDDEN, InvalidParamsError
@@ -388,7 +388,7 @@ async def one_case(house: Shared, client: Onlooker, case: Case) -> None:
     agent, method, is_live = house.agent, case.method, case.is_live
     before, heard = len(agent.asked), len(client.messages)
     scopes, may = frozenset(case.scopes), case.may
-    if method not in NOT_IN_SESSIONS and method not in OPENING:
+    if method not in NOT_IN_SESSIONS and not REQUESTS[method].opens:
         with suppress(Refused):
             await client.load(case.session_id)
     answer = await ask(house, client, method, params_of(method, case.session_id))
@@ -412,13 +412,13 @@ async def one_case(house: Shared, client: Onlooker, case: Case) -> None:
         assert got == set(), case
     if "prompt" not in in_session:
         assert is_live or not agent.alive or "prompt" in scopes, case
-        assert not [it for it, _ in asked if it in (*OPENING, "session/prompt")], case
+        assert not [it for it, _ in asked if it == "session/prompt" or REQUESTS[it].opens], case
         if not is_live:
             assert [it for it, _ in asked if it != "session/list"] == [], case
     if "manage" not in in_session:
         assert got <= FREE, case
         # It joins: the agent is not asked to open the session anew, and keeps its MCP servers.
-        assert not is_live or not [it for it, _ in asked if it in OPENING], case
+        assert not is_live or not [it for it, _ in asked if REQUESTS[it].opens], case
     elif {"watch", "prompt", needed} <= in_session and method != "session/fork":
         assert got == whole, case
 

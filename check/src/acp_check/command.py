@@ -31,7 +31,7 @@ from acp_check.usage import OFFERS, CheckExit, CheckUsageError
 from acp_check.verdicts import Level
 from acp_check.version import __version__
 from acp_wire.errors import AcpError, AgentStartError
-from acp_wire.transports.known_servers import origin_of, transport_of
+from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.route import TOKEN_VARIABLE
 from acp_wire.visible_text import visible
 
@@ -448,7 +448,6 @@ def _far_subject(options: _CheckOptions) -> Subject:
     url = options.server or ""
     try:
         origin_of(url)
-        transport_of(url)
     except ValueError as error:
         raise CheckUsageError(f"--server: {error}") from None
     if options.folder is None and urlsplit(url).hostname not in LOOPBACK:

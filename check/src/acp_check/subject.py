@@ -22,7 +22,7 @@ from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import timeout
 from acp_wire.transports.child import ChildProcess
-from acp_wire.transports.known_servers import known_server, transport_of
+from acp_wire.transports.known_servers import known_servers, transport_of
 
 if TYPE_CHECKING:
     from acp_wire.rpc.transport import Transport
@@ -155,7 +155,7 @@ class ServerSubject:
         self.name = url
         self.url = transport_of(url)[0]
         self._seconds = seconds
-        known = known_server(self.url)
+        known = known_servers().at(self.url)
         self._token, self._ca = token or known.token, ca or known.ca
         self._dial = Dial(url, self._token, seconds=seconds, limit=MAX_MESSAGE, ca=self._ca)
         self._dial.tells_refusals = True

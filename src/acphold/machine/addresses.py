@@ -153,12 +153,9 @@ def _nodes(addresses: Iterable[str]) -> list[str]:
 
 
 async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
-    from acp_wire.transports.route import Route
-
-    route = Route(url, seconds=seconds, limit=limit, token=token)
-    from acp_wire.transports import websocket  # late: few have nodes
+    from acp_wire.transports.dial import Dial  # late: few have nodes
 
     try:
-        return await websocket.connect(route)
-    except (websocket.NoUpgradeError, RemoteRefusalError) as exc:
+        return await Dial(f"{url}?transport=websocket", token, seconds=seconds, limit=limit)()
+    except RemoteRefusalError as exc:
         raise ConnectionLostError(str(exc)) from None

@@ -46,10 +46,10 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
 from acp_wire.newest import Newest
-from acp_wire.rpc import wire_error
 from acp_wire.rpc.protocol import refusal
+from acp_wire.rpc.wire_errors import as_remote
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode, splice
-from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
+from acp_wire.schema.methods import CANCEL_REQUEST, REQUESTS
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import TaskSet, end, timeout
@@ -58,6 +58,7 @@ from acphold.conversation.history.entries import LAST_SEQ
 from acphold.conversation.history.raw_update import members
 from acphold.errors import (
     PARSE_ERROR,
+    AcpError,
     ConnectionLostError,
     InvalidParamsError,
     InvalidRequestError,
@@ -163,7 +164,7 @@ class HttpTransport(Offering):
         answer: asyncio.Future[bytes] | None = None
         session_id = message.session_id
         if session_id is not None:
-            self._move_to_own_stream(session_id, anew=message.method in REOPENING)
+            self._move_to_own_stream(session_id, anew=REQUESTS[message.method].reopens)
         if message.is_response:
             self._asked_in.pop(bytes(message.id), None)
         if message.method is not None and message.is_answered:
@@ -230,20 +231,19 @@ class HttpTransport(Offering):
     def _route_response(self, message: StreamedMessage, line: bytes) -> None:
         id_, result = bytes(message.id), bytes(message.result)
         asked = self._asked.pop(id_, NOBODY)
-        opened = None
-        if asked.method in OPENING and result:
-            is_known = asked.method in REOPENING
-            opened = asked.session_id if is_known else session_id_in(result)
+        opened, effect = None, REQUESTS[asked.method]
+        if effect.opens and result:
+            opened = asked.session_id if effect.reopens else session_id_in(result)
         if opened is not None:
             params = splice(asked.params, {"sessionId": encode(opened)})
             if len(params) <= bounds.OPENING_BYTES:
                 self._openings[opened] = params, positions.lineage_of_answer(result)
-        elif asked.session_id is not None and asked.method in LEAVING:
+        elif asked.session_id is not None and effect.leaves:
             self._openings.pop(asked.session_id, None)
         if (waiting := self._answered.pop(id_, None)) is not None:
             if not waiting.done():
                 waiting.set_result(line)
-        elif asked.method in MAKING:
+        elif effect.makes:
             self._connection.add(event(line))
             if opened is not None and not self._has_one_stream:
                 # Its client is expected to open a stream for the session that it has begun.
@@ -257,7 +257,7 @@ class HttpTransport(Offering):
             stream = self._sessions.get(self._own.pop(id_))
             if stream is not None and not result:
                 stream.end()  # cannot be resumed: its client has to load the session again
-        elif asked.method in REOPENING and not self._has_one_stream:
+        elif effect.reopens and not self._has_one_stream:
             self._stream_of(asked.session_id).add_after_gap(event(line))
         else:
             self._stream_of(asked.session_id).add(event(line))
@@ -439,9 +439,8 @@ class HttpClients:
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
             problem = "batches of messages are not supported"
-            await exchange.answer(
-                501, raw=refusal(b"null", wire_error(InvalidRequestError.code, problem))
-            )
+            refused = as_remote(InvalidRequestError(problem))
+            await exchange.answer(501, raw=refusal(b"null", refused))
             return
         try:
             try:
@@ -450,7 +449,8 @@ class HttpClients:
                 line = repair(line)
                 message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            await exchange.answer(400, raw=refusal(b"null", wire_error(PARSE_ERROR, str(exc))))
+            refused = as_remote(AcpError(str(exc)), PARSE_ERROR)
+            await exchange.answer(400, raw=refusal(b"null", refused))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
             of_token = [it for it in self._transports.values() if it.token == admitted.token]

@@ -22,7 +22,7 @@ import uvicorn
 from msgspec import Struct
 
 from acp_wire.tasks import beside, first
-from acp_wire.transports.known_servers import known_servers, origin_of, remember
+from acp_wire.transports.known_servers import known_servers, origin_of
 from acphold.errors import SettingsError
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import journal_name
@@ -286,9 +286,9 @@ async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> N
         ):
             continue
         if token.session_id is None and token.tenant is None and token.expires_at is None:
-            remember(origin, kept)
+            known.keep(origin, kept)
             return
-    remember(origin, await gate.grant("this machine", SCOPES))
+    known.keep(origin, await gate.grant("this machine", SCOPES))
 
 
 @asynccontextmanager

@@ -52,11 +52,14 @@ if TYPE_CHECKING:
         WRITE_TEXT_FILE as WRITE_TEXT_FILE,
         AgentCapabilities as AgentCapabilities,
         AgentMessageChunk as AgentMessageChunk,
+        AudioContent as AudioContent,
         CancelledPermissionOutcome as CancelledPermissionOutcome,
         CancelNotification as CancelNotification,
         ClientCapabilities as ClientCapabilities,
         ContentBlock as ContentBlock,
         Decoded as Decoded,
+        Diff as Diff,
+        EmbeddedResource as EmbeddedResource,
         ImageContent as ImageContent,
         Implementation as Implementation,
         InitializeRequest as InitializeRequest,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
         ListSessionsRequest as ListSessionsRequest,
         ListSessionsResponse as ListSessionsResponse,
         LoadSessionRequest as LoadSessionRequest,
+        McpServer as McpServer,
         Method as Method,
         NewSessionRequest as NewSessionRequest,
         NewSessionResponse as NewSessionResponse,
@@ -74,7 +78,10 @@ if TYPE_CHECKING:
         PromptResponse as PromptResponse,
         RequestPermissionRequest as RequestPermissionRequest,
         RequestPermissionResponse as RequestPermissionResponse,
+        ResourceLink as ResourceLink,
+        ResumeSessionRequest as ResumeSessionRequest,
         SelectedPermissionOutcome as SelectedPermissionOutcome,
+        SessionInfo as SessionInfo,
         SessionNotification as SessionNotification,
         TextContent as TextContent,
         ToolCallPatch as ToolCallPatch,
@@ -112,15 +119,18 @@ _NAMES = {
     """,
     "acp_wire.rpc.requests": "Request hand_on",
     "acp_wire.schema": """
-        AUTHENTICATE AgentCapabilities AgentMessageChunk CANCEL CLOSE_SESSION CancelNotification
-        CancelledPermissionOutcome ClientCapabilities ContentBlock Decoded INITIALIZE
-        ImageContent Implementation InitializeRequest InitializeResponse LIST_SESSIONS
-        LOAD_SESSION ListSessionsRequest ListSessionsResponse LoadSessionRequest Method
+        AUTHENTICATE AgentCapabilities AgentMessageChunk AudioContent CANCEL CLOSE_SESSION
+        CancelNotification CancelledPermissionOutcome ClientCapabilities ContentBlock
+        Decoded Diff EmbeddedResource INITIALIZE ImageContent Implementation
+        InitializeRequest InitializeResponse LIST_SESSIONS LOAD_SESSION
+        ListSessionsRequest ListSessionsResponse LoadSessionRequest McpServer Method
         NEW_SESSION NewSessionRequest NewSessionResponse PROMPT PROTOCOL_VERSION
         PermissionOption Plan PlanEntry PromptRequest PromptResponse READ_TEXT_FILE
-        REQUEST_PERMISSION RESUME_SESSION RequestPermissionRequest RequestPermissionResponse
-        SET_SESSION_MODE SelectedPermissionOutcome SessionNotification TextContent ToolCallPatch
-        ToolCallStart UPDATE UnknownUpdate Update WRITE_TEXT_FILE decode decode_update encode
+        REQUEST_PERMISSION RESUME_SESSION RequestPermissionRequest
+        RequestPermissionResponse ResourceLink ResumeSessionRequest SET_SESSION_MODE
+        SelectedPermissionOutcome SessionInfo SessionNotification TextContent
+        ToolCallPatch ToolCallStart UPDATE UnknownUpdate Update WRITE_TEXT_FILE decode
+        decode_update encode
     """,
     "acp_wire.transports.child": "ChildProcess",
     "acp_wire.transports.messages": "MessageConnection over_websocket",

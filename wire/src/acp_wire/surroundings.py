@@ -89,13 +89,13 @@ class Surroundings:
         self.limits = limits
 
     @classmethod
-    def here(cls) -> Surroundings:
-        """Return those of this process, as they are now."""
+    def here(cls, *, limits: bool = False) -> Surroundings:
+        """Return those of this process, as they are now; with its own `limits` if asked for."""
         try:
             folder = os.getcwd()
         except OSError:  # it was removed
             folder = "/"
-        return cls(dict(os.environ), folder)
+        return cls(dict(os.environ), folder, limits=limits_here() if limits else NO_LIMITS)
 
     def __repr__(self) -> str:
         return f"Surroundings(…, {self.folder!r})"  # no variables: this may be logged

@@ -51,7 +51,9 @@ def test_a_method_carries_the_types_of_both_sides() -> None:
 
 
 def test_every_method_is_found_by_its_wire_name() -> None:
-    methods = [one for one in vars(module).values() if isinstance(one, Method | Notification)]
+    methods = [
+        one for one in vars(module).values() if isinstance(one, Method | Notification) and one.name
+    ]
     tables = {**AGENT_METHODS, **module.UNSTABLE_METHODS, **CLIENT_METHODS, **PROTOCOL_METHODS}
     assert {method.name: method for method in methods} == tables
     assert AGENT_METHODS["session/prompt"] is PROMPT

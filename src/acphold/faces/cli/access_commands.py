@@ -282,7 +282,7 @@ async def pair(
     require("serve", "access pair")
     import httpx2  # late: importing it takes longer than everything else here
 
-    from acp_wire.transports.known_servers import known_server
+    from acp_wire.transports.known_servers import known_servers
     from acp_wire.transports.route import explanation
     from acphold.faces.cli.serve import print_code
     from acphold.web.running_servers import running
@@ -294,7 +294,7 @@ async def pair(
         )
     server = found[-1]
     headers = {
-        "Authorization": f"Bearer {known_server(server.known_as).token or ''}",
+        "Authorization": f"Bearer {known_servers().at(server.known_as).token or ''}",
         "Content-Type": "application/json",
     }
     request = json_text.dumps({"scopes": scopes or [], "user": user})

@@ -16,7 +16,7 @@ import sys
 import time
 
 from acp_wire.processes.own_python import own_python
-from acp_wire.surroundings import Surroundings, limits_here
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import (
     VARIABLE as JOURNAL,
@@ -205,12 +205,12 @@ def first_frame(
 
     Raises ValueError if it is too long, OSError if our own folder is gone.
     """
-    here = Surroundings.here()
+    here = Surroundings.here(limits=True)
     own = {**here.env, **(env or {})}
     own.pop(GUARDED, None)  # our guardian must not end the agent
     umask = os.umask(0o077)  # it can only be read by setting it
     os.umask(umask)
-    within = Surroundings(own, folder or here.folder, umask, limits_here())
+    within = Surroundings(own, folder or here.folder, umask, here.limits)
     return FirstFrame(__version__, words, command, within, kind).encode()
 
 

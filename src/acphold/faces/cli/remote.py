@@ -13,17 +13,12 @@ from urllib.parse import urlsplit
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside, first
 from acp_wire.transports.dial import Dial
-from acp_wire.transports.known_servers import (
-    known_server,
-    origin_of,
-    remember,
-    require_secrecy,
-)
+from acp_wire.transports.known_servers import known_servers, origin_of
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation, why
+from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation
 from acp_wire.transports.stdio import claim_stdio
 from acphold.client.far_line import FarClient
-from acphold.errors import AcpError, ConnectionLostError, RemoteRefusalError
+from acphold.errors import AcpError, RemoteRefusalError
 from acphold.extras import require
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit
@@ -87,25 +82,26 @@ async def obtain_token(server: FarServer) -> str | None:
     url, ca = server
     if given := os.environ.get(TOKEN_VARIABLE):
         return given
-    known, code = known_server(url), _code_in(url)
+    servers, code = known_servers(), _code_in(url)
+    known = servers.at(url)
     if code is None:
         if known.token is not None and ca not in (None, known.ca):
-            remember(url, known.token, ca)
+            servers.keep(url, known.token, ca)
         return known.token
-    require_secrecy(url)
     import httpx2  # late: it is needed only once for each server
 
     from acp_wire.transports.http_client import http_client
 
     ca, origin = ca or known.ca, origin_of(url)
     route = Route(url, seconds=bounds.SERVER_SECONDS, trusted=ca)
+    route.require_secrecy()
     request = json.dumps({"code": code, "name": socket.gethostname()})
     try:
         async with http_client(route) as http:
             headers = {"Content-Type": "application/json"}
             answer = await http.post(f"{origin}/pair", content=request, headers=headers)
     except httpx2.HTTPError as exc:
-        raise ConnectionLostError(f"cannot reach {origin}: {why(exc)}") from None
+        raise route.lost_error(exc) from None
     if answer.status_code == 403 and known.token is not None:
         return known.token  # it was paired with this very code at an earlier start
     try:
@@ -116,7 +112,7 @@ async def obtain_token(server: FarServer) -> str | None:
         wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
         reason = explanation(answer.headers, answer.content)
         raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
-    remember(url, token, ca)
+    servers.keep(url, token, ca)
     return token
 
 

@@ -56,11 +56,10 @@ def server_option(arguments: Sequence[str]) -> str:
 def server_at(url: str, ca: str | None) -> FarServer:
     """Return the server at a URL; UsageError if it is not a server's URL, MissingExtraError."""
     require("serve", "a connection to a server")
-    from acp_wire.transports.known_servers import origin_of, transport_of
+    from acp_wire.transports.known_servers import origin_of
 
     try:
         origin_of(url)
-        transport_of(url)
     except ValueError as exc:
         raise UsageError(str(exc)) from None
     return FarServer(url, None if ca is None else os.path.abspath(os.path.expanduser(ca)))
@@ -71,7 +70,7 @@ def server_names() -> list[str]:
     port."""
     from acp_wire.transports.known_servers import known_servers  # late, as in `_url_of`
 
-    origins = [*known_servers()]
+    origins = list(known_servers())
     hosts = [urlsplit(origin).hostname or origin for origin in origins]
     return [
         host if hosts.count(host) == 1 else urlsplit(origin).netloc
@@ -87,7 +86,7 @@ def _url_of(name: str) -> str:
 
     if is_url(name):
         return name
-    origins = [*known_servers()]
+    origins = list(known_servers())
     found = [
         origin
         for origin in origins

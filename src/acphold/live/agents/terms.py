@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from acp_wire.rpc import Peer
 from acp_wire.schema import AUTHENTICATE, LOGOUT
-from acp_wire.schema.methods import OPENING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.tasks import timeout
 from acp_wire.visible_text import visible
 from acphold import errors
@@ -183,7 +183,7 @@ class ToldTerms:
 
     def check(self, method: str) -> None:
         """Refuse to open a session in a process that works on other terms: TermsRefusedError."""
-        if self._owed and method in OPENING and self.are_due:
+        if self._owed and REQUESTS[method].opens and self.are_due:
             raise self._refused or TermsRefusedError(self._called, self._owed[0].label)
 
     async def tell(self, peer: Peer) -> None:

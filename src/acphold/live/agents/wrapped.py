@@ -28,7 +28,7 @@ from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
 from acp_wire.rpc.requests import Answer, Request
 from acp_wire.schema import items, members, splice
-from acp_wire.schema.methods import OPENING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess
@@ -146,7 +146,7 @@ class AddedServers:
 
         Only requests that open a session have `mcpServers`.
         """
-        if self._make is None or method not in OPENING:
+        if self._make is None or not REQUESTS[method].opens:
             return params
         try:
             parts = members(params)
@@ -413,7 +413,7 @@ class ProcessAgent(HubAgent):
             )
         self._told.check(call.method)
         params = added = self._added.add_to(call.method, call.params)
-        if self._kept_in_front is not None and call.method in OPENING:
+        if self._kept_in_front is not None and REQUESTS[call.method].opens:
             params = with_front_journal(added, self._kept_in_front)
         try:
             id_ = peer.begin(call.method, params, partial(self._take_answer, call, added))
@@ -431,7 +431,7 @@ class ProcessAgent(HubAgent):
         elif isinstance(answer, bytes):
             answer = message_without_marks(answer)
         elif isinstance(answer, errors.RemoteError):
-            wants_sign_in = answer.code == errors.AUTH_REQUIRED and call.method in OPENING
+            wants_sign_in = answer.code == errors.AUTH_REQUIRED and REQUESTS[call.method].opens
             if wants_sign_in and self._told.sign_in is not None:
                 self._calls[call] = NOT_SENT
                 self._tasks.start(self._sign_in_for(call), "sign in again")

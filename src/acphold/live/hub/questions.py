@@ -205,7 +205,7 @@ def covers(can: schema.ClientCapabilities, asked: AgentRequest) -> bool:
 
 def unanswerable(
     asked: AgentRequest, clients: Iterable[schema.ClientCapabilities]
-) -> errors.PeerError:
+) -> errors.AcpError:
     """Return the error for the agent if no client with these capabilities can be asked.
 
     Source: spec v1, elicitation, "URL completion": a mode that was not advertised is -32602.

@@ -53,7 +53,7 @@ from msgspec import Struct, field
 
 from acp_wire.newest import Newest
 from acp_wire.schema import CANCEL, INITIALIZE, LOAD_SESSION, PROMPT
-from acp_wire.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.schema.splice import session_id_in
 
 R = TypeVar("R")
@@ -116,16 +116,17 @@ class OpenSessions(dict[str, OpenSession]):
         `session_id` is the one in the request. A session that a request makes has sent nothing yet:
         a new one begins at 0, a copy at an unknown position.
         """
-        if method in LEAVING and session_id is not None and session_id in self:
+        effect = REQUESTS[method]
+        if effect.leaves and session_id is not None and session_id in self:
             self.pop(session_id).act()
-        if method not in OPENING:
+        if not effect.opens:
             return None
-        opened_id = session_id_in(result) if method in MAKING else session_id
+        opened_id = session_id_in(result) if effect.makes else session_id
         if opened_id is None:
             return None
         opened = self.get(opened_id)
-        if opened is None or method in MAKING:
-            is_new = method in MAKING and session_id is None
+        if opened is None or effect.makes:
+            is_new = effect.makes and session_id is None
             opened = self[opened_id] = OpenSession(setup, 0 if is_new else None)
         elif opened.position is None and method == LOAD_SESSION.name:
             opened.position = 0  # a replay of nothing
@@ -241,7 +242,7 @@ class LastingLine(Generic[R]):
             if was_sent:
                 return ResumePlace(asked.after, None)
             asked.after = 0 if opened is None else opened.position or 0
-        elif asked.session_id is not None and asked.method in REOPENING:
+        elif asked.session_id is not None and REQUESTS[asked.method].reopens:
             if was_sent and opened is not None and opened.position:
                 return ResumePlace(opened.position, opened.lineage)
             if not was_sent:  # replayed updates have positions, and come before the answer
@@ -309,10 +310,12 @@ class LastingLine(Generic[R]):
             for session_id, opened in self.sessions.items()
             if session_id not in opening
         ]
-        repeatable = {INITIALIZE.name, *REPEATABLE} - {PROMPT.name}
-        if self.knows_positions:
-            repeatable.add(PROMPT.name)
-        refuse = [it for it in self.pending if it.is_sent and it.method not in repeatable]
+        repeatable = {INITIALIZE.name, *([PROMPT.name] if self.knows_positions else ())}
+        refuse = [
+            it
+            for it in self.pending
+            if it.is_sent and not (it.method in repeatable or REQUESTS[it.method].repeatable)
+        ]
         ask = [asked for asked in self.pending if asked not in refuse]
         return Return(resume, refuse, ask)
 

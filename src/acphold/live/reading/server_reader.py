@@ -25,9 +25,9 @@ from msgspec.json import Decoder
 
 from acp_wire.schema import members
 from acp_wire.tasks import timeout
-from acp_wire.transports.http_client import beginning, http_client
-from acp_wire.transports.known_servers import known_server, origin_of
-from acp_wire.transports.route import Route, explanation, why
+from acp_wire.transports.http_client import http_client
+from acp_wire.transports.known_servers import known_servers, origin_of
+from acp_wire.transports.route import Route, explanation
 from acphold import errors
 from acphold.conversation.history.entries import Entry, iso
 from acphold.conversation.history.raw_update import string
@@ -72,7 +72,7 @@ class ServerReader(SessionReader):
     ) -> None:
         require("serve", "a connection to a server")
         self.origin = origin_of(url)
-        known = known_server(url)
+        known = known_servers().at(url)
         self._route = Route(
             url, seconds=seconds, token=token or known.token, trusted=ca or known.ca
         )
@@ -306,8 +306,8 @@ class ServerReader(SessionReader):
         with self._translate_errors():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
-                    body = await beginning(answer)
-                    raise self._route.refusal_error(answer.status_code, answer.headers, body, url)
+                    chunks, status = answer.aiter_bytes(), answer.status_code
+                    raise await self._route.refused(status, answer.headers, chunks, url)
                 yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
 
     @contextmanager
@@ -320,9 +320,7 @@ class ServerReader(SessionReader):
         except (httpx2.ReadError, httpx2.RemoteProtocolError):
             raise errors.ConnectionLostError(f"the connection to {self.origin} was lost") from None
         except httpx2.HTTPError as exc:
-            raise errors.ConnectionLostError(
-                f"{self.origin} cannot be reached: {why(exc)}"
-            ) from None
+            raise self._route.lost_error(exc) from None
 
     async def post(self, path: str, body: object, kind: type[T]) -> T:
         """Post `body` as JSON and return the answer. Raises RuleError for a conflict with an

@@ -19,7 +19,7 @@ from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Request
-from acp_wire.schema.methods import REOPENING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.conversation.history.raw_update import members, string
@@ -242,7 +242,7 @@ class ClientConnection:
             raise errors.MethodNotFoundError(request.method)
         if method.by != "introduction":
             self._principal.does(asked)
-            if request.method not in REOPENING:  # see `SessionOpener`
+            if not REQUESTS[request.method].reopens:  # see `SessionOpener`
                 request.params = self._restrict(request.method, request.params, asked.session_id)
         if method.by != "agent":
             request.params = request.params or b"{}"

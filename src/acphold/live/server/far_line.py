@@ -32,7 +32,7 @@ from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
 from acp_wire.schema import splice
-from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
+from acp_wire.schema.methods import CANCEL_REQUEST, REQUESTS
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import beside, first
 from acphold import errors
@@ -419,7 +419,7 @@ class FarLine:
                 self.give_up()
                 return
             result = answer if isinstance(answer, bytes) else None
-            opens = result is not None and asked.method in OPENING
+            opens = result is not None and REQUESTS[asked.method].opens
             lineage = lineage_of_answer(result or b"{}") if opens else None
             if not self._line.on_answer(asked, result, lineage):
                 return

@@ -43,7 +43,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire import schema
-from acp_wire.schema.methods import MAKING
+from acp_wire.schema.methods import REQUESTS
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
@@ -120,7 +120,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def does(self, asked: Asked) -> None:
         """Record an action, unless it only looks."""
-        if self.note is note_nothing or asked.name in MAKING:
+        if self.note is note_nothing or REQUESTS[asked.name].makes:
             return
         if asked.needs != ("watch",):
             self.note(asked.name, asked.session_id)

@@ -22,7 +22,7 @@ from msgspec import field
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import RESUME_SESSION, encode, members, splice
-from acp_wire.schema.methods import OPENING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.tasks import TaskSet, beside, first, tick
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.prompt_queue import REOPENED
@@ -362,7 +362,7 @@ class ServerDirectory(Directory):
                 introduced = await desk.initialize(self._introduction, starts=starts)
 
                 def adapt(answer: bytes | Exception) -> bytes | Exception:
-                    if not isinstance(answer, bytes) or request.method not in OPENING:
+                    if not isinstance(answer, bytes) or not REQUESTS[request.method].opens:
                         return with_ways_in(here, introduced, answer)
                     is_its = agent is not None and in_meta(answer, AGENT) == encode(desk.agent.key)
                     its = agent if is_its else name  # a live session keeps its own

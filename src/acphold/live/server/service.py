@@ -14,13 +14,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
-from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
 from acp_wire.tasks import finish, first
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
@@ -144,6 +143,14 @@ EXPIRED = "your access has expired; renew it and connect again"
 UNSHARED = "less is shared with you than before; connect again for what is left"
 
 
+@runtime_checkable
+class RenewedTransport(Transport, Protocol):
+    """A transport whose client shows its access again with each message, as over HTTP."""
+
+    expires_at: float | None
+    """The end of the access that it showed last, in seconds since 1970; None for never."""
+
+
 class ConnectedClient:
     """A connected client, for code that may have to disconnect it."""
 
@@ -162,7 +169,9 @@ class ConnectedClient:
         """End its connection, and refuse its requests with the reason; its turns continue."""
         if not self.disconnected.is_set():
             self._connection.refuse(AuthRequiredError(reason))
-            if isinstance(self._transport, ExplainingTransport):
+            from acp_wire.transports.messages import MessageTransport  # late: few come over one
+
+            if isinstance(self._transport, MessageTransport):
                 self._transport.explain(reason)
             self.disconnected.set()
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
-from acp_wire.schema.methods import LEAVING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.conversation.history.raw_update import storable, string, with_meta
@@ -224,7 +224,7 @@ class SessionRequests(Struct, eq=False):
         """Answer any other request, once its session is open; at once if the client leaves the
         session. A method that we do not know goes to the agent."""
         named = session_id_in(request.params)
-        if request.method in LEAVING:
+        if REQUESTS[request.method].leaves:
             named = session_id_of(request.params)
         elif named is not None:
             await self._openings.wait(named)

@@ -33,7 +33,7 @@ from acp_wire.errors import WorkspaceError
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.files import SAFELY
 from acp_wire.workspace.regular_files import contents
-from acp_wire.workspace.roots import FOLDER, NOT_A_FOLDER
+from acp_wire.workspace.roots import FOLDER
 from acp_wire.workspace.threads import Checkpoint
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
@@ -54,7 +54,7 @@ ORIGIN = "acphold-branch"
 PIECE = 1 << 20
 
 NO_FILES = (
-    *NOT_A_FOLDER,
+    *(errno.ENOTDIR, errno.ELOOP, errno.EMLINK),  # not a folder
     *(errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP, errno.ESTALE, errno.ENAMETOOLONG),
 )
 """Errors of opening something else than a file, or below something else than a folder."""

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR
+from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR, RemoteError
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acp_wire.rpc.wire_errors import WireError, read_error, wire_error
 from acp_wire.schema.splice import json_value
@@ -149,7 +149,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.encode
 
 
-def refusal(id_: bytes, error: WireError) -> bytes:
+def refusal(id_: bytes, error: WireError | RemoteError) -> bytes:
     """Return the line that refuses request `id_`."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (id_, error.raw)
 

@@ -36,22 +36,6 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class ExplainingTransport(Transport, Protocol):
-    """A transport whose end can carry a reason, as the end of a WebSocket can."""
-
-    def explain(self, reason: str) -> None:
-        """Have `aclose` tell this reason."""
-
-
-@runtime_checkable
-class RenewedTransport(Transport, Protocol):
-    """A transport whose client shows its access again with each message, as over HTTP."""
-
-    expires_at: float | None
-    """The end of the access that it showed last, in seconds since 1970; None for never."""
-
-
-@runtime_checkable
 class OfferingTransport(Transport, Protocol):
     """A transport that can hand over its reads without waking the task in `receive`."""
 

@@ -36,6 +36,11 @@ class Method(Struct, Generic[P, R], frozen=True):
     leaves: bool = False
     repeatable: bool = False
 
+    @property
+    def reopens(self) -> bool:
+        """True if it opens an existing session, and names it."""
+        return self.opens and not self.makes
+
 
 class Notification(Struct, Generic[P], frozen=True):
     """An ACP message that gets no answer: its wire name and its type."""
@@ -192,20 +197,20 @@ CLIENT_METHODS = _by_name(
 UNSTABLE_METHODS = _by_name(FORK_SESSION, ARCHIVE_SESSION)
 """Further messages to an agent, by wire name. Source: the unstable parts of the schema."""
 
-_ASKED = [
-    method
-    for method in (*AGENT_METHODS.values(), *UNSTABLE_METHODS.values())
+
+class _Requests(dict["str | None", Method[Any, Any]]):
+    def __missing__(self, name: str | None) -> Method[Any, Any]:
+        return _OTHER
+
+
+_OTHER: Method[Any, Any] = Method("", Struct, Struct)
+
+REQUESTS = _Requests(
+    (name, method)
+    for name, method in (*AGENT_METHODS.items(), *UNSTABLE_METHODS.items())
     if isinstance(method, Method)
-]
-
-OPENING = frozenset(method.name for method in _ASKED if method.opens)
-MAKING = frozenset(method.name for method in _ASKED if method.makes)
-LEAVING = frozenset(method.name for method in _ASKED if method.leaves)
-REPEATABLE = frozenset(method.name for method in _ASKED if method.repeatable)
-"""The columns of `Method`, as sets of wire names."""
-
-REOPENING = OPENING - MAKING
-"""Requests that open an existing session, and name it."""
+)
+"""The requests to an agent, by wire name; any other has no effect on a connection."""
 
 PROTOCOL_METHODS = _by_name(CANCEL_REQUEST)
 """The messages to either side, by wire name."""

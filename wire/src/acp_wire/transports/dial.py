@@ -12,7 +12,7 @@ from time import monotonic
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
 from acp_wire.tasks import timeout
-from acp_wire.transports.known_servers import Token, known_server, transport_of
+from acp_wire.transports.known_servers import Token, known_servers, transport_of
 from acp_wire.transports.route import Route
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Dial:
     ) -> None:
         self._url, self._transport = transport_of(url)
         self._token = token
-        trusted = ca or known_server(self._url).ca
+        trusted = ca or known_servers().at(self._url).ca
         self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
         if callable(token):
             self._route.on_request = partial(self._renew, token)
@@ -51,7 +51,7 @@ class Dial:
         from acp_wire.transports import websocket  # late: an optional package
 
         if not callable(self._token):
-            self._route.token = self._token or known_server(self._url).token
+            self._route.token = self._token or known_servers().at(self._url).token
         if self._transport == "http":
             return await self._over_http()
         deadline = monotonic() + self._route.seconds

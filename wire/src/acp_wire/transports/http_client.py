@@ -31,13 +31,13 @@ from msgspec.json import Decoder, encode
 
 from acp_wire.errors import INTERNAL_ERROR, ConnectionLostError, SilentPeerError
 from acp_wire.schema import INITIALIZE
-from acp_wire.schema.methods import LEAVING, OPENING, REOPENING
+from acp_wire.schema.methods import REQUESTS
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import end
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.messages import CLOSE_SECONDS, MessageTransport
-from acp_wire.transports.route import SAID_BYTES, Route, why
+from acp_wire.transports.route import Route, why
 
 CONNECTION_ID: Final = "Acp-Connection-Id"
 SESSION_ID: Final = "Acp-Session-Id"
@@ -93,16 +93,6 @@ def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
     )
 
 
-async def beginning(answer: httpx2.Response) -> bytes:
-    """Return the beginning of an answer, enough for an error: its body may have no end."""
-    body = b""
-    async for chunk in answer.aiter_bytes():
-        body += chunk
-        if len(body) > SAID_BYTES:
-            break
-    return body
-
-
 class _StreamMessage(Struct, gc=False):
     """The members of a message that show where it belongs."""
 
@@ -144,15 +134,13 @@ async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTrans
         ) as answer:
             status = answer.status_code
             if status in (401, 403) or (status not in (200, 400) and not tells_refusals):
-                raise route.refusal_error(
-                    answer.status_code, answer.headers, await beginning(answer)
-                )
+                raise await route.refused(answer.status_code, answer.headers, answer.aiter_bytes())
     except BaseException as exc:
         await http.aclose()
         if isinstance(exc, httpx2.TimeoutException):
             raise SilentPeerError(f"{route.origin} does not answer") from None
         if isinstance(exc, httpx2.HTTPError):
-            raise ConnectionLostError(f"{route.origin} cannot be reached: {why(exc)}") from None
+            raise route.lost_error(exc) from None
         raise
     return MessageTransport(_HttpConnection(http, route, tells_refusals))
 
@@ -248,18 +236,17 @@ class _HttpConnection:
         if message.method is None:  # a response
             return self._asked_of_us.pop(bytes(message.id), None)
         session_id = session_id_in(bytes(message.params))
-        is_leaving = message.method in LEAVING
-        is_reopening = message.method in REOPENING
+        effect = REQUESTS[message.method]
         in_header = session_id
-        if not is_leaving and session_id and session_id not in self._streams:
+        if not effect.leaves and session_id and session_id not in self._streams:
             self._strange.add(session_id)
-            if not await self._listen(session_id) and is_reopening:
+            if not await self._listen(session_id) and effect.reopens:
                 # Servers on the Python SDK open no stream of a session before it is loaded (404);
                 # nor do they accept its name in the header before that.
                 in_header = None
-        if message.method in OPENING:
-            self._opening[bytes(message.id)] = session_id if is_reopening else None
-        if is_leaving and session_id is not None:
+        if effect.opens:
+            self._opening[bytes(message.id)] = session_id if effect.reopens else None
+        if effect.leaves and session_id is not None:
             self._heard.pop(session_id, None)  # its stream may end
         return in_header
 

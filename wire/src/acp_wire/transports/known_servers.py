@@ -91,19 +91,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def require_secrecy(url: str) -> None:
-    """Refuse to send a code or a token where others can read it; SettingsError."""
-    parts, is_secure = _parts(url)
-    host = parts.hostname or ""
-    if not is_secure and not is_loopback(host):
-        port = parts.port or 80
-        raise SettingsError(
-            f"{origin_of(url)} is not encrypted, so others on the network could read the token: "
-            f"use its https address, or forward the port with `ssh -L {port}:localhost:{port} "
-            f"{host}` and connect to http://localhost:{port}"
-        )
-
-
 def _parts(url: str) -> tuple[SplitResult, bool]:
     try:
         parts = urlsplit(url)
@@ -118,6 +105,7 @@ def _parts(url: str) -> tuple[SplitResult, bool]:
         raise ValueError(
             f"{url!r} is not the address of a server; an example is `http://localhost:8260`"
         ) from None
+    transport_of(url)  # it may name none that we have
     return parts, is_secure
 
 
@@ -129,43 +117,46 @@ class KnownServer(Struct, frozen=True, omit_defaults=True):
     """The file of certificates to trust for it, beside the usual."""
 
 
-def known_servers() -> dict[str, KnownServer]:
-    """Return the servers that we have paired with, by their origins, the last one last."""
-    return _read(_path())
+class KnownServers(dict[str, KnownServer]):
+    """The servers that we have paired with, by their origins, the last one last."""
+
+    def at(self, url: str) -> KnownServer:
+        """Return the entry of the server at a URL."""
+        return self.get(origin_of(url), KnownServer())
+
+    def keep(self, url: str, token: str | None, ca: str | None = None) -> None:
+        """Keep the token for this server and the file of certificates to trust, or forget it;
+        raises SettingsError if that fails."""
+        path = _path()
+        try:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            # With two writers at once, the second reads the first one's result.
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            with open(os.open(f"{path}.lock", flags, 0o600), "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self.clear()
+                self.update(_read(path))
+                if token is None:
+                    self.pop(origin_of(url), None)
+                else:
+                    self[origin_of(url)] = KnownServer(token, ca)
+                write_private(path, format(encode(self), indent=1))
+        except OSError as exc:
+            raise SettingsError(f"{path}: the token cannot be saved: {exc.strerror}") from None
+        except UnicodeEncodeError:  # such as a folder's name, in the path of certificates
+            words = url if ca is None else ca
+            raise SettingsError(
+                f"{path}: the token cannot be saved: {words!r} is not in UTF-8; rename it"
+            ) from None
 
 
-def known_server(url: str) -> KnownServer:
-    """Return the entry of the server at a URL."""
-    return known_servers().get(origin_of(url), KnownServer())
+def known_servers() -> KnownServers:
+    """Return the servers that we have paired with; SettingsError."""
+    return KnownServers(_read(_path()))
 
 
 Token: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
 """A token, or a function that returns the present one."""
-
-
-def remember(url: str, token: str | None, ca: str | None = None) -> None:
-    """Keep the token for this server and the file of certificates to trust, or forget it; raises
-    SettingsError if that fails."""
-    path = _path()
-    try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        # With two writers at once, the second reads the first one's result.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        with open(os.open(f"{path}.lock", flags, 0o600), "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            servers = _read(path)
-            if token is None:
-                servers.pop(origin_of(url), None)
-            else:
-                servers[origin_of(url)] = KnownServer(token, ca)
-            write_private(path, format(encode(servers), indent=1))
-    except OSError as exc:
-        raise SettingsError(f"{path}: the token cannot be saved: {exc.strerror}") from None
-    except UnicodeEncodeError:  # such as a folder's name, in the path of certificates
-        words = url if ca is None else ca
-        raise SettingsError(
-            f"{path}: the token cannot be saved: {words!r} is not in UTF-8; rename it"
-        ) from None
 
 
 def _read(path: str) -> dict[str, KnownServer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from email.message import Message
 from http.cookiejar import CookieJar
 from importlib.util import find_spec
@@ -25,7 +25,6 @@ from acp_wire.transports.known_servers import (
     endpoint_of,
     is_loopback,
     origin_of,
-    require_secrecy,
 )
 
 TOKEN_VARIABLE: Final = "ACPHOLD_TOKEN"
@@ -149,8 +148,19 @@ class Route:
     @token.setter
     def token(self, token: str | None) -> None:
         if token is not None:
-            require_secrecy(self.origin)
+            self.require_secrecy()
         self._token = token
+
+    def require_secrecy(self) -> None:
+        """Refuse to send a code or a token where others can read it; SettingsError."""
+        parts = urlsplit(self.origin)
+        host, port = parts.hostname or "", parts.port or 80
+        if parts.scheme == "http" and not is_loopback(host):
+            raise SettingsError(
+                f"{self.origin} is not encrypted, so others on the network could read the token: "
+                f"use its https address, or forward the port with `ssh -L {port}:localhost:{port} "
+                f"{host}` and connect to http://localhost:{port}"
+            )
 
     @property
     def http_url(self) -> str:
@@ -196,6 +206,21 @@ class Route:
         if mark and scheme.startswith("socks") and find_spec("python_socks") is None:
             raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
         return proxy if mark else f"http://{proxy}"
+
+    def lost_error(self, error: BaseException) -> ConnectionLostError:
+        """Return the error for a server that an error of a WebSocket or of HTTP keeps from us."""
+        return ConnectionLostError(f"{self.origin} cannot be reached: {why(error)}")
+
+    async def refused(
+        self, status: int, headers: Mapping[str, str], chunks: AsyncIterable[bytes], asked: str = ""
+    ) -> AcpError:
+        """Return the error for a request that is refused with this body, which may have no end."""
+        body = b""
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > SAID_BYTES:
+                break
+        return self.refusal_error(status, headers, body, asked)
 
     def refusal_error(
         self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""

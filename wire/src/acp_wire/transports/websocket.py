@@ -10,14 +10,14 @@ from typing import Final
 from websockets.asyncio import client
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
-from acp_wire.errors import AcpError, ConnectionLostError, SilentPeerError
+from acp_wire.errors import AcpError, SilentPeerError
 from acp_wire.transports.messages import (
     CLOSE_SECONDS,
     HEARTBEAT_SECONDS,
     MessageTransport,
     over_websocket,
 )
-from acp_wire.transports.route import Route, why
+from acp_wire.transports.route import Route
 
 KNOWN_TO_US: Final = (401, 421)
 """Statuses that only the server itself sends: HTTP would get the same."""
@@ -75,7 +75,7 @@ async def connect(route: Route) -> MessageTransport:
     except TimeoutError:
         raise SilentPeerError(f"{route.origin} does not answer") from None
     except (OSError, WebSocketException) as exc:
-        lost = ConnectionLostError(f"{route.origin} cannot be reached: {why(exc)}")
+        lost = route.lost_error(exc)
         if isinstance(exc, InvalidHandshake | ConnectionResetError):
             raise NoUpgradeError(lost) from None
         raise lost from None
