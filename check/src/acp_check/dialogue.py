@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from acp_check import bounds
-from acp_check.record import Json, Record, WireLine, id_of, loose_id, objects, result_of
+from acp_check.record import Json, Record, Refused, WireLine, id_of, loose_id, objects, result_of
 from acp_check.subject import RunningAgent
 from acp_check.verdicts import NotObservable, SignInNeeded, Violation
 from acp_wire import errors
@@ -46,14 +46,6 @@ EQUIPPED: Json = {
 
 Decision = Literal["allow", "reject", "hold"]
 """Answers to permissions: `hold` gives none until the turn is over."""
-
-
-class Refused(Exception):
-    """A request is answered with an error."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Shell(Protocol):
@@ -87,7 +79,7 @@ class Host:
         self._held: list[asyncio.Future[Json]] = []
 
     async def answer(self, method: str, params: Json) -> Json:
-        """Return the result; raises Refused for an error."""
+        """Return the result; raises AcpError for an error."""
         match method:
             case "session/request_permission":
                 if self.decision == "hold":
@@ -115,10 +107,7 @@ class Host:
             case _ if method.startswith("terminal/") and self.offers("terminal"):
                 if self._shell is None:
                     self._shell = self._new_shell()
-                try:
-                    return await self._shell.call(method, params)
-                except errors.AcpError as error:
-                    raise Refused(error.code, str(error)) from None
+                return await self._shell.call(method, params)
         raise Refused(errors.METHOD_NOT_FOUND, f"this client has no {method}")
 
     @contextmanager
@@ -509,7 +498,7 @@ class Dialogue:
         reply: Json = {"jsonrpc": "2.0", "id": msgspec.Raw(id_of(line))}
         try:
             reply["result"] = await self.host.answer(line.method or "", line.params)
-        except Refused as refused:
+        except errors.AcpError as refused:
             reply["error"] = {"code": refused.code, "message": str(refused)}
         if not self.ended:
             self._send(reply)

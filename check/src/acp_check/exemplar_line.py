@@ -20,14 +20,6 @@ from acp_wire.rpc.transport import Transport
 from acp_wire.tasks import TaskSet, timeout
 
 
-class ExemplarError(Exception):
-    """A request is answered with an error."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class ExemplarLine:
     """The connection to one client; `turns` are those that run, by session."""
 
@@ -40,7 +32,7 @@ class ExemplarLine:
         self._tasks = TaskSet()
 
     async def result(self, method: str, request: Json) -> object:
-        """Return the result of a request; raises ExemplarError."""
+        """Return the result of a request; raises Refused."""
         raise NotImplementedError
 
     async def end_servers(self) -> None:
@@ -133,8 +125,6 @@ class ExemplarLine:
         """Answer a request."""
         try:
             result = await self.result(request["method"], request)
-        except ExemplarError as refused:
-            self.refuse(request, refused.code, str(refused))
         except AcpError as error:
             self.refuse(request, error.code, str(error))
         else:

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from acp_check import bounds
-from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS
+from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS, AcpError
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object as received: a checked message may be anything, so it has no closer type."""
@@ -161,6 +161,14 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> tuple[WireLine, ...]:
         return (self.request, self.answer) if self.answer else (self.request,)
+
+
+class Refused(AcpError):
+    """A request is answered with this error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StderrLine(msgspec.Struct, frozen=True):

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from acp_check.errands import ExemplarTurn, InVainError, Memory, Script
 from acp_check.exemplar import Exemplar
-from acp_check.exemplar_line import ExemplarError
-from acp_check.record import Json
+from acp_check.record import Json, Refused
 from acp_wire.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults
@@ -122,7 +121,7 @@ class _FailsAfterErrors(Script):
         try:
             return await super().in_terminal(call, command)
         except InVainError:
-            raise ExemplarError(INTERNAL_ERROR, "there is no terminal") from None
+            raise Refused(INTERNAL_ERROR, "there is no terminal") from None
 
 
 @FAULTS.scripted("json-rpc.in-time:errors")

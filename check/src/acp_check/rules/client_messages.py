@@ -95,11 +95,10 @@ def request_ids(record: Record, witness: Witness) -> None:
     """The id of a request is a string or a whole number."""
     for line in record.by("client"):
         if line.is_request:
-            witness.saw()
             id = line.message["id"]
             is_whole = isinstance(id, int) and not isinstance(id, bool)
-            if not (id is None or isinstance(id, str) or is_whole):
-                witness.accuse(f"{id!r} is neither a string nor a whole number", line)
+            is_id = id is None or isinstance(id, str) or is_whole
+            witness.check(is_id, f"{id!r} is neither a string nor a whole number", line)
 
 
 @RULES.observer("client.null-ids", SHOULD, RuleSource("Schema", "RequestId"), SILENT)
@@ -133,10 +132,10 @@ def errors(record: Record, witness: Witness) -> None:
     """An error has a whole number as `code`, and a text as `message`."""
     for line in record.by("client"):
         if line.is_response and "error" in line.message:
-            witness.saw()
-            error = line.error
-            if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-                witness.accuse(f"this error lacks one of them: {line.message['error']!r}", line)
+            code, message = line.error.get("code"), line.error.get("message")
+            is_whole = type(code) is int and isinstance(message, str)
+            why = f"this error lacks one of them: {line.message['error']!r}"
+            witness.check(is_whole, why, line)
 
 
 @RULES.observer(

@@ -81,36 +81,46 @@ def only_known_updates(record: Record, witness: Witness) -> None:
             known[exchange.session_id] = available_modes(modes)
     for line in record.updates():
         if line.update_kind == "current_mode_update" and line.session_id in known:
-            witness.saw()
             current = line.update.get("currentModeId")
-            if current not in known[line.session_id]:
-                witness.accuse(f"{current!r} is not available", line)
+            witness.check(current in known[line.session_id], f"{current!r} is not available", line)
 
 
-async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
-    """Make a session with modes in the main process; return also the modes as received."""
+async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession]:
+    """Make a session with modes in the main process."""
     dialogue, session = await stage.session_after(plain_session)
     modes = session.answer.result.get("modes")
     if not isinstance(modes, dict) or not available_modes(modes):
         raise NotObservable(NO_MODES)
-    return dialogue, session, modes
+    return dialogue, session
+
+
+def other_mode(session: CheckedSession) -> str:
+    """Return a mode in which the session is not; raises NotObservable."""
+    modes = session.answer.result.get("modes")
+    modes = modes if isinstance(modes, dict) else {}
+    for id in available_modes(modes):
+        if id != modes.get("currentModeId"):
+            return id
+    raise NotObservable("the agent has only one mode")
+
+
+async def set_other_mode(dialogue: Dialogue, session: CheckedSession) -> AnswerLine:
+    """Set another mode; return the answer. Raises NotObservable."""
+    params = {"sessionId": session.id, "modeId": other_mode(session)}
+    return await dialogue.ask("session/set_mode", params)
 
 
 @RULES.case("modes.set", MUST, RuleSource(MODES, "From the Client"))
 async def set_mode(stage: Stage) -> None:
     """The client can set a mode."""
-    dialogue, session, modes = await _with_modes(stage)
-    others = [id for id in available_modes(modes) if id != modes.get("currentModeId")]
-    if not others:
-        raise NotObservable("the agent has only one mode")
-    answer = await dialogue.ask("session/set_mode", {"sessionId": session.id, "modeId": others[0]})
-    answer.require_result()
+    dialogue, session = await _with_modes(stage)
+    (await set_other_mode(dialogue, session)).require_result()
 
 
 @RULES.case("modes.unknown", EXPECTED, RuleSource(MODES, "From the Client"))
 async def unknown_mode(stage: Stage) -> None:
     """An unavailable mode is refused, and changes nothing."""
-    dialogue, session, _ = await _with_modes(stage)
+    dialogue, session = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
 
     async def refuse() -> AnswerLine:
@@ -125,13 +135,10 @@ async def unknown_mode(stage: Stage) -> None:
 async def mode_in_turn(stage: Stage) -> None:
     """A mode can be set while a turn is running."""
     await stage.need(plain_turn)
-    dialogue, session, modes = await _with_modes(stage)
-    others = [id for id in available_modes(modes) if id != modes.get("currentModeId")]
-    if not others:
-        raise NotObservable("the agent has only one mode")
+    dialogue, session = await _with_modes(stage)
+    other_mode(session)
     async with long_turn(stage, dialogue, session) as call:
-        params = {"sessionId": session.id, "modeId": others[0]}
-        answer = await dialogue.ask("session/set_mode", params)
+        answer = await set_other_mode(dialogue, session)
     await _is_taken_in_turn(dialogue, call, answer)
 
 
@@ -169,6 +176,11 @@ def option_values(option: Json) -> list[str]:
         members = objects(inner) if isinstance(inner, list) else [entry]
         found += [str(it.get("value")) for it in members]
     return found
+
+
+def other_values(option: Json) -> list[str]:
+    """Return the values that an option does not have now."""
+    return [it for it in option_values(option) if it != option.get("currentValue")]
 
 
 @RULES.observer("options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), NO_OPTIONS)
@@ -368,11 +380,16 @@ async def set_to(
 async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
     """Change the value of an option: return the answer, all options, the id, the value."""
     dialogue, session, options = await _with_options(stage)
+    option, value = _other_value(options)
+    answer = await set_to(dialogue, session, option, value)
+    return answer, options, str(option.get("id")), value
+
+
+def _other_value(options: list[Json]) -> tuple[Json, str]:
+    """Return an option, and a value that it does not have now; raises NotObservable."""
     for option in options:
-        others = [value for value in option_values(option) if value != option.get("currentValue")]
-        if option.get("type") == "select" and others:
-            answer = await set_to(dialogue, session, option, others[0])
-            return answer, options, str(option.get("id")), others[0]
+        if option.get("type") == "select" and (others := other_values(option)):
+            return option, others[0]
     raise NotObservable("no option has a second value")
 
 
@@ -394,14 +411,10 @@ async def option_in_turn(stage: Stage) -> None:
     """A config option can be set while a turn is running."""
     await stage.need(plain_turn)
     dialogue, session, options = await _with_options(stage)
-    for option in options:
-        others = [value for value in option_values(option) if value != option.get("currentValue")]
-        if option.get("type") == "select" and others:
-            async with long_turn(stage, dialogue, session) as call:
-                answer = await set_to(dialogue, session, option, others[0])
-            await _is_taken_in_turn(dialogue, call, answer)
-            return
-    raise NotObservable("no option has a second value")
+    option, value = _other_value(options)
+    async with long_turn(stage, dialogue, session) as call:
+        answer = await set_to(dialogue, session, option, value)
+    await _is_taken_in_turn(dialogue, call, answer)
 
 
 @RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))
@@ -441,8 +454,7 @@ async def own_session(stage: Stage) -> None:
 
     is_seen = False
     for changed, untouched in (selects[:2], selects[1::-1]):
-        values = [it for it in option_values(changed) if it != changed.get("currentValue")]
-        if not values:
+        if not (values := other_values(changed)):
             continue
         is_seen = True
         (await set_to(dialogue, first, changed, values[0])).require_result()

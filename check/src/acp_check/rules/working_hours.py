@@ -44,7 +44,7 @@ from acp_check.rules.prompt_turns import (
     is_of_turn,
     plain_turn,
 )
-from acp_check.rules.selections import option_values, set_to
+from acp_check.rules.selections import other_values, set_other_mode, set_to
 from acp_check.stage import (
     CheckedSession,
     CheckedTurn,
@@ -249,25 +249,16 @@ async def refuse_permission(stage: Stage) -> CheckedTurn:
 # -- modes ----------------------------------------------------------------------------------
 
 
-async def change_mode(stage: Stage) -> tuple[AnswerLine, str]:
+async def change_mode(stage: Stage) -> None:
     """Set another mode for ALDER."""
     now = await stage.need(begin_hour)
-    modes = now.alder.answer.result.get("modes")
-    modes = modes if isinstance(modes, dict) else {}
-    ids = [str(it.get("id")) for it in objects(modes.get("availableModes"))]
-    others = [id for id in ids if id != modes.get("currentModeId")]
-    if not others:
-        raise NotObservable("the agent has no second mode")
-    params = {"sessionId": now.alder.id, "modeId": others[0]}
-    answer = await now.dialogue.ask("session/set_mode", params)
-    answer.require_result()
+    (await set_other_mode(now.dialogue, now.alder)).require_result()
     await now.dialogue.catch_up()
     # The answer to any other option has all of them, that for the mode as well.
     for option in objects(now.alder.answer.result.get("configOptions")):
         if option.get("category") != "mode" and option.get("type") == "select":
             await set_to(now.dialogue, now.alder, option, option.get("currentValue"))
             break
-    return answer, others[0]
 
 
 async def change_option(stage: Stage) -> None:
@@ -277,8 +268,7 @@ async def change_option(stage: Stage) -> None:
     options = [it for it in options if it.get("category") != "mode"]  # other rules are about modes
 
     for option in options:
-        others = [it for it in option_values(option) if it != option.get("currentValue")]
-        if others:
+        if others := other_values(option):
             unchanged = [(it, it.get("currentValue")) for it in options if it is not option]
             for changed, value in ((option, others[0]), *unchanged[:1]):
                 await set_to(now.dialogue, now.birch, changed, value)
