@@ -24,7 +24,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,7 +36,7 @@ from prompt_toolkit.keys import Keys
 
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Field, KeyChoice, Pick
+from acphold.faces.screen.panels import AskingFace, Pick
 from acphold.faces.screen.typed import continue_line
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Person(Protocol):
         """Return the facts for the status line, the most important first."""
 
 
-class AskingScreen:
+class AskingScreen(AskingFace):
     """The screen behind the keys: an input, and at most one question."""
 
     input: Buffer
@@ -79,6 +78,7 @@ class AskingScreen:
     def __init__(
         self, flow: Flow, person: Person, chat: ChatCommands | None, *, reads_only: bool
     ) -> None:
+        super().__init__()
         self.flow = flow
         self.person = person
         self.chat = chat
@@ -86,8 +86,6 @@ class AskingScreen:
         self.reads_only = reads_only
         self.answer = Buffer(multiline=False)
         """The line typed into a field of a form."""
-        self.choice: KeyChoice | None = None
-        self.field: Field | None = None
         self.wrong = ""
         """The fault of the last line typed into a field."""
         self.queue: PromptQueue = NO_QUEUE
@@ -96,7 +94,6 @@ class AskingScreen:
         """The picked answer, while a question that came up by itself is open."""
         self.is_lent = False
         """True while another program uses the terminal."""
-        self._answered: asyncio.Future[str | None] | None = None
 
     @property
     def has_menu(self) -> bool:
@@ -107,11 +104,6 @@ class AskingScreen:
     def takes_input(self) -> bool:
         """True if typed text goes into the line of input."""
         return not (self.reads_only or self.has_menu or self.field is not None)
-
-    def give(self, answer: str | None) -> None:
-        """Take the person's answer; None if they left the question."""
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result(answer)
 
     async def edit(self) -> None:
         """Edit the typed text in the person's editor."""

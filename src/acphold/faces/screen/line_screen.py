@@ -71,7 +71,6 @@ class LineScreen(AskingScreen):
         )
         self._console = console
         self._gutter = Gutter(console)
-        self._asking = asyncio.Lock()
         self._seeing: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
         self._heading = ""
@@ -251,9 +250,7 @@ class LineScreen(AskingScreen):
 
     async def choose(self, choice: KeyChoice) -> str | None:
         """Ask one choice at a time and return its answer; None if it was left."""
-        self._dismiss_offer()
-        async with self._asking:
-            self.choice = choice
+        async with self._question(choice) as answer:
             if choice.is_menu:
                 self._app.layout.focus(self._bottom.panel)
             else:
@@ -263,10 +260,10 @@ class LineScreen(AskingScreen):
                 self._seeing = asyncio.get_running_loop().call_later(
                     bounds.QUESTION_SEEN_SECONDS, self._on_seen
                 )
+            self.refresh()
             try:
-                return await self._answer()
+                return await answer
             finally:
-                self.choice = None
                 if self._seeing is not None:
                     self._seeing.cancel()
                 pick, self.pick = self.pick, None
@@ -276,27 +273,17 @@ class LineScreen(AskingScreen):
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Return the line typed into a field; `wrong` says what was wrong with the last one."""
-        self._dismiss_offer()
-        async with self._asking:
-            self.field, self.wrong = field, wrong
+        async with self._question(field) as answer:
+            self.wrong = wrong
             self.answer.reset()
             self.answer.insert_text(field.default)
             self._app.layout.focus(self.answer)
+            self.refresh()
             try:
-                return await self._answer()
+                return await answer
             finally:
-                self.field, self.wrong = None, ""
+                self.wrong = ""
                 self._close_question()
-
-    async def _answer(self) -> str | None:
-        self._answered = asyncio.get_running_loop().create_future()
-        self.refresh()
-        return await self._answered
-
-    def _dismiss_offer(self) -> None:
-        """Dismiss an offer that is still shown, because something else is asked."""
-        if self.choice is not None and self.choice.passes:
-            self.give(None)
 
     def _on_seen(self) -> None:
         if self.pick is not None:
@@ -308,13 +295,6 @@ class LineScreen(AskingScreen):
             self.pick.on_input(line.text)
         self.person.on_input()
 
-    @property
-    def asks(self) -> bool:
-        """True while a question of the agent is open."""
-        has_question = self.pick is not None and not self.pick.choice.passes
-        return has_question or self.field is not None
-
     def _close_question(self) -> None:
-        self._answered = None
         self._app.layout.focus(self._bottom.panel if self.reads_only else self.input)
         self.refresh()

@@ -14,8 +14,9 @@ picks an answer, which is then shown; Enter confirms it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 
 from msgspec import Struct
@@ -207,6 +208,44 @@ class Field(Struct, frozen=True):
     hints: tuple[str, ...] = ()
     default: str = ""
     is_yes_no: bool = False
+
+
+class AskingFace:
+    """A face that shows one question at a time: a choice, or a field of a form."""
+
+    def __init__(self) -> None:
+        self.choice: KeyChoice | None = None
+        self.field: Field | None = None
+        self._alone = asyncio.Lock()
+        self._answered: asyncio.Future[str | None] | None = None
+
+    @property
+    def asks(self) -> bool:
+        """True while a question of the agent is shown, which neither menus nor offers are."""
+        choice = self.choice
+        is_asked = choice is not None and not (choice.passes or choice.is_menu)
+        return is_asked or self.field is not None
+
+    def give(self, answer: str | None) -> None:
+        """Take the person's answer; None if they left the question."""
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(answer)
+
+    @asynccontextmanager
+    async def _question(self, asked: KeyChoice | Field) -> AsyncIterator[Awaitable[str | None]]:
+        """Yield the answer to this question, once no other one is shown; it dismisses an offer."""
+        if self.choice is not None and self.choice.passes:
+            self.give(None)
+        async with self._alone:
+            if isinstance(asked, Field):
+                self.field = asked
+            else:
+                self.choice = asked
+            self._answered = asyncio.get_running_loop().create_future()
+            try:
+                yield self._answered
+            finally:
+                self.choice = self.field = self._answered = None
 
 
 # -- standing answers -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from acphold.errors import AgentStartError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import LabelledText, Passage
-from acphold.faces.screen.panels import Field, KeyChoice
+from acphold.faces.screen.panels import AskingFace, Field, KeyChoice
 from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.machine.foreground import ForegroundProgram, run_in_front
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PlainFace:
+class PlainFace(AskingFace):
     """Prints finished passages. There is no person to ask."""
 
-    asks = False
-
     def __init__(self, flow: Flow, stream: TextIO) -> None:
+        super().__init__()
         self.flow = flow
         self._stream = stream
         self._plain = LabelledText(stream)
@@ -67,11 +66,11 @@ class PlainFace:
 
     async def choose(self, choice: KeyChoice) -> str | None:
         """Wait until another client answers it."""
-        return await _never()
+        return await asyncio.Future()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Wait until another client answers it."""
-        return await _never()
+        return await asyncio.Future()
 
     async def in_front(self, program: ForegroundProgram) -> int:
         """Raise AgentStartError: a pipe cannot run it."""
@@ -157,22 +156,12 @@ class TeletypeFace(PlainFace):
         super().__init__(flow, stream)
         self._person = person
         self._typed_on = typed_on
-        self._asking = asyncio.Lock()
-        self._question: KeyChoice | Field | None = None
         self._seen_at: float | None = None
-        self._answer: asyncio.Future[str | None] | None = None
         self._typed = TypedLines(typed_on)
-
-    @property
-    def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
-        """True while a question is open."""
-        question = self._question
-        return question is not None and not (isinstance(question, KeyChoice) and question.passes)
 
     async def choose(self, choice: KeyChoice) -> str | None:
         """Ask for a line that is one of the keys."""
-        self._dismiss_offer()
-        async with self._asking:
+        async with self._question(choice) as answer:
             self._print(
                 f"? {choice.short or choice.title}",
                 *(f"  [{key.name}] {key.words}" for key in choice.keys),
@@ -182,47 +171,27 @@ class TeletypeFace(PlainFace):
                 bounds.QUESTION_SEEN_SECONDS, self._on_seen
             )
             try:
-                return await self._await_answer(choice)
+                return await answer
             finally:
                 seeing.cancel()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; an empty one is the default."""
-        self._dismiss_offer()
-        async with self._asking:
+        async with self._question(field) as answer:
             hints = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
             default = [f"  Enter: {field.default}"] if field.default else []
             self._print(f"? {field.title}", *hints, *default)
-            return await self._await_answer(field)
-
-    async def _await_answer(self, question: KeyChoice | Field) -> str | None:
-        self._question = question
-        self._answer = asyncio.get_running_loop().create_future()
-        try:
-            return await self._answer
-        finally:
-            self._question = None
-
-    def _dismiss_offer(self) -> None:
-        """Dismiss an offer that is still shown, because something else is asked."""
-        if isinstance(self._question, KeyChoice) and self._question.passes:
-            self.give(None)
+            return await answer
 
     def _on_seen(self) -> None:
-        if self.asks:  # nothing typed is dropped for an offer
+        if self.choice is not None and not self.choice.passes:  # nothing is dropped for an offer
             drop_typed(self._typed_on)
         self._seen_at = asyncio.get_running_loop().time()
         self._hint()
 
     def _hint(self) -> None:
-        if isinstance(self._question, KeyChoice):
-            asked = self._question
+        if (asked := self.choice) is not None:
             self._print(asked.how() if self._person is None else asked.how_beside_prompts())
-
-    def give(self, answer: str | None) -> None:
-        """Take the person's answer; None if they left the question."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
 
     async def run(self) -> None:
         """Read lines until there are no more, or `close` is called. May be run again."""
@@ -234,15 +203,14 @@ class TeletypeFace(PlainFace):
         typed = self._typed = TypedLines(self._typed_on)
         async with beside(self._closed.wait(), "chat over") as over:
             while (entry := await _first(typed.entry(), over)) is not None:
-                match self._question:
-                    case Field(default=default) if "\n" not in entry.text:
-                        self.give(entry.text or default)
-                    case Field():
-                        self._print("one line, then Enter")
-                    case KeyChoice() as choice:
-                        self._take_for_choice(choice, entry)
-                    case None:
-                        self._prompt(entry.text)
+                if self.choice is not None:
+                    self._take_for_choice(self.choice, entry)
+                elif self.field is None:
+                    self._prompt(entry.text)
+                elif "\n" in entry.text:
+                    self._print("one line, then Enter")
+                else:
+                    self.give(entry.text or self.field.default)
 
     def _take_for_choice(self, choice: KeyChoice, entry: LineEntry) -> None:
         # A line typed before the question could be read does not answer it.
@@ -282,12 +250,6 @@ class TeletypeFace(PlainFace):
     def put_away(self) -> AbstractContextManager[None]:
         """Do nothing for the block: there is no bottom to erase."""
         return nullcontext()
-
-
-async def _never() -> str | None:
-    """Wait until cancelled."""
-    never: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-    return await never
 
 
 async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T | None:
