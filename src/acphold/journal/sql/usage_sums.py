@@ -176,17 +176,18 @@ class SumsQuery:
         """The sums of all, or of a span."""
         if span is not None:
             self.values["lowest"], self.values["highest"] = span
-        rows, names = self._rows(self._groups), self._names
-        groups = {
-            (its := names.get(name, name)): UsageSum(
+        groups, is_mixed = dict[str, UsageSum](), False
+        for row in self._tables.execute(self._groups, self.values):
+            name, sessions, telling, first, last, cost, *counts = row
+            is_mixed |= first != last
+            its = self._names.get(name, name)
+            groups[its] = UsageSum(
                 *(its, None, sessions, sessions - telling, Tokens(*counts)),
                 {} if cost is None or first != last else {first: cost},
             )
-            for name, sessions, telling, first, last, cost, *counts in rows
-        }
-        if any(first != last for _, _, _, first, last, *_ in rows):
+        if is_mixed:
             for name, currency, cost in self._rows(self._costs):
-                groups[names.get(name, name)].costs[currency] = cost
+                groups[self._names.get(name, name)].costs[currency] = cost
         total = UsageSum("")
         for sum_ in groups.values():
             _add(total, [sum_.tokens], sum_.costs.items())
