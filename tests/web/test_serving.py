@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from acphold.web.connections import (
     limits_for,
 )
 from acphold.web.protocols import Arrival, HttpProtocol
+from tests.web.certificates import new_authority
 from tests.web.conftest import ACPHOLD, Served
 
 pytestmark = pytest.mark.slow
@@ -87,3 +89,34 @@ async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_ar
         writer.close()
         server.close()
     assert found
+
+
+async def test_a_connection_over_tls_that_is_closed_twice_stops_no_check_of_the_others(
+    tmp_path: Path,
+) -> None:
+    authority = new_authority(tmp_path, "desk.example", "127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(authority.certificate, authority.key)
+    config = Config(_nothing, lifespan="off", interface="asgi3")
+    config.load()
+    arrived = asyncio.get_running_loop().create_future()
+
+    def made(state: dict[str, ServedConnection]) -> HttpProtocol:
+        arrived.set_result(state[STATE])
+        return HttpProtocol(config, ServerState(), state)
+
+    connections = Connections(limits_for(1024))
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Arrival(connections, None, made), "127.0.0.1", 0, ssl=tls
+    )
+    trusting = ssl.create_default_context(cafile=str(authority.ca))
+    _, writer = await asyncio.open_connection(
+        *server.sockets[0].getsockname(), ssl=trusting, server_hostname="desk.example"
+    )
+    served: ServedConnection = await arrived
+    served.transport.close()
+    served.transport.close()
+    await connections.check()
+    served.abort()
+    writer.close()
+    server.close()

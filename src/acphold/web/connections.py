@@ -178,7 +178,7 @@ class ServedConnection:
         self.transport = transport
         self.peer = peer
         self.token: str | None = None
-        self.unsent: Callable[[], int] = transport.get_write_buffer_size
+        self.unsent: Callable[[], int] = self._in_buffer
         """Bytes waiting to be sent."""
         self.direct: Callable[[Cut], Transport] | None = None
         """Makes the transport of messages, if this is an accepted WebSocket."""
@@ -221,7 +221,7 @@ class ServedConnection:
     def stuck(self) -> None:
         """Note that the peer reads more slowly than we send."""
         self._sending_since = self._book.now()
-        self._left = self.transport.get_write_buffer_size()
+        self._left = self._in_buffer()
 
     def moves(self) -> None:
         """Note that the peer has caught up with what we send."""
@@ -244,15 +244,24 @@ class ServedConnection:
             return now > self._receiving_since + patience
         if self._sending_since is None:
             return False
-        left = self.transport.get_write_buffer_size()
+        left = self._in_buffer()
         if left <= self._left - bounds.LEAST_RATE * bounds.SLOW_CHECK_SECONDS:
             self._left, self._sending_since = left, now
         return now > self._sending_since + bounds.PATIENCE_SECONDS
 
+    def _in_buffer(self) -> int:
+        try:
+            return self.transport.get_write_buffer_size()
+        except AttributeError:  # asyncio's over TLS, which was closed twice (CPython 3.11)
+            return 0
+
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
         self.forget()
-        self.transport.abort()
+        try:
+            self.transport.abort()
+        except AttributeError:  # as above: asyncio ends it by itself
+            log.debug("a closed connection ends by itself")
 
     def forget(self) -> None:
         """Forget the connection, which has ended; may be called again."""
