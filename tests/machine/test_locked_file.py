@@ -64,3 +64,10 @@ def test_a_file_is_free_when_its_holder_was_killed(path: str) -> None:
     held = hold(path)
     assert held is not None
     held.release()
+
+
+def test_a_pipe_in_place_of_the_file_keeps_nobody_waiting(path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mkfifo(path)
+    code = "import sys; from acphold.machine.locked_file import read_note; read_note(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, path], timeout=20, check=True)

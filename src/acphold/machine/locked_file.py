@@ -109,8 +109,12 @@ def is_held(path: str) -> bool:
 def read_note(path: str) -> str:
     """Return the text that was noted in the file; "" if there is none."""
     try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read(NOTE_BYTES))
+        # Of a pipe that somebody put there, nobody waits for the other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return os.fsdecode(os.read(descriptor, NOTE_BYTES))
+        finally:
+            os.close(descriptor)
     except OSError:
         return ""
 
