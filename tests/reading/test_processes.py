@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, JournalUnavailableError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.one_question import is_answering, tell_owner
-from acphold.live.reading.processes import live_anywhere
+from acphold.live.reading.processes import ending_processes, live_anywhere
 from acphold.machine.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -119,3 +119,10 @@ async def test_an_owner_that_has_stopped_does_not_answer_and_one_that_is_there_d
         assert isinstance(owner, At)
         assert await is_answering(owner.owner.addresses, 30)
         await opened.aclose()
+
+
+def test_a_lock_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(JournalUnavailableError, match=str(held)):
+        ending_processes(str(held), "")

@@ -305,8 +305,16 @@ def _silent_at(paths: Sequence[str], answered: Sequence[Process]) -> list[Silent
 
 
 def ending_processes(held: str, daemon: str) -> list[SilentProcess]:
-    """Return the daemon that holds this file, if it runs without a socket: it ends, or begins."""
-    runs = not (daemon and os.path.exists(daemon)) and is_held(held)
+    """Return the daemon that holds this file, if it runs without a socket: it ends, or begins.
+
+    Raises JournalUnavailableError if the file does not tell.
+    """
+    try:
+        runs = not (daemon and os.path.exists(daemon)) and is_held(held)
+    except OSError as error:
+        raise errors.JournalUnavailableError(
+            f"{held} does not tell if a daemon runs: {error.strerror}; remove it if none does"
+        ) from error
     return [SilentProcess.that_holds(held, daemon)] if runs else []
 
 
