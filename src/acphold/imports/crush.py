@@ -66,7 +66,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if not about:
         return
     writer.clock(about["created_at"])
-    converter = _CrushConverter(databases.Tables(database, writer.missed), writer)
+    converter = _CrushConverter(databases.AgentTables(database, writer.missed), writer)
     yield from converter.session(source.item)
     writer.clock(about["updated_at"])
     writer.spend(about["cost"])
@@ -82,7 +82,7 @@ class _CrushConverter(AgentConverter):
 
     subagent_tools = frozenset({"agent", "agentic_fetch"})
 
-    def __init__(self, tables: databases.Tables, writer: EntryWriter) -> None:
+    def __init__(self, tables: databases.AgentTables, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._tables = tables
         self._session_id = ""

@@ -116,13 +116,13 @@ def _messages_in(conversation: Object) -> list[Object]:
 def _item(state: Path, key: str) -> Object:
     """Return an editor's value for a key; empty if it is missing or unreadable."""
     try:
-        return _value(databases.Tables(state, Missed()), "ItemTable", key)
+        return _value(databases.AgentTables(state, Missed()), "ItemTable", key)
     except OSError as error:
         note(error)
         return {}
 
 
-def _value(tables: databases.Tables, table: str, key: str) -> Object:
+def _value(tables: databases.AgentTables, table: str, key: str) -> Object:
     """Return the value of a key; empty if it is missing."""
     value = tables.first(table, "value", "key = ?", key)
     return {} if value is None else readable(as_bytes(value), tables.missed) or {}
@@ -137,7 +137,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if state.name != _STATE:
         yield from read_store(source, writer)
         return
-    tables = databases.Tables(state, writer.missed)
+    tables = databases.AgentTables(state, writer.missed)
     if state.parent.name == "globalStorage":
         # Looked up first: reading other databases later would have this one copied again.
         cwd = _folders(state.parent.parent).get(source.item, "")
@@ -157,7 +157,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.title(text(composer, "name") or text(composer, "chatTitle"))
 
 
-def _bubbles(tables: databases.Tables, composer: Object, composer_id: str) -> Iterator[Object]:
+def _bubbles(tables: databases.AgentTables, composer: Object, composer_id: str) -> Iterator[Object]:
     """Yield the messages of a conversation: one per row, or all in one value."""
     if whole := objects(composer, "conversation"):
         yield from whole
@@ -193,7 +193,9 @@ def _folders(user: Path) -> dict[str, str]:
 class _CursorConverter(AgentConverter):
     """Converts one conversation, or that of a subagent."""
 
-    def __init__(self, tables: databases.Tables, composer: Object, writer: EntryWriter) -> None:
+    def __init__(
+        self, tables: databases.AgentTables, composer: Object, writer: EntryWriter
+    ) -> None:
         super().__init__(writer)
         self._tables = tables
         self._model = text(composer, "modelConfig", "modelName")

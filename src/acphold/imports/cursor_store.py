@@ -29,7 +29,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.databases import Tables
+from acphold.imports.databases import AgentTables
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
@@ -172,7 +172,7 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     beside = store.with_name("meta.json")
     about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}
     meta: Object = {}
-    tables = Tables(store, missed)
+    tables = AgentTables(store, missed)
     if (value := tables.first("meta", "value", "key = '0'")) is not None:
         try:
             meta = readable(bytes.fromhex(str(value)), missed) or {}
@@ -202,7 +202,7 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
 class _CursorStoreConverter(AgentConverter):
     """Converts one conversation."""
 
-    def __init__(self, tables: Tables, writer: EntryWriter, model: str) -> None:
+    def __init__(self, tables: AgentTables, writer: EntryWriter, model: str) -> None:
         super().__init__(writer)
         self._tables = tables
         self._model = model

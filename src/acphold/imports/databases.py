@@ -97,7 +97,7 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
 
     Nothing if there is no such file; an unreadable one is noted.
     """
-    tables = Tables(path, Missed())
+    tables = AgentTables(path, Missed())
     note_database(path)
     try:
         if path.exists():
@@ -132,8 +132,8 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
     return [name for name in wanted if name in existing]
 
 
-class Tables:
-    """The tables of a database, read row by row, so that no answer is large.
+class AgentTables:
+    """The tables of an agent's database, read row by row, so that no answer is large.
 
     Raises OSError if they cannot be read; a row with too long a value, or on a damaged page, is
     counted.
@@ -162,8 +162,8 @@ class Tables:
                 try:
                     if not spare:
                         raise
-                    query_spare = f"SELECT {spare} FROM {table} WHERE rowid = ?"
-                    yield from rows(self.path, query_spare, number)
+                    some = f"SELECT {spare} FROM {table} WHERE rowid = ?"
+                    yield from rows(self.path, some, number)
                 except _DamagedError:
                     self.missed.add(DAMAGED_ROWS, 0)
 
@@ -234,9 +234,11 @@ class Tables:
 
 
 def row_by_id(path: Path, table: str, wanted: Iterable[str], row_id: str) -> dict[str, Any]:
-    """Return a row as `Tables.objects`; empty if there is none with this id. Raises OSError if one
-    of its values is too long."""
-    tables = Tables(path, Missed())
+    """Return a row as `AgentTables.objects`; empty if there is none with this id.
+
+    Raises OSError if one of its values is too long.
+    """
+    tables = AgentTables(path, Missed())
     found = next(tables.objects(table, wanted, "id = ?", row_id), {})
     if tables.missed.counts[TOO_LONG]:
         raise OSError(EFBIG, "a session has too long a value", str(path))

@@ -76,7 +76,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
                 yield _MessageRow(text(line, "id"), role, line.get("created"), parts)
         return
     where = "session_id = ? ORDER BY id"
-    for row in databases.Tables(path, missed).objects("messages", _MESSAGE, where, session_id):
+    for row in databases.AgentTables(path, missed).objects("messages", _MESSAGE, where, session_id):
         parts = list_in(row["content_json"], missed)
         about = str(row.get("metadata_json") or "{}").encode(errors="replace")
         is_seen = (readable(about, missed) or {}).get("userVisible") is not False

@@ -95,7 +95,9 @@ def _chain(database: Path, session_id: str) -> list[str]:
     """Return a session and its continuations, in order."""
     chain = [session_id]
     while len(chain) < _LONGEST:
-        found = databases.Tables(database, Missed()).rows("sessions", "id", _GOES_ON, chain[-1])
+        found = databases.AgentTables(database, Missed()).rows(
+            "sessions", "id", _GOES_ON, chain[-1]
+        )
         following = [one for (one,) in found if isinstance(one, str) and one not in chain]
         if not following:
             break
@@ -112,7 +114,7 @@ def _tree(source: Source) -> RecordTree:
 
     def rows(where: str) -> Iterator[tuple[Any, ...]]:
         for session_id in chain if len(newer) == 3 else ():
-            found = databases.Tables(database, Missed())
+            found = databases.AgentTables(database, Missed())
             yield from found.rows("messages", columns, f"{where} ORDER BY id", session_id)
 
     for name, role, said, active, compacted, observed in rows(its) if any(rows(back)) else ():
@@ -127,7 +129,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     database = source.path
     tree = _tree(source)
     tree.choose("", writer.missed)
-    converter = _HermesConverter(databases.Tables(database, writer.missed), writer, tree)
+    converter = _HermesConverter(databases.AgentTables(database, writer.missed), writer, tree)
     title = ""
     forked = ("parent_session_id", "model_config")
     own: Object = databases.row_by_id(database, "sessions", forked, source.item)
@@ -167,7 +169,9 @@ _PRINTED: Final = ("output", "content", "error")
 class _HermesConverter(AgentConverter):
     """Converts one conversation."""
 
-    def __init__(self, tables: databases.Tables, writer: EntryWriter, tree: RecordTree) -> None:
+    def __init__(
+        self, tables: databases.AgentTables, writer: EntryWriter, tree: RecordTree
+    ) -> None:
         super().__init__(writer)
         self._tables, self._tree = tables, tree
         self._told: dict[tuple[object, ...], object] = {}

@@ -195,7 +195,7 @@ class OpencodeRows:
                 yield name, title if isinstance(title, str) else ""
 
     def _rows(self, table: str, columns: str, where: str, key: str) -> Iterator[tuple[Any, ...]]:
-        for row in databases.Tables(self._path, self._missed).rows(table, columns, where, key):
+        for row in databases.AgentTables(self._path, self._missed).rows(table, columns, where, key):
             if isinstance(row[0], str):  # SQLite allows any type as a key
                 yield row
             else:

@@ -53,7 +53,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; raises OSError if it cannot be read."""
-    tables = databases.Tables(source.path, writer.missed)
+    tables = databases.AgentTables(source.path, writer.missed)
     thread, about = _thread(tables, source.item)
     # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
@@ -77,7 +77,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.title(text(thread, "title") or text(thread, "summary"))
 
 
-def _thread(tables: databases.Tables, thread_id: str) -> tuple[Object, Object]:
+def _thread(tables: databases.AgentTables, thread_id: str) -> tuple[Object, Object]:
     """Return a thread and its columns; empty if it is missing."""
     missed = tables.missed
     for about in tables.objects("threads", _COLUMNS, "id = ?", thread_id):
@@ -135,7 +135,7 @@ class ZedConverter(AgentConverter):
         self,
         writer: EntryWriter,
         thread: Object | None = None,
-        tables: databases.Tables | None = None,
+        tables: databases.AgentTables | None = None,
         thread_id: str = "",
     ) -> None:
         """`thread_id` is its own if subagents can be found by that."""
