@@ -158,16 +158,16 @@ async def list_sessions(
     says so until you open its session. A session that an import has only listed is unread until its
     transcript is read, or the session is opened. RULES counts the questions that your
     rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
-    (`snapshots` in the settings); late, the agent was at work already; if it says refused, `acphold
-    show` tells why. A session on another machine has the STATE `on HOST`; one that is still being
-    moved here is arriving.
+    (`snapshots` in the settings); likely, the agent had spoken already; late, it was at work; if it
+    says refused, `acphold show` tells why. A session on another machine has the STATE `on HOST`;
+    one that is still being moved here is arriving.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while no client
     was connected), unread, archived, origins and live: null, or an object with state (idle, running
     or waiting), clients, questions (ids of the pending questions), background and pid. files is
-    null, or an object about the last snapshot of the files, with state (whole, late, later or
-    refused), at and reason.
+    null, or an object about the last snapshot of the files, with state (whole, likely, late, later
+    or refused), at and reason.
 
     With --follow, a line is added whenever a session starts, runs, waits for you, ends or
     disappears, in any process. With --json each line is an event: the first, and one after a
