@@ -77,9 +77,9 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
                 "scopes": scopes,
                 "sessionId": each.session_id,
                 "state": state,
-                "createdAt": each.created_at,
-                "expiresAt": each.ends_at,
-                "usedAt": each.used_at,
+                "createdAt": iso(each.created_at),
+                "expiresAt": None if each.ends_at is None else iso(each.ends_at),
+                "usedAt": None if each.used_at is None else iso(each.used_at),
             }
             print(json_text.dumps(row))
         else:
@@ -123,10 +123,10 @@ async def create_token(
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
       answer  answer the agent's questions, set modes and options
-      manage  start (with prompt), copy and delete sessions, move them away, sign in
+      manage  start (with prompt), copy, delete and move away sessions, sign in
       rules   make rules that answer questions in advance (`acphold rules`)
-      files   copy sessions with their kept files into new folders of this machine, or move them
-              away with these files (`acphold continue --files`, `--bring-from`)
+      files   copy sessions with their files into new folders of this machine,
+              or move them with these (`acphold continue --files`, `--bring-from`)
 
     Rules that allow something are revoked with the scope answer, too.
     """
