@@ -446,6 +446,10 @@ class SessionExistsError(JournalError):
     """The session id is taken."""
 
 
+class ForgottenTurnError(JournalError):
+    """A person had taken a turn out meanwhile that was to be taken in; nothing was written."""
+
+
 class IllegibleNameError(JournalError):
     """An id or a path holds half of a surrogate pair; no journal has such a name."""
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
+from acphold.imports import Intake
 from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import find_turn, forget
+from acphold.imports.intake import read_here
+from acphold.imports.pieces import NewsPiece
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import NewSession
@@ -26,7 +31,7 @@ from tests.imports.test_reconciliation import (
     say_here,
     take,
 )
-from tests.imports.told import write_lines
+from tests.imports.told import sources, write_lines
 
 FORK = SESSION.replace("1", "9")
 
@@ -122,6 +127,52 @@ async def test_it_stays_out_of_a_session_of_its_own_that_a_part_or_a_fork_gets(
     assert await prompts(opened, FORK) == ["one", "three", "four"]
     for session_id in (SESSION, *await others(opened)):
         assert b"secret" not in await raw(opened, session_id)
+
+
+@pytest.mark.parametrize("when", ["before it is read", "before it is written", "while it grows"])
+async def test_one_that_is_taken_out_while_an_import_runs_comes_back_with_no_fork(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 1)
+    whole = conversation("one", "my secret", "three")
+    put(tmp_path, whole)
+    intake = Intake(opened)
+    (source,) = sources(READER, tmp_path)
+    await intake.take(source, READER)
+    path = tmp_path / ".claude/projects" / FOLDERS[1] / f"{FORK}.jsonl"
+    write_lines(path, *({**record, "sessionId": FORK} for record in whole.records))
+    (fork,) = (it for it in sources(READER, tmp_path) if it.session_id == FORK)
+    if when == "before it is read":
+        await forget_turn(opened, 2)
+
+    async def forgetting(*reading: Any) -> AsyncIterator[NewsPiece]:
+        async for piece in read_here(*reading):
+            turn = b"my secret" if when == "before it is written" else b"On my secret"
+            if await prompts(opened) != ["one", "three"] and turn in piece.entries[-1].raw:
+                await forget_turn(opened, 2)
+            yield piece
+
+    assert (await intake.take(fork, READER, forgetting)).outcome in ("new", "grown")
+    assert await prompts(opened, FORK) == ["one", "three"]
+    assert b"secret" not in await raw(opened, FORK)
+
+
+async def test_a_tail_that_is_made_once_the_turn_was_found_loses_it_too(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    first = transcript.last
+    say(transcript, "my secret")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    turn = await find_turn(opened, SESSION, 2)
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert turn is not None
+    (tail,) = await others(opened)
+    await forget(opened, turn)
+    assert b"secret" not in await raw(opened, tail)
 
 
 async def test_other_turns_with_the_words_of_one_that_was_said_here_are_told(

@@ -29,13 +29,11 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the title that its prompt makes, the sessions that have it, and others that are made
-    from these, in which it is only remembered."""
+    """A turn, the title that its prompt makes, and the sessions that have it."""
 
     turn: ReadTurn
     words: str
     sessions: list[str]
-    others: list[str]
 
 
 async def relatives(journal: Journal, session_id: str) -> list[str]:
@@ -65,10 +63,10 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
     turn = turns[number - 1]
     entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
     words = title_of_prompt(entries[0].raw) if entries else None
-    found = Forgettable(turn, words or "", [session_id], [])
+    found = Forgettable(turn, words or "", [session_id])
     async for row in rows_of(journal, await relatives(journal, session_id)):
-        has_it = [_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns]
-        (found.sessions if any(has_it) else found.others).append(row.session_id)
+        if any(_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns):
+            found.sessions.append(row.session_id)
     return found
 
 
@@ -87,11 +85,12 @@ def _is_same(one: ReadTurn, other: ReadTurn) -> bool:
 
 
 async def forget(journal: Journal, found: Forgettable) -> None:
-    """Take a turn out of its sessions for good.
+    """Take a turn out of its sessions for good; those made from these remember that.
 
     Raises HeldElsewhereError if one of them is open somewhere; those before it are done.
     """
-    for session_id in (*found.sessions, *found.others):
+    sessions = found.sessions[:1]
+    for session_id in sessions:
         lease = await take_lease(journal, session_id)
         try:
             known = await read_known(journal, session_id)
@@ -130,4 +129,6 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             await journal.take_in(lease, past, change)
         finally:
             await journal.release(lease)
+        if len(sessions) == 1:  # once it is noted: an import may have taken it in until then
+            sessions += await relatives(journal, session_id)
     await journal.index.catch_up(1)

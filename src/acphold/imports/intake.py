@@ -195,7 +195,7 @@ class Intake:
         self._selection = selection
         self._indexes = True
         self._forgotten: frozenset[str] | None = None
-        """The turns that a person had taken out of any session."""
+        """The turns that a person had taken out of any session, when this was last asked."""
 
     def leave_index(self) -> None:
         """Leave indexing to another process from now on."""
@@ -339,6 +339,9 @@ class Intake:
                 break
             except _OvertakenError:
                 continue
+            except errors.ForgottenTurnError:
+                self._forgotten = None
+                continue
             except errors.HeldElsewhereError as error:
                 if error.epoch:
                     break
@@ -452,11 +455,13 @@ class Intake:
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
-        turns, before, anew = session.turns, session.marker, list[ReadTurn]()
-        known = session.part(source)
+        before, out = session.marker, self._forgotten or frozenset()
+        anew = [turn for turn in session.turns if not out.isdisjoint((turn.identity, turn.moment))]
+        turns = [turn for turn in session.turns if turn not in anew]
+        known = replace(session.part(source), turns=turns)
         kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
         if again:
-            turns, anew = turns[:kept], turns[kept:]
+            turns, anew = turns[:kept], [*anew, *turns[kept:]]
             if not kept and session.before:
                 anew = [ReadTurn(spans=session.before), *anew]
             if before is not None:

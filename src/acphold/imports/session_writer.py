@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
+from acphold.errors import ForgottenTurnError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.pieces import MOVED, NewsPiece
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
 from acphold.imports.sources import Source, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
-from acphold.journal.journal import Arrivals, Lease, Readable, history
+from acphold.journal.journal import Journal, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
 IMPORTED: Final = "imported"
@@ -232,7 +233,7 @@ class SessionWriter:
 
     def __init__(
         self,
-        journal: Arrivals,
+        journal: Journal,
         lease: Lease,
         source: Source,
         link: tuple[str, str] | None,
@@ -286,15 +287,23 @@ class SessionWriter:
                 self._turns.append((seq, entry.turn))
             seq += 1
         marker = self._marker(piece, title)
-        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
+        # The piece may only go on with a turn.
+        going_on = piece.last.identity if piece.last else ""
+        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker), turn=going_on))
         # In one transaction: others write at the same time, and each has to wait for the lock. Of
         # the markers so far only the last one matters.
         change = self._row_change(piece, title)
         if not is_news and self._row is not None:
             change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
-        await self._journal.take_in(
-            self.lease, timed, change, self._link, instead=self._has_marked, release=piece.is_last
-        )
+        try:
+            await self._journal.take_in(
+                *(self.lease, timed, change, self._link),
+                instead=self._has_marked,
+                release=piece.is_last,
+            )
+        except ForgottenTurnError:
+            await self._journal.release(self.lease)
+            raise
         self._link, self._has_marked, self._gone = None, True, []
         return is_news
 

@@ -386,6 +386,8 @@ class Arrivals(Protocol):
         session from then on was made elsewhere (`SessionRow.home`). Nobody else can write
         meanwhile, so pass half a megabyte at a time. `catch_up` indexes the entries later.
 
+        Raises ForgottenTurnError if a person had taken out the turn of one of them.
+
         With `instead`, they replace the last entry, which must be one that nobody has seen: a note
         that the import itself wrote a moment ago. With `release`, the lease ends here.
         """

@@ -213,8 +213,8 @@ def id_of_sent(raw: bytes) -> str:
 class PastEntry(Struct, frozen=True, gc=False):
     """An event at `at`, from before the journal had the session.
 
-    `seq` is the number that it had in another journal, 0 if it had none; `turn` is, for a prompt,
-    the identity of its turn in a program's transcript.
+    `seq` is the number that it had in another journal, 0 if it had none; `turn` is, for a prompt
+    and what ends a part of a turn, the identity of that in a program's transcript.
     """
 
     kind: str

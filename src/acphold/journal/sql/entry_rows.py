@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import (
+    FORGOTTEN,
     PROMPT,
     TURN_END,
     UPDATE,
@@ -27,7 +28,7 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.conversation.history.prompt_queue import NO_QUEUE
 from acphold.conversation.history.titles import cut_first_line, last_words, title_of_prompt
-from acphold.errors import RewrittenError
+from acphold.errors import ForgottenTurnError, RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
 from acphold.journal.journal import Lease, Outcomes, PageBack
@@ -89,9 +90,12 @@ def take_in(
     old_before = tables.now() - bounds.OLD_MS
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
+    turns = [entry.turn for entry in past if entry.turn]
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.loss(tables, lease)
+        if turns and session_tables.sessions_of(tables, FORGOTTEN, turns):
+            raise ForgottenTurnError(f"a turn of {lease.session_id!r} was taken out meanwhile")
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _last_settled(tables, lease)
         # The entries may be stored already, if only the answer to the first attempt was lost. Then
