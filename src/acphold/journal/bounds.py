@@ -224,9 +224,9 @@ CROWD_CACHE_KIB: Final = 8 * 1024
 """The same, once more than `CROWD` sessions are written together. Each of hundreds of streaming
 sessions writes to a page of its own: with 2 MiB these were read again for each piece."""
 
-AHEAD_ENTRIES: Final = 8000
+AHEAD_ENTRIES: Final = 4000
 """After so many entries that are not settled, a summary of them is kept: whoever opens the session
-after a crash reads only what follows it, in some hundredths of a second."""
+after a crash reads only what follows it, in some thousandths of a second."""
 
 RESERVED_BYTES: Final = 8 << 20
 """Room that is set aside on the disk so that something can be deleted once it is full: as

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import Plan, PlanEntry, decode
@@ -244,7 +244,12 @@ class Fold:
 
     def state(self) -> SessionState:
         """Return the state after the entries so far."""
-        return SessionState(
+        known = asdict(self.summary())
+        return SessionState(**known, timeline=self.timeline(), turns=self._turns)
+
+    def summary(self) -> Summary:
+        """The same without the conversation, which costs most."""
+        return Summary(
             self._attributes,
             self._turn,
             tuple(sorted(self._open_tools)),
@@ -256,8 +261,6 @@ class Fold:
                 if (parts := child.open_parts()) is not None
             ),
             self._queue,
-            self.timeline(),
-            self._turns,
         )
 
     def timeline(self) -> tuple[Item, ...]:

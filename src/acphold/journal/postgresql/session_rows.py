@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from acphold.conversation.history.entries import Segment, clamp_moment
+from acphold.conversation.history.entries import UPDATE, Segment, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity, Lease, Outcomes
@@ -31,7 +31,7 @@ from acphold.journal.rows import (
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import TEXT, walks
 from acphold.journal.sql.session_tables import select_rows
-from acphold.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
+from acphold.journal.sql.tables import Found, KeptSegments, Tables, lone_chunk, segment_of_row
 from acphold.journal.stored_history import Settled, pack
 from acphold.journal.token_reports import SLOT_MS
 
@@ -57,7 +57,7 @@ _READ: Final = f"""
         SELECT *, sum(size) OVER (ORDER BY last_seq ROWS UNBOUNDED PRECEDING) - size AS before
         FROM (
             SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
-            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
+            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s {{}}
             ORDER BY last_seq LIMIT {bounds.READ_ROWS}
         ) AS next_ones
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
@@ -68,7 +68,10 @@ _READ: Final = f"""
 class PostgresqlSegments(KeptSegments):
     """The segments of one session."""
 
-    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+    def _next(
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+    ) -> Iterator[Segment]:
+        read = _READ.format("" if lone_chunks else f"AND NOT ({self._tables.LONE_CHUNK})")
         while limit_bytes > 0:
             values = {
                 "session": self._key,
@@ -76,7 +79,7 @@ class PostgresqlSegments(KeptSegments):
                 "through": through,
                 "limit": limit_bytes,
             }
-            rows = self._tables.execute(_READ, values).fetchall()
+            rows = self._tables.execute(read, values).fetchall()
             for row in rows:
                 yield (segment := segment_of_row(*row))
                 limit_bytes -= len(segment.raw)
@@ -256,6 +259,7 @@ class PostgresqlTables(Tables):
         " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
         ") AS last ON true"
     )
+    LONE_CHUNK = lone_chunk(f"'{UPDATE}'", END, r"'\x{}'")
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_LEASE_ALONE = " FOR UPDATE OF leases"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import msgspec
@@ -345,23 +346,22 @@ def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
 
 
 def summary(tables: Tables, session_id: str) -> Summary:
-    """Combine the settled summary with the entries after it."""
+    """Combine the newest summary that is kept with the entries after it."""
+    found = summary_within(tables, session_id, inf)
+    assert found is not None
+    return found
+
+
+def summary_within(tables: Tables, session_id: str, limit_bytes: float) -> Summary | None:
+    """The same; None if it has to read `limit_bytes`."""
     key, settled = tables.find_settled(session_id)
-    kept, through = settled_state(tables, key).newest(settled)
-    found = tables.segments(key).summary(kept, through)
-    if found.queue == NO_QUEUE:
+    found = tables.segments(key).summary(*settled_state(tables, key).newest(settled), limit_bytes)
+    if found is None or found.queue == NO_QUEUE:
         return found
     (home,) = tables.execute(
         "SELECT home FROM acphold.sessions WHERE session_id = %s", (session_id,)
     ).fetchone()
     return summary_for(found, home, tables.identity().mark)
-
-
-def bytes_for_summary(tables: Tables, session_id: str) -> int:
-    """Return the bytes of the entries that `summary` reads."""
-    key, settled = tables.find_settled(session_id)
-    _, through = settled_state(tables, key).newest(settled)
-    return tables.segments(key).size(through)
 
 
 def sum_up(tables: Tables, lease: Lease) -> None:
@@ -376,7 +376,7 @@ def sum_up(tables: Tables, lease: Lease) -> None:
         last_seq = max((one.last_seq for one in rows.read_back(END, 1)), default=0)
         if last_seq - through < bounds.AHEAD_ENTRIES // 2:
             return
-        ahead = rows.summary(kept, through)
+        ahead = rows.summary(kept, through, inf)
     with tables.writing():
         # Nobody may settle it between these two.
         is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None

@@ -359,7 +359,6 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     read_back = at_one_moment(entry_rows.read_back)
     is_exact = at_one_moment(entry_rows.is_exact)
     summary = at_one_moment(entry_rows.summary)
-    bytes_for_summary = asked(entry_rows.bytes_for_summary)
     take_in = slowly(entry_rows.take_in)
 
     async def page(

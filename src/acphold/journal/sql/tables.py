@@ -71,6 +71,16 @@ _NAMES: Final = dict(enumerate(KINDS))
 """The reverse of CODES; a row of any other kind has its name instead of a number."""
 
 
+def lone_chunk(kind: int | str, last: str, form: str) -> str:
+    """Return `LONE_CHUNK`, from SQL: the kind of updates, the number of a segment's `last` entry,
+    and the `form` of bytes in hex."""
+    spans = (
+        f"raw >= {form.format(start.hex())} AND raw < {form.format((start + b'~').hex())}"
+        for start in CHUNK_STARTS
+    )
+    return f"kind = {kind} AND first_seq = {last} AND ({' OR '.join(spans)})"
+
+
 def segment_of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
     """The segment in the columns `Tables.segment` of a row."""
     return Segment(first, last, _NAMES.get(kind, kind), at, plain(raw))
@@ -111,6 +121,9 @@ class Tables(ABC):
 
     CODES: ClassVar[Mapping[str, int]] = {}
     """The kinds that a segment has as a number."""
+
+    LONE_CHUNK: ClassVar[str]
+    """A condition for segments that hold nothing but one chunk, as most of a turn do."""
 
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
@@ -288,22 +301,27 @@ class KeptSegments(ABC):
         self._tables = tables
         self._key = key
 
-    def read(self, after: int, limit_bytes: int, through: int = END) -> list[Segment]:
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, lone_chunks: bool = True
+    ) -> list[Segment]:
         """Return segments that end above `after` and not above `through`, oldest first.
 
+        Unless `lone_chunks` are asked for, it leaves out most that hold nothing but one chunk.
         Returns about `limit_bytes`, but at least one segment if there is one; none from a damaged
         one on. Raises DamagedRowError if the first is damaged.
         """
         found: list[Segment] = []
         try:
-            found.extend(self._next(after, limit_bytes, through))
+            found.extend(self._next(after, limit_bytes, through, lone_chunks))
         except DamagedRowError:
             if not found:  # otherwise those before it were added
                 raise
         return found
 
     @abstractmethod
-    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+    def _next(
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+    ) -> Iterator[Segment]:
         """Yield what `read` returns; raises DamagedRowError."""
 
     def read_all(self, after: int) -> Iterator[Segment]:
@@ -330,15 +348,21 @@ class KeptSegments(ABC):
             limit_bytes -= len(segment.raw)
         return found[::-1]
 
-    def summary(self, kept: Summary, settled: int) -> Summary:
-        """Combine the summary kept at `settled` with the entries after it."""
+    def summary(self, kept: Summary, after: int, limit_bytes: float) -> Summary | None:
+        """Combine the summary kept at `after` with the entries after it; None if it has to read
+        `limit_bytes` for that."""
         folding = Fold(going_on(kept))
-        for segment in self.read_all(settled):
-            if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
-                continue  # chunks add to the timeline alone
-            for entry in segment.entries():
-                folding.add(entry)
-        return folding.state().summary()
+        # Chunks add to the timeline alone. The database passes over those that have a row each.
+        while found := self.read(after, bounds.READ_BYTES, lone_chunks=False):
+            after = found[-1].last_seq
+            for segment in found:
+                limit_bytes -= len(segment.raw)
+                if not all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
+                    for entry in segment.entries():
+                        folding.add(entry)
+            if limit_bytes <= 0:
+                return None
+        return folding.summary()
 
     def late_context(self, settled: int) -> SessionState:
         """The state after the last segments up to `settled`, as far as it matters for a late chunk

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from acphold.conversation.history.entries import LATEST_MS, Segment, now_ms
+from acphold.conversation.history.entries import LATEST_MS, UPDATE, Segment, now_ms
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
@@ -25,7 +25,14 @@ from acphold.journal.journal import Identity, Outcomes
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import select_rows
-from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
+from acphold.journal.sql.tables import (
+    CODES,
+    Found,
+    KeptSegments,
+    Tables,
+    lone_chunk,
+    segment_of_row,
+)
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.leases import identity
 from acphold.journal.sqlite.migrations import NOTED, SEQ_BITS, SEQ_MASK
@@ -38,10 +45,13 @@ from acphold.journal.token_reports import SLOT_MS
 class SqliteSegments(KeptSegments):
     """The segments of one session, by its number."""
 
-    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+    def _next(
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+    ) -> Iterator[Segment]:
         columns = self._tables.segment()
+        order = f"{'' if lone_chunks else f' AND NOT ({self._tables.LONE_CHUNK})'} ORDER BY key"
         # An unfinished statement would keep the write-ahead log from starting over.
-        with closing(self._select(columns, after + 1, through, " ORDER BY key")) as rows:
+        with closing(self._select(columns, after + 1, through, order)) as rows:
             for row in rows:
                 yield (segment := segment_of_row(*row))
                 limit_bytes -= len(segment.raw)
@@ -130,6 +140,7 @@ class SqliteTables(Tables):
     IN_SPAN = "key BETWEEN %s AND %s"
     OF_SESSION = _ALL.format("sessions.number")
     CODES = CODES
+    LONE_CHUNK = lone_chunk(CODES[UPDATE], END, "x'{}'")
     SHARED_WITH = (
         # Asked once for all rows: in most journals nothing is shared.
         "iif(EXISTS (SELECT 1 FROM shares WHERE session_id > ''),"

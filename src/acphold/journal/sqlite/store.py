@@ -362,9 +362,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return await self._ask(page)
 
     async def summary(self, session_id: str) -> Summary:
-        if await self.bytes_for_summary(session_id) > bounds.READ_BYTES:
-            return await super().summary(session_id)
-        return await self._ask(lambda tables: entry_rows.summary(tables, session_id))
+        found = await self._ask(
+            lambda tables: entry_rows.summary_within(tables, session_id, bounds.READ_BYTES)
+        )
+        return await super().summary(session_id) if found is None else found
 
     async def changes(
         self, after: str | None, limit: int = 500, *, if_told: bool = False
