@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from acphold.machine.quick_imports import header_of
+
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-
-HEADER = 16
-"""Bytes of a file of bytecode before the code itself (PEP 552)."""
 
 Stamp = tuple[int, int, int]
 """Inode, time of change and size, which tell a file from another one."""
@@ -128,16 +127,14 @@ def _code_of(path: str) -> tuple[bytes, bool]:
     """Return the compiled code of a source, if Python has kept it, or else the source itself."""
     import importlib.util
 
-    found = os.stat(path)
+    header = header_of(os.stat(path))
     try:
         with open(importlib.util.cache_from_source(path), "rb") as file:
             compiled = file.read()
     except (OSError, NotImplementedError):
         compiled = b""
-    flags, mtime, size = (int.from_bytes(compiled[at : at + 4], "little") for at in (4, 8, 12))
-    is_of_it = (flags, mtime, size) == (0, int(found.st_mtime) & 0xFFFFFFFF, found.st_size)
-    if compiled[:4] == importlib.util.MAGIC_NUMBER and is_of_it:
-        return compiled[HEADER:], True
+    if compiled.startswith(header):
+        return compiled[len(header) :], True
     with open(path, "rb") as source:
         return source.read(), False
 
