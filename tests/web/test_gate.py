@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import httpx2
@@ -212,3 +213,19 @@ async def test_what_is_done_again_and_again_is_done_also_after_it_has_failed() -
 
     async with repeating(look, 0.0), asyncio.timeout(DEADLINE):
         await done.wait()
+
+
+async def test_a_look_that_takes_long_puts_off_the_next_by_nothing() -> None:
+    now = asyncio.get_running_loop().time
+    begun: list[float] = []
+    done = asyncio.Event()
+
+    async def look() -> None:
+        begun.append(now())
+        if len(begun) == 6:
+            done.set()
+        await asyncio.sleep(0.1)
+
+    async with repeating(look, 0.2), asyncio.timeout(DEADLINE):
+        await done.wait()
+    assert min(after - before for before, after in pairwise(begun)) < 0.29

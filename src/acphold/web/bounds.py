@@ -131,8 +131,9 @@ PIECE_CHARACTERS: Final = 128 << 10
 TRIED_COOKIES: Final = 16
 """Most cookies of our name that are tried: other servers on this host may set more of them."""
 
-TOKENS_SECONDS: Final = 0.9
-"""Greatest age, in seconds, of the token list used to admit somebody or keep them connected."""
+TOKENS_SECONDS: Final = 0.8
+"""Seconds after which the token list is read again to admit somebody or keep them connected: with a
+busy machine's delays, a revocation still acts within a second."""
 
 HELD_SECONDS: Final = 60
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""

@@ -381,11 +381,15 @@ class Connections:
 
 @asynccontextmanager
 async def repeating(what: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
-    """Call `what` every so many seconds, for the block, also after it has failed."""
+    """Call `what` every so many seconds, for the block, also after it has failed; what takes long
+    has half of that before it is called again."""
+    now = asyncio.get_running_loop().time
 
     async def repeat() -> None:
+        began = now()
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(max(seconds / 2, began + seconds - now()))
+            began = now()
             try:
                 await what()
             except Exception:
