@@ -19,7 +19,7 @@ from acphold.conversation.history.decisions import AskedQuestion, answer_entry, 
 from acphold.faces.cli.front import daemon_lock
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.session_picker import _ReadSessions
-from acphold.journal_location import VARIABLE, short_mark
+from acphold.journal_location import VARIABLE
 from acphold.live.reading.processes import silent_processes
 from acphold.machine.addresses import unix_address
 from acphold.machine.locked_file import hold
@@ -127,10 +127,9 @@ def deaf(journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setenv("XDG_STATE_HOME", folder)
-        path = daemon_socket(short_mark(lock := daemon_lock(str(journal))))
-        held = hold(lock)
+        held = hold(daemon_lock(str(journal)))
         assert held is not None
-        held.note(path)
+        held.note(path := daemon_socket(held.mark))
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path)
             listening.listen()

@@ -26,8 +26,8 @@ from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.journal.stores import journal_name
-from acphold.journal_location import short_mark
 from acphold.live.reading.processes import Process
+from acphold.machine.locked_file import hold, read_note
 from acphold.machine.unix import REFUSED, TAKEN
 from tests.conftest import Defaults
 from tests.editor import (
@@ -89,18 +89,21 @@ class Home:
         return daemon_lock(os.path.realpath(self.journal))
 
     def note(self, path: str) -> None:
-        """Note a socket in it, as a daemon does."""
-        Path(self.lock).write_text(path)
+        """Note a socket in it, and leave it, as a daemon that is killed."""
+        held = hold(self.lock)
+        assert held is not None
+        held.note(path)
+        os.close(held._descriptor)
 
     @property
     def noted(self) -> str | None:
         """The socket that the daemon has noted in it; None if there is no such file."""
-        file = Path(self.lock)
-        return file.read_text() if file.exists() else None
+        return read_note(self.lock) if os.path.exists(self.lock) else None
 
     def socket(self) -> str:
         """The socket of that daemon."""
-        return f"{self.folder}/acphold/daemon-{short_mark(self.lock)}.sock"
+        found = os.stat(self.lock)
+        return f"{self.folder}/acphold/daemon-{found.st_dev:x}-{found.st_ino:x}.sock"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -248,7 +251,7 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
     home: Home,
 ) -> None:
     command = wrap_command(scripted_agent())
-    path = home.socket()
+    path = f"{home.folder}/acphold/daemon-other.sock"
     os.mkdir(os.path.dirname(path), 0o700)
     home.note(path)
 
@@ -709,6 +712,85 @@ async def test_a_copy_of_a_journal_with_all_beside_it_gets_a_daemon_of_its_own(
             await two.initialize()
             await two.load(session)
             assert len(home.daemons()) == 2
+
+
+@pytest.mark.parametrize("waits", [0.0, 1.2])
+async def test_a_daemon_whose_lock_was_removed_stays_the_only_one_and_takes_it_back(
+    home: Home, waits: float
+) -> None:
+    """Before and after it watches the lock; several fronts come at once, and a turn runs."""
+    async with home.editor() as one, AsyncExitStack() as stack:
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "begun"}, {"until": "cancel"})
+        await one.until_text("begun")
+        await asyncio.sleep(waits)
+        [daemon] = home.daemons()
+        os.unlink(home.lock)
+        for other in await asyncio.gather(
+            *(stack.enter_async_context(home.editor()) for _ in range(3))
+        ):
+            await other.load(session)
+            assert other.text() == "begun"
+        await until(lambda: home.noted)
+        await until(lambda: home.daemons() == [daemon])
+        one.tell("session/cancel", {"sessionId": session})
+        assert (await turn)["stopReason"] == "cancelled"
+    assert home.run("agent", "stop", "--force").returncode == 0
+    assert (home.daemons(), home.noted) == ([], None)
+
+
+async def test_a_daemon_ends_once_another_has_its_lock_for_good(home: Home) -> None:
+    """Nobody else finds it: its journal was removed, and there is a new one of the same name."""
+    async with home.editor() as one:
+        await one.talk({"say": "hello"})
+        [daemon] = home.daemons()
+        shutil.rmtree(folder := home.journal.parent)
+        folder.mkdir()
+        async with home.editor() as two:
+            await two.talk({"say": "hello"})
+            await until(lambda: daemon not in home.daemons())
+            await one.ended()
+            await two.talk({"say": "again"})
+            assert home.noted == home.socket()
+
+
+async def test_a_stopped_daemon_whose_lock_was_removed_is_named_and_no_other_begins(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "hello"})
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGSTOP)
+        os.unlink(home.lock)
+        async with editor(impatient(1, 3), journal=home.journal, env=home.env) as other:
+            try:
+                error = await other.refused("initialize", {"protocolVersion": 1})
+                assert home.daemons() == [daemon]
+            finally:
+                os.kill(daemon, signal.SIGCONT)
+            assert f"daemon {daemon} does not answer: it is stopped" in error.message
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="mounts a folder")
+async def test_a_journal_that_is_reached_through_a_mount_has_the_same_daemon(
+    home: Home, tmp_path: Path
+) -> None:
+    (mounted := tmp_path / "mounted").mkdir()
+    words = ["mount", "--bind", str(home.journal.parent), str(mounted)]
+    await asyncio.to_thread(subprocess.check_call, words)
+    try:
+        async with home.editor() as one:
+            session = await one.talk({"say": "hello"})
+            env = {**home.env, "ACPHOLD_JOURNAL": str(mounted / home.journal.name)}
+            command = wrap_command(scripted_agent())
+            async with introduced(command, journal=home.journal, env=env) as two:
+                await two.load(session)
+                assert two.text() == "hello"
+                assert len(home.daemons()) == 1
+        home.env = env
+        assert home.run("agent", "stop").stdout.startswith("Ended scripted")
+    finally:
+        await asyncio.to_thread(subprocess.check_call, ["umount", "--lazy", str(mounted)])
 
 
 async def test_a_daemon_of_the_release_before_is_asked_first(home: Home) -> None:

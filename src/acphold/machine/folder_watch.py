@@ -15,6 +15,9 @@ MODIFIED, MOVED_FROM, MOVED_TO, CREATED, DELETED = 0x2, 0x40, 0x80, 0x100, 0x200
 FOLDER_DELETED, FOLDER_MOVED = 0x400, 0x800
 """Events of the folder itself."""
 
+LOSSES = MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED
+"""The events by which a name in a folder is lost."""
+
 ONLY_FOLDERS = 0x01000000
 
 READ_BYTES = 64 << 10

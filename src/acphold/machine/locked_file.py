@@ -2,9 +2,10 @@
 
 No clock, host name or process number counts, and a container that has the same folder sees the same
 lock. A file that its holder removes, or somebody else, is nobody's: whoever locks it looks if the
-name still leads to it. A process forked from a holder without executing another program would hold
-the lock, too; executed programs do not get the descriptor. Nothing is imported that takes time: an
-editor waits for a front, which looks at such a file.
+name still leads to it. A note in it names the file itself, so it says nothing in a copy, and the
+same by whatever name the file is reached. A process forked from a holder without executing another
+program would hold the lock, too; executed programs do not get the descriptor. Nothing is imported
+that takes time: an editor waits for a front, which looks at such a file.
 """
 
 # See docs/decisions.md, 18.
@@ -25,29 +26,32 @@ NOTE_BYTES = 4096
 class LockedFile:
     """A file that this process holds."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_before", "_descriptor", "mark", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
+        self.mark = _mark(descriptor)
+        """A name of the file that was held first; no other has it as long as this is held."""
         self._descriptor = descriptor
+        self._before: list[int] = []
 
     def note(self, text: str) -> None:
         """Write a text into the file, which others can read; raises OSError."""
-        raw = os.fsencode(text)
+        raw = os.fsencode(f"{_mark(self._descriptor)} {text}")
         os.pwrite(self._descriptor, raw, 0)
         os.ftruncate(self._descriptor, len(raw))
 
     def keep(self) -> bool:
         """Make the file again if somebody removed it or its folder; return False if another process
-        holds it by now. Raises OSError."""
+        holds it by now. Raises OSError. One that was moved stays held, too."""
         if is_at(self._descriptor, self.path):
             return True
         if (again := hold(self.path)) is None:
             return False
-        note, before = os.pread(self._descriptor, NOTE_BYTES, 0), self._descriptor
+        noted = _noted(self._descriptor)
+        self._before.append(self._descriptor)
         self._descriptor = again._descriptor
-        os.close(before)
-        self.note(os.fsdecode(note))
+        self.note(noted)
         return True
 
     def release(self) -> None:
@@ -57,7 +61,8 @@ class LockedFile:
                 os.unlink(self.path)
         except OSError:
             pass  # it is unlocked, so harmless
-        os.close(self._descriptor)
+        for descriptor in (*self._before, self._descriptor):
+            os.close(descriptor)
 
 
 def hold(path: str) -> LockedFile | None:
@@ -107,16 +112,27 @@ def is_held(path: str) -> bool:
 
 
 def read_note(path: str) -> str:
-    """Return the text that was noted in the file; "" if there is none."""
+    """Return the text that was noted in the file; "" if there is none, or that is of another file,
+    of which this is a copy."""
     try:
         # Of a pipe that somebody put there, nobody waits for the other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            return os.fsdecode(os.read(descriptor, NOTE_BYTES))
+            return _noted(descriptor)
         finally:
             os.close(descriptor)
     except OSError:
         return ""
+
+
+def _noted(descriptor: int) -> str:
+    mark, _, text = os.fsdecode(os.pread(descriptor, NOTE_BYTES, 0)).partition(" ")
+    return text if mark == _mark(descriptor) else ""
+
+
+def _mark(descriptor: int) -> str:
+    found = os.fstat(descriptor)
+    return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 def holder(path: str) -> int | None:

@@ -172,13 +172,7 @@ def own_socket() -> str:
 def daemon_socket(key: str, *, is_former: bool = False) -> str:
     """Return the path for the socket of the daemon with this key, as an earlier release has named
     it if that `is_former`."""
-    name = f"{FORMER}{key}{SUFFIX}" if is_former else daemon_socket_name(key)
-    return os.path.join(runtime_folder(), name)
-
-
-def daemon_socket_name(key: str) -> str:
-    """Return the name of that socket in its folder."""
-    return f"{DAEMON}{key}{SUFFIX}"
+    return os.path.join(runtime_folder(), f"{FORMER if is_former else DAEMON}{key}{SUFFIX}")
 
 
 def is_of_daemon(path: str) -> bool:

@@ -30,13 +30,7 @@ from acp_wire.errors import ConnectionLostError, SilentPeerError
 from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
 from acp_wire.transports.pipes import PipeTransport
 from acphold.machine.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
-from acphold.machine.folder_watch import (
-    DELETED,
-    FOLDER_DELETED,
-    FOLDER_MOVED,
-    MOVED_FROM,
-    FolderWatch,
-)
+from acphold.machine.folder_watch import LOSSES, FolderWatch
 from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import RuntimeFolderError, runtime_folder, sweep
 
@@ -129,6 +123,17 @@ def is_listening(path: str) -> bool:
 def is_ours(connection: socket.socket) -> bool:
     """Return True if a process of this user in this place is at the other end; raises OSError."""
     return credentials(connection).uid == os.getuid() and place_at(connection) == place_of()
+
+
+def is_in_our_place(path: str) -> bool:
+    """Return True if a process of this user in this place listens at `path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(path)
+            return is_ours(asking)
+        except OSError:
+            return False
 
 
 SO_PEERPIDFD = 77
@@ -251,7 +256,7 @@ class UnixListener:
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
         await asyncio.sleep(REBIND_SECONDS)
-        watch = FolderWatch(MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED)
+        watch = FolderWatch(LOSSES)
         try:
             while True:
                 watch.changed.clear()

@@ -110,6 +110,13 @@ SCOPE_ANSWER_SECONDS: Final = 10.0
 SCOPE_TRIES: Final = 3
 """Times that processes are moved: systemd refuses if one of them has ended meanwhile."""
 
+LOCK_LOST_SECONDS: Final = 5.0
+"""Time for another daemon to give our lock back: it finds us in the journal, unless that is not
+ours any more either."""
+
+LOCK_LOOK_SECONDS: Final = 0.1
+"""Time between two tries to take it back."""
+
 LOG_LOOK_SECONDS: Final = 10.0
 """Time between two checks of a log's length; an agent's flood is noticed before."""
 

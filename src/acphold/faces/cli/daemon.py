@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from acp_wire.processes.limits import free_self
-from acp_wire.tasks import beside, tick
+from acp_wire.tasks import beside, first, tick
 from acp_wire.transports.child import StderrRelay
 from acphold.errors import (
     AcpError,
@@ -50,18 +51,28 @@ from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal import stores
-from acphold.journal_location import VARIABLE, belongings, default_location, short_mark
+from acphold.journal_location import (
+    VARIABLE,
+    belongings,
+    default_location,
+    scheme_of,
+    short_mark,
+)
 from acphold.live.agents.interface import HubAgent
-from acphold.live.server.daemon import serve_journal
+from acphold.live.server.daemon import DaemonRunsError, serve_journal
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service, stop_at_signals
 from acphold.machine import begun
 from acphold.machine.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
+from acphold.machine.folder_watch import LOSSES, FolderWatch
 from acphold.machine.installation import is_replaced
 from acphold.machine.locked_file import LockedFile, hold
 from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import daemon_socket
+from acphold.machine.unix import REBIND_SECONDS
 from acphold.serve_options import ServeOptions
+
+log = logging.getLogger(__name__)
 
 
 def start_daemon(path: str, held: LockedFile | None) -> int:
@@ -84,6 +95,8 @@ def start_daemon(path: str, held: LockedFile | None) -> int:
             asyncio.run(_serve(held, default_location(), is_in_background=True))
         finally:
             held.release()
+    except DaemonRunsError as exc:
+        report(f"{TAKEN} {exc.path}")
     except (AcpError, OSError) as exc:
         report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
         return Exit.ERROR
@@ -115,10 +128,7 @@ def run_daemon() -> None:
     """
     location = journal_of(())
     if (held := _hold(daemon_lock(location))) is None:
-        raise JournalUnavailableError(
-            f"another process keeps the sessions of {_journal_name(location)} already: see "
-            "`acphold agent status`, and end it with `acphold agent stop --all`"
-        )
+        raise DaemonRunsError(_journal_name(location))
     os.environ[VARIABLE] = location
     _normalise()
     start_daemon_log()
@@ -154,14 +164,12 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
             if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
                 log_to_file(journal)
 
-    async def look_at_files() -> None:
+    async def look_at_log() -> None:
         while True:
             await tick(bounds.LOG_LOOK_SECONDS)
             shorten_log()
-            with suppress(OSError):  # its folder cannot be written now
-                held.keep()
 
-    path = daemon_socket(short_mark(held.path))
+    path = daemon_socket(held.mark)
 
     def note_socket(moved: str) -> None:
         nonlocal path
@@ -169,6 +177,8 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
         held.note(path)
 
     def say_ready() -> None:
+        if not held.keep():  # somebody removed it, and another daemon has it
+            raise DaemonRunsError(_journal_name(journal))
         if is_in_background:
             report(LISTENS)
         else:
@@ -177,8 +187,10 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     StderrRelay.on_much = shorten_log  # what an agent floods it with
     joined = Service(make_agent=lambda *_: HubAgent(), options=ServeOptions(journal=journal))
+    stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
     async with (
-        beside(look_at_files(), "look at files"),
+        beside(look_at_log(), "look at log"),
+        beside(_keep_lock(held, stop, in_file=scheme_of(journal) is None), "keep lock"),
         beside(keep_own_code(), "keep code"),
         beside(_watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
@@ -190,11 +202,38 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
             partial(prepare_front, journal),
             called=agent_name,
             note=note_socket,
-            stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+            stop=stop,
             stays=not is_in_background,
             ready=say_ready,
         )
         forget(path)
+
+
+async def _keep_lock(held: LockedFile, stop: asyncio.Event, *, in_file: bool) -> None:
+    """Take our lock back as soon as it is removed, and stop once another daemon has it for good, or
+    its folder has gone, with the journal if that is `in_file`.
+
+    A daemon that begins meanwhile holds it only until it has found us in the journal.
+    """
+    await asyncio.sleep(REBIND_SECONDS)  # the first editor waits for its agent
+    watch, folder, lost = FolderWatch(LOSSES), os.path.dirname(held.path), 0.0
+    try:
+        while lost < bounds.LOCK_LOST_SECONDS and (os.path.isdir(folder) or not in_file):
+            watch.changed.clear()
+            is_told = watch.add([folder])  # first: no loss is missed
+            try:
+                is_lost = not held.keep()
+            except OSError:  # its folder cannot be written now
+                is_told, is_lost = False, False
+            lost = lost + bounds.LOCK_LOOK_SECONDS if is_lost else 0.0
+            if not is_lost:
+                told = [watch.changed.wait()] if is_told else []
+                await first(tick(bounds.LOG_LOOK_SECONDS), *told)
+            await asyncio.sleep(bounds.LOCK_LOOK_SECONDS)
+    finally:
+        watch.close()
+    log.warning("%s is not ours any more: this daemon ends", held.path)
+    stop.set()
 
 
 async def _watch_agents() -> None:

@@ -31,11 +31,7 @@ from acphold.machine.first_frame import EDITOR, FirstFrame
 from acphold.machine.locked_file import is_held, read_note
 from acphold.machine.own_program import start_detached
 from acphold.machine.place import place_of
-from acphold.machine.runtime_folder import (
-    daemon_socket,
-    daemon_socket_name,
-    login_folder,
-)
+from acphold.machine.runtime_folder import daemon_socket, login_folder
 from acphold.version import __version__
 
 TYPE_CHECKING = False  # see quick_start
@@ -116,9 +112,7 @@ def daemon_lock(journal: str) -> str:
 def daemon_address(held: str) -> str:
     """Return the path of the socket of the daemon that holds, or has held, this file; "" if that
     says none. A copy of the file, with a copy of the journal, leads to no daemon."""
-    noted = read_note(held)
-    its_name = daemon_socket_name(short_mark(held))
-    return noted if os.path.basename(noted) == its_name else ""
+    return read_note(held)
 
 
 def journal_of(options: Sequence[str], named: object = None) -> str:
@@ -336,7 +330,7 @@ def _connect(held: str, path: str) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Without waiting: a stopped daemon, before which many wait already, would keep us for ever.
     connection.setblocking(False)
-    silence = _Silence(held)
+    silence = _Silence(held, path)
     while True:
         try:
             connection.connect(path)
@@ -360,10 +354,12 @@ def _connect(held: str, path: str) -> socket.socket | None:
 
 
 class _Silence:
-    """The time for which the daemon that holds this file has not accepted us."""
+    """The time for which the daemon that holds this file, at this socket if it says none, has not
+    accepted us."""
 
-    def __init__(self, held: str) -> None:
+    def __init__(self, held: str, path: str = "") -> None:
         self._held = held
+        self._path = path
         self._began = time.monotonic()
         self._is_named = False
 
@@ -380,7 +376,8 @@ class _Silence:
             return
         from acphold.live.reading.processes import SilentProcess  # late: an editor waits for us
 
-        words = SilentProcess.that_holds(self._held, daemon_address(self._held)).words
+        path = daemon_address(self._held) or self._path
+        words = SilentProcess.that_holds(self._held, path).words
         if time.monotonic() - self._began >= TAKE_SECONDS:
             raise OSError(words)
         self._is_named = True
@@ -390,7 +387,8 @@ class _Silence:
 def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
     """Start the daemon and connect; raises JournalUnavailableError, or OSError with the reason.
 
-    Another one may still hold the file: one that starts to listen, or one that ends.
+    Another one may still hold the file: one that starts to listen, or one that ends. Or one runs
+    whose file somebody removed, which the new one finds and names: it takes the file back.
     """
     silence = _Silence(held)
     while True:
@@ -400,7 +398,8 @@ def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
         if kind not in (LISTENS, TAKEN):
             raise OSError(why or f"the daemon exited at once; see its log in {belongings(journal)}")
         while True:
-            if (connection := _connect(held, daemon_address(held))) is not None:
+            path = daemon_address(held) or (why if kind == TAKEN else "")
+            if (connection := _connect(held, path)) is not None:
                 return connection
             silence.check()
             if not is_held(held):
@@ -422,7 +421,8 @@ MAIN = "from acphold.__main__ import main; main()"
 """Runs a command; `-m acphold` takes three milliseconds more, for the search of the module."""
 
 LISTENS, TAKEN, JOURNAL_FAILED, FAILED = "listens", "taken", "journal", "failed"
-"""The first word of that line; after the last two, the reason follows."""
+"""The first word of that line. After the last two, the reason follows; after the second, the socket
+of the other daemon, if only that tells of it."""
 
 
 def _start(held: str, journal: str, frame: bytes) -> str:
@@ -506,7 +506,7 @@ def _is_accepted(
     """Send the frame with the streams; return False if the daemon has ended before it accepted
     them, and so read nothing from them. OSError if it stays silent."""
     passed = struct.pack("3i", *streams)
-    silence = _Silence(held)
+    silence = _Silence(held, str(connection.getpeername()))
     connection.settimeout(TAKE_SECONDS)  # a stopped one may not read all of a long frame
     try:
         sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])

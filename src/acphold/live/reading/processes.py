@@ -25,7 +25,7 @@ from acphold.machine.addresses import paths_here, unix_address
 from acphold.machine.installation import is_kept, is_replaced
 from acphold.machine.locked_file import holder, is_held
 from acphold.machine.runtime_folder import is_of_daemon, sockets
-from acphold.machine.unix import is_listening, pid_at
+from acphold.machine.unix import is_in_our_place, is_listening, pid_at
 from acphold.version import __version__
 
 
@@ -174,6 +174,16 @@ async def live_anywhere(journal: Owners, silent: list[SilentProcess] | None = No
     """
     owners = await journal.owners()
     return await (live_at(owners) if silent is None else live_at(owners, silent))
+
+
+async def daemon_of(journal: Owners) -> str:
+    """Return the socket of the daemon that has this journal open in this place, "" if there is
+    none: it may have lost the file by which others find it. Raises JournalError."""
+    for owner in await journal.owners():
+        for path in paths_here(owner.addresses):
+            if is_of_daemon(path) and is_in_our_place(path):
+                return path
+    return ""
 
 
 class KnownOwners:

@@ -58,6 +58,9 @@ IDLE_CHECK_SECONDS = 10.0
 DAEMON_IDLE_SECONDS = 3.0
 """Seconds that a daemon stays without an agent and a client: an editor may come back at once."""
 
+FIND_DAEMON_SECONDS = 1.0
+"""Seconds for the journal to say if it has a daemon already, whose lock somebody removed."""
+
 # -- servers in front of a network ----------------------------------------------------------
 
 SERVER_AWAY_SECONDS = 30.0

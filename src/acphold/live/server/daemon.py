@@ -18,19 +18,21 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_wire.rpc import Transport
-from acp_wire.tasks import finish, first, tick
+from acp_wire.tasks import finish, first, tick, timeout
 from acp_wire.transports.child import StderrRelay
 from acp_wire.visible_text import visible
-from acphold.errors import AcpError, AgentStartError
+from acphold.errors import AcpError, AgentStartError, JournalError, JournalUnavailableError
+from acphold.journal.journal import Journal
 from acphold.journal.stores import journal_name
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
+from acphold.live.reading.processes import daemon_of
 from acphold.live.server import bounds
 from acphold.live.server.directory import Directory
 from acphold.live.server.hung import answering_while_hung
@@ -53,6 +55,18 @@ ELSEWHERE = (
     "this editor runs in another sandbox or container than the daemon, which starts "
     "nothing there; give acphold there a runtime folder of its own, with XDG_RUNTIME_DIR"
 )
+
+
+class DaemonRunsError(JournalUnavailableError):
+    """Another daemon keeps the sessions of the journal in this place; it listens at `path`, "" if
+    that is unknown."""
+
+    def __init__(self, journal: str, path: str = "") -> None:
+        super().__init__(
+            f"another process keeps the sessions of {journal} already: see `acphold agent status`, "
+            "and end it with `acphold agent stop --all`"
+        )
+        self.path = path
 
 
 def release_parts(release: str) -> tuple[int, ...]:
@@ -78,10 +92,14 @@ async def serve_journal(
     `service` names the journal, and has the options for other processes. `called` returns a
     person's name for the key of an agent. `note` is called with
     each path at which we listen, first with this one. `ready` is called once
-    clients can connect. Raises JournalError, OSError.
+    clients can connect. Raises JournalError, OSError, and DaemonRunsError if there is a daemon.
+
+    Of two that begin at once each shows itself in the journal before `ready` looks at its lock.
     """
     journal = journal_at(service.journal)
     try:
+        if other := await _other_daemon(journal):
+            raise DaemonRunsError(journal_name(service.journal), other)
         hub = Hub(journal)
         # For clients that join live sessions, and start no agent.
         joining = Desk(hub, lambda _: HubAgent(), service.options, only_joins=True)
@@ -116,6 +134,15 @@ async def serve_journal(
             await pool.aclose()
     finally:
         await finish(journal.aclose)
+
+
+async def _other_daemon(journal: Journal) -> str:
+    """Return the socket of the daemon that this journal has here already; "" if there is none, or
+    the journal cannot be asked now."""
+    with suppress(JournalError, TimeoutError):
+        async with timeout(bounds.FIND_DAEMON_SECONDS):
+            return await daemon_of(journal)
+    return ""
 
 
 async def _wait_until_idle(
