@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from acphold.conversation.history.timeline import Message
+from acphold.imports import Intake
 from acphold.imports.opencode import KILO, READER
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import ListFilter
 from tests.imports.told import Story, sources
 
 Json = Any
@@ -380,6 +384,47 @@ def test_a_session_that_was_migrated_is_told_once(tmp_path: Path) -> None:
     store.say("user", text="One.")
     store.answer("1", finish="stop")
     assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "1"]
+
+
+@pytest.mark.parametrize("program", ["opencode", "kilo"])
+@pytest.mark.parametrize("parts", [1, 0])
+async def test_what_an_interrupted_migration_left_in_files_is_told_too(
+    opened: Journal, tmp_path: Path, program: str, parts: int
+) -> None:
+    reader = KILO if program == "kilo" else READER
+    store = Store(tmp_path, program)
+    store.session(version="1.1.0", time_created=1)
+    data = store.path.with_name("storage")
+
+    def tell(path: str, value: Json) -> None:
+        (data / path).parent.mkdir(parents=True, exist_ok=True)
+        (data / path).write_text(json.dumps(value))
+
+    tell("session/project/ses_1.json", {"id": SESSION, "directory": CWD, "version": "1.1.0"})
+    for n, words in enumerate(["One.", "1", "Two.", "2"], 1):
+        said: Json = {"role": "user" if n % 2 else "assistant", "finish": "stop"}
+        tell(f"message/ses_1/msg_{n:04}.json", said | {"time": {"created": 1_700_000_000_000 + n}})
+        tell(f"part/msg_{n:04}/prt_1.json", {"type": "text", "text": words})
+    store.message("user", *["One."][:parts])
+    for _ in range(2):
+        for source in sources(reader, tmp_path):
+            await Intake(opened).take(source, reader)
+    assert await turns(opened) == [("One.", "1"), ("Two.", "2")]
+    store._count = 10
+    store.message("user", "Three.")
+    for source in sources(reader, tmp_path):
+        await Intake(opened).take(source, reader)
+    assert ("Three.", "") in await turns(opened)
+
+
+async def turns(journal: Journal) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for row in await journal.page(ListFilter()):
+        for item in (await state_of(journal, row.session_id)).timeline:
+            if isinstance(item, Message):
+                found += [(item.text, "")] if item.role == "user" else []
+                found[-1] = (found[-1][0], item.text if item.role == "agent" else "")
+    return found
 
 
 @pytest.mark.parametrize("is_named", [True, False])

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from errno import EINVAL
 from operator import attrgetter
 from pathlib import Path
@@ -297,13 +298,13 @@ def _part_as_before(part: Object) -> Object:
 def session_sources(
     home: Home, program: str = "opencode", variable: str = "OPENCODE_DB"
 ) -> Iterator[Source]:
-    """Yield the sessions of OpenCode, or of a fork of it: those of the database, then those that
-    are only files; none of subagents."""
+    """Yield the sessions of OpenCode, or of a fork of it: those of the database, then those of
+    which files have more; none of subagents."""
     folder = home.data(program)
     moved = home.environment.get(variable, "")
     own = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
     channels = [] if moved else files_below(folder, f"{program}-*.db")
-    seen: set[str] = set()
+    stored: dict[str, Path] = {}
     for database in (own, *channels):
         found: dict[str, Source] = {}
         for table in existing_tables(database):
@@ -316,13 +317,31 @@ def session_sources(
                     changed = max(it.changed_at, before.changed_at)
                     it = replace(it, size=it.size + before.size, changed_at=changed)
                 found[it.session_id] = it
-        # Of one without parts the files have these: its migration was interrupted.
-        seen.update(name for name, it in found.items() if it.size)
+        stored |= dict.fromkeys(found, database)
         yield from found.values()
-    paths = files_below(folder / "storage/session", "*/ses_*.json")
-    yield from file_sources(
-        it for it in paths if it.stem not in seen and not text(document(it, Missed()), "parentID")
-    )
+    for path in files_below(folder / "storage/session", "*/ses_*.json"):
+        is_whole = path.stem in stored and _is_migrated(path, stored[path.stem])
+        if not is_whole and not text(document(path, Missed()), "parentID"):
+            yield from file_sources([path])
+
+
+_WHOLE: Final = {
+    "session": "SELECT id FROM message WHERE session_id = ?"
+    " AND EXISTS (SELECT 1 FROM part WHERE message_id = message.id)",
+    "session_v2": "SELECT id FROM session_message WHERE session_id = ?",
+}
+"""Queries of the messages of a session that have their parts, by its table."""
+
+
+def _is_migrated(path: Path, database: Path) -> bool:
+    """Return True if a database has all messages that the files of a session have: a migration may
+    be interrupted, or leave out what it cannot convert."""
+    found: set[object] = set()
+    with suppress(OSError):
+        for table in existing_tables(database):
+            found.update(name for (name,) in databases.rows(database, _WHOLE[table], path.stem))
+    messages = path.parent.parent.parent / "message" / path.stem
+    return all(it.stem in found for it in files_below(messages, "*.json"))
 
 
 # -- read ----------------------------------------------------------------------------------
