@@ -37,12 +37,19 @@ def acphold(journal: Path) -> CommandLine:
         ("claude", ".claude/projects/-x/old/session.jsonl"),
         ("gemini", ".gemini/tmp/x/session-1.json"),
         ("cline", ".cline/data/sessions/x/old/x.messages.json"),
+        ("acpx", ".acpx/x.json"),
+        ("auggie", ".augment/x.json"),
+        ("goose", ".local/share/goose/x.jsonl"),
+        (
+            "roo",
+            ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks/ui_messages.json",
+        ),
     ],
 )
 def test_a_file_of_another_name_among_conversations_is_named(
     acphold: CommandLine, tmp_path: Path, agent: str, place: str
 ) -> None:
-    path = write_lines(tmp_path / place, SPOKEN)
+    path = write_lines(tmp_path / place, {"say": "text"} if agent == "roo" else SPOKEN)
     write_lines(path.with_name("settings.json"), {"theme": "dark"})
     (told,) = imported(acphold, tmp_path, "--agent", agent)
     assert told["unknown"] == [str(path)]

@@ -29,7 +29,7 @@ from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import Reader, unreadable_document
 from acphold.imports.records import document, record_lines, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, files_below, note, source_of
+from acphold.imports.sources import Home, Source, files_below, note, note_above, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, decode, number, obj, objects, text
 from acphold.imports.zed import ZedConverter
 
@@ -85,7 +85,8 @@ _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions, by the ids that the agents use."""
-    for path in files_below(home.path / ".acpx/sessions", "*.json"):
+    note_above(folder := home.path / ".acpx/sessions")
+    for path in files_below(folder, "*.json"):
         record = document(path, missed := Missed())
         if not text(record, "schema").startswith("acpx.session."):
             continue

@@ -23,7 +23,7 @@ from acphold.imports.readers import (
     main_document,
     token_counts,
 )
-from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
 from acphold.imports.tools import named_call_fields, tool_of
 from acphold.imports.values import (
     Object,
@@ -51,7 +51,8 @@ _PARTS: Final = ("old_str", "new_str")
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the conversations of the command line."""
-    yield from file_sources(files_below(home.path / ".augment/sessions", "*.json"))
+    note_above(folder := home.path / ".augment/sessions")
+    yield from file_sources(files_below(folder, "*.json"))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:

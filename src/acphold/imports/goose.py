@@ -25,7 +25,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
 from acphold.imports.tools import named_call_fields
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
@@ -44,6 +44,7 @@ _EMBEDDED: Final = re.compile(r"--- Resource: (\S+) ---\n(.*?)\n?\n---\n*", re.D
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then the older files; none of subagents."""
     folder = home.folder(home.data("goose"), "GOOSE_PATH_ROOT", "data") / "sessions"
+    note_above(folder)
     database = folder / "sessions.db"
     messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
     columns = f"id, updated_at || 'Z', {messages_of}"

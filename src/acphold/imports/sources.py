@@ -349,7 +349,7 @@ class Search:
         self.known: set[str] = set()
         self.others: set[str] = set()
         self.below: dict[str, Callable[[str], object]] = {}
-        """Folders beside the files, and which names these have."""
+        """Folders beside and above the files, and which names these have."""
 
     def unknown(self) -> list[str]:
         """Return the other files in these folders, and in those above and below, that look like a
@@ -385,6 +385,12 @@ def note_look(path: Path) -> None:
         search.looks[str(path)] = stamp(str(path))
 
 
+def note_above(folder: Path) -> None:
+    """Note that conversations may also lie one folder above this one, in their program's own."""
+    if (search := _search.get()) is not None:
+        search.below.setdefault(str(folder.parent), _KEEPING.search)
+
+
 def note_database(path: Path) -> None:
     """Note that this database is searched, and no other one beside it."""
     note_look(path)
@@ -415,6 +421,7 @@ _BEGINNING: Final = 64 << 10
 
 _SPOKEN: Final = re.compile(
     rb'"(?:role|author|sender|speaker|from|type)"\s*:\s*"(?:user|human|assistant|user[._]message)"'
+    rb'|"say"\s*:\s*"(?:text|user_feedback|api_req_started)"'
     rb'|"(?:acp_session_id|chatHistory)"\s*:|"requests"\s*:\s*\['
     rb"|CREATE TABLE [\"'`\[]?\w*(?:session|message|thread|conversation|chat)\w*",
     re.IGNORECASE,

@@ -24,7 +24,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.records import UNPACKED_BYTES, readable
-from acphold.imports.sources import Home, Source, note
+from acphold.imports.sources import Home, Source, note, note_above
 from acphold.imports.tools import named_call_fields
 from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
 
@@ -39,6 +39,7 @@ def find(home: Home) -> Iterator[Source]:
     folders = [home.data("zed"), home.path / "Library/Application Support/Zed"]
     folders.append(home.path / ".var/app/dev.zed.Zed/data/zed")
     for database in (folder / "threads/threads.db" for folder in folders):
+        note_above(database.parent)
         if not database.exists():
             continue
         try:
