@@ -234,6 +234,23 @@ async def test_a_damaged_line_is_taken_in_once_it_is_restored_or_found_in_a_copy
     assert len(ends) == 2  # it is told anew once
 
 
+@pytest.mark.parametrize("words", [b"Q3", b"A3"])
+@pytest.mark.parametrize("name", LINES)
+async def test_a_turn_that_cannot_be_read_any_more_is_not_left(
+    name: str, words: bytes, opened: Journal, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 5)]
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    write(name, tmp_path, turns[:3])
+    await import_found(opened, name, tmp_path)
+    write(name, tmp_path, turns)
+    _tear(tmp_path, b"{", words)
+    for _ in range(2):
+        await import_found(opened, name, tmp_path)
+        (row,) = await opened.page(ListFilter())
+        assert await messages(opened, row.session_id) == expected
+
+
 HOLES = [*LINES, "cline", "roo", "auggie", "vscode"]
 
 
@@ -290,11 +307,11 @@ async def messages(journal: Journal, session_id: str) -> list[tuple[str, str]]:
     return [(it.role, it.text) for it in state.timeline if isinstance(it, Message)]
 
 
-def _tear(home: Path, instead: bytes) -> None:
-    """Damage the lines with the second answer."""
-    for path in [path for path in home.rglob("*.*json*") if b"A2" in path.read_bytes()]:
+def _tear(home: Path, instead: bytes, words: bytes = b"A2") -> None:
+    """Damage the lines with these words."""
+    for path in [path for path in home.rglob("*.*json*") if words in path.read_bytes()]:
         lines = path.read_bytes().splitlines()
-        torn = [instead * len(line) if b"A2" in line else line for line in lines]
+        torn = [instead * len(line) if words in line else line for line in lines]
         path.write_bytes(b"\n".join(torn) + b"\n")
 
 

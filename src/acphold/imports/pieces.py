@@ -22,8 +22,11 @@ from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END,
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import TranscriptError
+from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
+from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
+from acphold.imports.salvage import NOT_OBJECTS, ZEROS
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn, ReadTurns, compare
 from acphold.imports.values import Missed
@@ -32,6 +35,10 @@ from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""
+
+
+_LOSSES: Final = (DAMAGED, DAMAGED_ROWS, MISSING_ROWS, NOT_OBJECTS, TOO_LONG, UNREAD, ZEROS)
+"""Reasons to leave out what another state of a source may have."""
 
 
 class SecretsOut:
@@ -160,7 +167,8 @@ def pieces(
         places = known.wanted(theirs)
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
-        compared = transcript.compared = compare(known, theirs)
+        has_lost = losses_in(transcript.missed) > known.losses
+        compared = transcript.compared = compare(known, theirs, has_lost=has_lost)
         compared.missed = transcript.missed
         transcript.met = {
             ours: theirs[n].identity
@@ -227,6 +235,11 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:
         missed = replace(missed, counts=counts)
     facts = replace(facts, title=title, missed=missed, removed=removed)
     return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
+
+
+def losses_in(missed: Counter[str]) -> int:
+    """Return how many damaged parts were met."""
+    return sum(missed[why] for why in _LOSSES)
 
 
 def fault(error: Exception) -> OSError | TranscriptError:

@@ -6,7 +6,6 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -18,10 +17,7 @@ from msgspec.structs import replace
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
 from acphold.errors import ForgottenTurnError
-from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
-from acphold.imports.pieces import MOVED, NewsPiece
-from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
-from acphold.imports.salvage import NOT_OBJECTS, ZEROS
+from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
 from acphold.journal.journal import Journal, Lease, Readable, history
@@ -44,10 +40,6 @@ MOST_TORN: Final = 50
 
 MOST_PLACES: Final = 100
 """Sources of one conversation that a marker remembers."""
-
-
-_LOSSES: Final = (DAMAGED, DAMAGED_ROWS, MISSING_ROWS, NOT_OBJECTS, TOO_LONG, UNREAD, ZEROS)
-"""Reasons to leave out what another state of a source may have."""
 
 
 class Marker(Struct, rename="camel"):
@@ -122,11 +114,6 @@ def _newest(places: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     return dict([*places.items()][-MOST_PLACES:])
 
 
-def losses_in(missed: Counter[str]) -> int:
-    """Return how many damaged parts were met."""
-    return sum(missed[why] for why in _LOSSES)
-
-
 def check_before(source: Source, offset: int, torn: Sequence[tuple[int, int]]) -> str:
     """Return a digest of the bytes before an offset in a source, CHECKED_BYTES of them at most, and
     of its damaged lines, which may be mended in place."""
@@ -165,7 +152,7 @@ class Known(Struct):
             source.given,
             source.place == before.place,
             source.reader == before.reader,
-            before.losses > 0,
+            before.losses,
             self.forgotten,
         )
 

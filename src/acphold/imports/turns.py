@@ -239,7 +239,8 @@ class KnownPart(Struct, frozen=True):
     With `given`, anybody may have written the source: words prove nothing, unless all turns that
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
-    If ours `is_damaged`, an id may have been lost: the words with their time decide, too.
+    If there were `losses` when ours were read, an id may have been lost: the words with their time
+    decide, too.
     Turns in `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns with
     the words of one that was said here, `ReadTurn.said`, not the nearest; with `only`, no others
     than these are.
@@ -249,7 +250,7 @@ class KnownPart(Struct, frozen=True):
     given: bool = False
     is_same_place: bool = True
     is_same_reader: bool = True
-    is_damaged: bool = False
+    losses: int = 0
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
@@ -302,14 +303,15 @@ class Comparison(Struct):
     missed: Counter[str] = field(default_factory=Counter)
 
 
-def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
-    """Compare the journal's turns with theirs; see the module."""
+def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:
+    """Compare the journal's turns with theirs; see the module. If a source `has_lost` something
+    since, what it lacks may stand there, unreadable, so it was not left."""
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
     matching = _Matching(found.known, ours, theirs)
     surplus = matching.surplus
-    matching.match(given=given, is_damaged=known.is_damaged)
+    matching.match(given=given, is_damaged=known.losses > 0)
     if not found.known and (ours or given):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
@@ -339,7 +341,9 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn]) -> Comparison:
             found.verdict = "differs"
             return found
         times = [ours[n].at for n in standing], [theirs[n].at for n in behind]
-        if is_left(*times, if_equal=known.is_same_place):
+        if has_lost:
+            pass
+        elif is_left(*times, if_equal=known.is_same_place):
             found.left = standing
         else:
             found.behind, behind = [theirs[n].identity for n in behind], []
