@@ -119,7 +119,7 @@ class _NamedRecord(Struct, gc=False):
 
 _decode_name: Final = msgspec.json.Decoder(_NamedRecord).decode
 
-_NAMED: Final = b'"sessionId":"'
+_NAMED: Final = b'"sessionId":'
 
 _UUID: Final = re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}")
 
@@ -139,7 +139,8 @@ def _last_id(path: Path) -> str:
         whole = os.fstat(file).st_size
         for size in (END_BYTES, LINE_BYTES):  # the last record may be longer
             end = os.pread(file, size, max(whole - size, 0))
-            if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
+            _, _, named = end.rpartition(_NAMED)
+            if named.lstrip(b' "').startswith(stem.encode()):
                 return stem  # as nearly all
             if names := _names(end):
                 # A person may have given another name to the file.
