@@ -235,6 +235,21 @@ async def test_turns_are_recognized_when_their_secrets_are_left_out(
     assert "ghp_" not in "".join(await said(opened))
 
 
+async def test_a_file_with_another_conversation_each_time_is_read_once_for_each(
+    opened: Journal, tmp_path: Path
+) -> None:
+    ways = [Transcript(f"Question {n}.", count=10 * n) for n in range(4)]
+    for number, way in [*enumerate(ways), (2, ways[2]), (3, ways[3]), (1, ways[1])]:
+        way.assistant(f"Answer {number}.")
+        way.write(tmp_path)
+        assert await take(opened, tmp_path, CLAUDE) in ("new", "apart", "grown")
+        changed, _ = await Intake(opened).select_changed(CLAUDE.find(Home(tmp_path)), CLAUDE)
+        assert changed == []
+    told = [await said(opened, session_id) for session_id in await others(opened)]
+    assert sorted(words[0] for words in told) == [f"Question {n}." for n in range(4)]
+    assert sorted(map(len, told)) == [2, 3, 3, 3]
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 async def test_a_part_that_its_conversation_has_as_well_is_deleted_unless_a_person_named_it(
     opened: Journal, tmp_path: Path, is_named: bool
@@ -255,4 +270,6 @@ async def test_a_part_that_its_conversation_has_as_well_is_deleted_unless_a_pers
     write_lines(home, *whole)
     assert await take(opened, tmp_path, CLAUDE) == "grown"
     assert await said(opened, SESSION) == ["One.", "The first.", "Two.", "The second."]
+    changed, _ = await Intake(opened).select_changed(CLAUDE.find(Home(tmp_path)), CLAUDE)
+    assert changed == []
     assert {*await others(opened)} == ({SESSION, part} if is_named else {SESSION})

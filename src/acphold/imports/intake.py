@@ -374,9 +374,13 @@ class Intake:
             if expected == "new" or (expected == "grown" and row is None):
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
-                if source.apart:
-                    source, row = await self._reunite(source, row, news)
-                taken = await self._take_more(source, row, news, again=again)
+                if not source.apart:
+                    taken = await self._take_more(source, row, news, again=again)
+                else:
+                    its, its_row = await self._reunite(source, row, news)
+                    taken = await self._take_more(its, its_row, news, again=again)
+                    if taken.outcome == "apart" or its_row.session_id != row.session_id:
+                        await self._note_taken(source, row.session_id)
         except (OSError, errors.TranscriptError):
             await self._give_up(row)
             raise
@@ -569,6 +573,17 @@ class Intake:
         if ours := await session_of(self._journal, row.agent, apart.downstream_id):
             await self._take_out_common(source, ours)
         return taken
+
+    async def _note_taken(self, source: Source, session_id: str) -> None:
+        """Note in the session that a source had, if it is still there, that another one has all of
+        it: that is looked at first."""
+        with suppress(errors.UnknownSessionError, errors.HeldElsewhereError):
+            lease = await take_lease(self._journal, session_id, yields=True)
+            row = await self._journal.session(session_id)
+            before = (await read_known(self._journal, session_id)).marker
+            writing = SessionWriter(self._journal, lease, source, None, row, before)
+            facts = Facts(row.agent, updated_at=row.updated_at)
+            await writing.take_in(NewsPiece([], None, facts, None, is_last=True, is_all=True))
 
     # -- turns that were left ----------------------------------------------------------------
 
