@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.access import SCOPES, Scope
 from acphold.live.server.open_params import OpenParams
 
 SERVER = {"name": "x", "command": "/bin/sh", "args": [], "env": []}
-GUEST: frozenset[Scope] = frozenset(SCOPES) - {"manage"}
 
 PLAIN: dict[str, Any] = {"sessionId": "s1", "cwd": "/w", "mcpServers": []}
 
@@ -20,11 +18,9 @@ def asked(**more: Any) -> OpenParams:
     return OpenParams.decode(json.dumps({**PLAIN, **more}).encode())
 
 
-def test_who_may_manage_says_anything_byte_for_byte() -> None:
+def test_params_that_nothing_changes_stay_byte_for_byte() -> None:
     raw = b'{ "sessionId" : "s1", "cwd":"/w" , "mcpServers":[ ],"x":1,"_meta":{"v": {}} }'
-    said, left_out = OpenParams.decode(raw).restrict(frozenset({"manage"}))
-    assert said.params is raw
-    assert left_out == ()
+    assert OpenParams.decode(raw).params is raw
 
 
 @pytest.mark.parametrize(
@@ -39,17 +35,18 @@ def test_who_may_manage_says_anything_byte_for_byte() -> None:
         ({"unknownMember": 1}, ("unknownMember",)),
         ({"_meta": [1]}, ("_meta",)),
         ({"_meta": {"traceparent": {"run": "me"}}}, ("traceparent",)),
-        ({"_meta": {"claudeCode": {}, "acphold/keptInFront": "j1"}}, ("claudeCode", "keptInFront")),
+        (
+            {"_meta": {"claudeCode": {}, "acphold/keptInFront": "j1"}},
+            ("claudeCode", "acphold/keptInFront"),
+        ),
     ],
 )
 def test_anybody_else_joins_a_session_as_it_is_set_up(
     more: dict[str, Any], names: tuple[str, ...]
 ) -> None:
-    said, left_out = asked(**more).restrict(GUEST)
-    assert json.loads(said.params) == {"sessionId": "s1"}
-    assert len(left_out) == len(names)
-    assert all(left.endswith(name) for left, name in zip(left_out, names, strict=True))
-    assert json.loads(said.set_up("/its", ["/own"]).params) == {
+    said = asked(**more).joining("/its", ["/own"])
+    assert [left.rpartition(".")[2] for left in said.left_out] == ["cwd", *names]
+    assert json.loads(said.params) == {
         "sessionId": "s1",
         "cwd": "/its",
         "additionalDirectories": ["/own"],
@@ -59,9 +56,9 @@ def test_anybody_else_joins_a_session_as_it_is_set_up(
 
 def test_anybody_resumes_after_a_position_and_names_a_trace() -> None:
     meta = {"acphold/after": 3, "acphold/lineage": "l", "traceparent": "00", "baggage": "b"}
-    said, left_out = asked(_meta=meta).restrict(GUEST)
-    assert json.loads(said.params) == {"sessionId": "s1", "_meta": meta}
-    assert left_out == ()
+    said = asked(_meta=meta).joining("/w", ())
+    assert json.loads(said.params) == {**PLAIN, "_meta": meta}
+    assert said.left_out == ()
 
 
 def test_a_session_is_given_to_an_agent_and_to_none() -> None:

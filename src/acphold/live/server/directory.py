@@ -34,10 +34,15 @@ class FoundSession(Struct, frozen=True):
     refusal: OtherAgentError | None = None
     name: str | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """True until a client chooses the agent that continues it."""
+        return self.refusal is not None and self.chosen is None
+
     def agent_for(self, scopes: frozenset[Scope]) -> str | None:
         """Return the agent for a client with these scopes there: who only reads it chooses none.
         Raises OtherAgentError."""
-        if "prompt" in scopes and self.chosen is None and self.refusal is not None:
+        if "prompt" in scopes and self.refusal is not None and self.chosen is None:
             raise self.refusal
         return self.chosen if self.chosen is not None and "prompt" in scopes else self.agent
 

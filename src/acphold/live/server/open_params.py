@@ -19,22 +19,20 @@ are served, and agents take more of these from members of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.json import encode
 
 from acp_wire.schema import members
 from acp_wire.schema.splice import json_value
+from acp_wire.surroundings import is_same_folder
 from acphold.conversation.history.raw_update import encode_object, string
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT
 from acphold.live.hub.annotations import AGENT
 from acphold.live.hub.questions import SENT
 from acphold.live.server.positions import AFTER, ANSWERED, LINEAGE
-
-if TYPE_CHECKING:
-    from acphold.journal.access import Scope
 
 READS: Final = "acphold/reads"
 """The key by which a client opens a session only to read it, on a connection to all agents."""
@@ -160,35 +158,31 @@ class OpenParams(Struct, frozen=True):
             return self
         return self._with({name: raw for name, raw in self.meta.items() if name not in keys})
 
-    def _with(self, meta: Mapping[str, bytes]) -> OpenParams:
+    def _with(self, meta: Mapping[str, bytes], left_out: tuple[str, ...] = ()) -> OpenParams:
         parts = {**self.parts, "_meta": encode_object(meta)}
         if not meta:
             del parts["_meta"]
-        return OpenParams(parts, meta)
+        return OpenParams(parts, meta, left_out=left_out)
 
-    def restrict(self, scopes: frozenset[Scope]) -> tuple[OpenParams, tuple[str, ...]]:
-        """Return so much as whoever has these scopes in the session may say, and the names of what
-        was left out; neither has the working directory, which every client sends."""
-        if "manage" in scopes:
-            return self, ()
+    def joining(self, cwd: str, additional_directories: Sequence[str]) -> OpenParams:
+        """Return so much as whoever may not set the session up says: they join it in these folders,
+        with no MCP servers. No client can leave out the working directory, so that is only left out
+        if it is another one."""
         meta = {
             key: raw for key, raw in self.meta.items() if key in RESUMING or names_trace(key, raw)
         }
-        left_out = [f"_meta.{key}" for key in self.meta if key not in meta]
+        is_elsewhere = self.cwd is not None and not is_same_folder(cwd, self.cwd)
+        left_out = ["cwd"] if is_elsewhere else []
+        left_out += [f"_meta.{key}" for key in self.meta if key not in meta]
         for name, raw in self.parts.items():
             if name == "_meta" and not self.meta:
                 left_out += [name] if raw not in NOTHING else []
             elif name not in ("sessionId", "cwd", "_meta") and raw.strip() not in NOTHING:
                 left_out.append(name)
-        said = {name: raw for name, raw in self.parts.items() if name == "sessionId"}
-        return OpenParams(said, {})._with(meta), tuple(left_out)
-
-    def set_up(self, cwd: str, additional_directories: Sequence[str]) -> OpenParams:
-        """Return the same for a session in these folders, with no MCP servers."""
         parts = {"sessionId": self.parts["sessionId"], "cwd": encode(cwd), "mcpServers": b"[]"}
         if additional_directories:
             parts["additionalDirectories"] = encode(list(additional_directories))
-        return OpenParams(parts, {})._with(self.meta)
+        return OpenParams(parts, {})._with(meta, tuple(left_out))
 
 
 def names_trace(key: str, raw: bytes) -> bool:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,10 @@ from acp_wire.schema import (
     encode,
     members,
 )
-from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acphold import errors
 from acphold.conversation.history.entries import milliseconds
 from acphold.conversation.history.raw_update import with_meta
-from acphold.journal.access import Scope
 from acphold.journal.lineage import identity
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
@@ -55,7 +53,7 @@ from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
-from acphold.live.server.directory import Directory, FoundSession
+from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import CWD, READS, RESUMING, WORKTREE, OpenParams
 from acphold.live.server.positions import (
     AFTER,
@@ -137,28 +135,23 @@ class Openings:
 
     @asynccontextmanager
     async def track(self, session_id: str, request: Request) -> AsyncIterator[None]:
-        """Note that the block opens a session; entered once earlier ones for it have ended."""
+        """Note that the block opens a session; entered once earlier ones for it have ended. If it
+        fails, a former attachment is there again, and reads only if it did."""
         opening = self._under_way.setdefault(session_id, Opening())
         opening.requests.add(request)
         try:
             async with opening.turn:
-                yield
+                was_reading = session_id in self.reading
+                try:
+                    yield
+                except BaseException:
+                    (self.reading.add if was_reading else self.reading.discard)(session_id)
+                    raise
         finally:
             opening.requests.discard(request)
             if not opening.requests:
                 del self._under_way[session_id]
                 opening.over.set()
-
-    @contextmanager
-    def restoring_reading(self, session_id: str) -> Iterator[None]:
-        """Restore, if the block fails, whether a session is open only for reading: a former
-        attachment is there again."""
-        was = session_id in self.reading
-        try:
-            yield
-        except BaseException:
-            (self.reading.add if was else self.reading.discard)(session_id)
-            raise
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
@@ -337,42 +330,23 @@ class SessionOpener(Struct, eq=False):
         asked = OpenParams.decode(request.params)
         session_id = asked.require_session()
         async with self.openings.track(session_id, request):
-            with self.openings.restoring_reading(session_id):
-                found = await self._directory.find(session_id, asked)
-                self._note_reading(session_id, asked, found)
-                scopes = self._client.scopes_in(session_id)
-                agent = found.agent_for(scopes)
-                if self._directory.are_many:
-                    if "prompt" not in scopes:  # once it may, it has to say that it continues it
-                        self.openings.reading.add(session_id)
-                    asked = asked.naming(agent)
-                    request.params = asked.params
-                async with self._directory.at(request, agent, scopes, found.name) as desk:
-                    if "manage" not in scopes:
-                        asked = await self._restrict(request, asked, desk, scopes)
-                    yield desk, asked
-
-    def _note_reading(self, session_id: str, asked: OpenParams, found: FoundSession) -> None:
-        """Note if the client opens a session only to read, or to act; one that is open stays so."""
-        is_held = found.refusal is not None and found.chosen is None
-        if not (asked.reads or (is_held and self._client.offer.watches)):
-            self.openings.reading.discard(session_id)
-        elif not self.is_open(session_id):
-            self.openings.reading.add(session_id)
-
-    async def _restrict(
-        self, request: Request, asked: OpenParams, desk: Desk, scopes: frozenset[Scope]
-    ) -> OpenParams:
-        """Return so much of a request as a client may say that may not set the session up."""
-        session_id = asked.require_session()
-        said, left_out = asked.restrict(scopes)
-        cwd, additional_directories = await desk.folders(session_id)
-        if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
-            left_out = ("cwd", *left_out)
-        self._principal.leaves_out(request.method, session_id, left_out)
-        found = replace(said.set_up(cwd, additional_directories), left_out=left_out)
-        request.params = found.params
-        return found
+            found = await self._directory.find(session_id, asked)
+            if not (asked.reads or (found.is_held and self._client.offer.watches)):
+                self.openings.reading.discard(session_id)
+            elif not self.is_open(session_id):
+                self.openings.reading.add(session_id)
+            scopes = self._client.scopes_in(session_id)  # of who only reads they have no `prompt`
+            agent = found.agent_for(scopes)
+            if self._directory.are_many:
+                if "prompt" not in scopes:  # once it may, it has to say that it continues it
+                    self.openings.reading.add(session_id)
+                asked = asked.naming(agent)
+            async with self._directory.at(request, agent, scopes, found.name) as desk:
+                if "manage" not in scopes:
+                    asked = asked.joining(*await desk.folders(session_id))
+                    self._principal.leaves_out(request.method, session_id, asked.left_out)
+                request.params = asked.params
+                yield desk, asked
 
     async def _open(self, wanted: WantedSession) -> None:
         """Open a session: here if it is free, otherwise at its owner."""
