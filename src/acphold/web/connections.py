@@ -25,7 +25,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, ValidationError
@@ -66,6 +66,10 @@ GOING_AWAY: Final = 1001
 POLICY: Final = 1008
 """The close codes when this server ends, and for a client that is not allowed here; RFC 6455,
 7.4.1."""
+
+CLOSED_TWICE: Final = AttributeError
+"""asyncio's error for a transport over TLS that was closed twice, and ends by itself: it has lost
+its protocol (CPython 3.11)."""
 
 
 def whole(line: bytes) -> Sequence[bytes]:
@@ -250,18 +254,15 @@ class ServedConnection:
         return now > self._sending_since + bounds.PATIENCE_SECONDS
 
     def _in_buffer(self) -> int:
-        try:
+        with suppress(CLOSED_TWICE):
             return self.transport.get_write_buffer_size()
-        except AttributeError:  # asyncio's over TLS, which was closed twice (CPython 3.11)
-            return 0
+        return 0
 
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
         self.forget()
-        try:
+        with suppress(CLOSED_TWICE):
             self.transport.abort()
-        except AttributeError:  # as above: asyncio ends it by itself
-            log.debug("a closed connection ends by itself")
 
     def forget(self) -> None:
         """Forget the connection, which has ended; may be called again."""
