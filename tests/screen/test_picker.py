@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from acp_wire.tasks import beside
 from acphold.faces.screen.picker import Picked, Picker
 from acphold.faces.screen.picker_lines import FOUND, HERE, PROGRAMS, WAITS, PickerLine, PickerNews
+from acphold.faces.screen.picker_page import PickerPage
 from acphold.faces.screen.picker_texts import AgentLetters, end_of, highlight, shorten
 from tests.editor import DEADLINE
 from tests.watched_processes import until
@@ -123,14 +124,16 @@ async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
             await shown("its last line", "claude · /shop")  # below the list: it is narrow
             keys.send_text("settings")
             await shown("found in the text", "the words before what was found", "/else")
-            assert picker._count()[0][1] == "3 of 3"
+            assert picker.page.count()[0][1] == "3 of 3"
             keys.send_text(" quux")
             # Whole, also where the list is narrower.
             await until(
-                lambda: LACKING in " ".join("".join(it[1] for it in picker._list_text()).split())
+                lambda: (
+                    LACKING in " ".join("".join(it[1] for it in picker.page.list_text()).split())
+                )
             )
             keys.send_text("\x1b")  # clears what was typed
-            await until(lambda: picker._count()[0][1] == "2 of 2")
+            await until(lambda: picker.page.count()[0][1] == "2 of 2")
             keys.send_text("\r")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -174,7 +177,7 @@ async def test_a_tag_finds_its_sessions_alone_and_what_is_no_tag_is_looked_for_i
                 keys.send_text(f"\x15{typed}")
                 await until(lambda asked=asked: sessions.asked[-1:] == [asked])  # type: ignore[misc]
                 await until(
-                    lambda ids=ids: [it.session_id for it in picker._shown] == ids  # type: ignore[misc]
+                    lambda ids=ids: [it.session_id for it in picker.page.shown] == ids  # type: ignore[misc]
                 )
             keys.send_text("\x03")
 
@@ -232,9 +235,9 @@ async def test_each_key_is_for_the_session_that_the_one_before_has_left_there(
         picker = Picker(Sessions(), acts=actions)
 
         async def person() -> None:
-            await until(lambda: len(picker._shown) == 2)
+            await until(lambda: len(picker.page.shown) == 2)
             keys.send_text("\x18\x18")
-            await until(lambda: picker._count()[0][1] == "0 of 0")
+            await until(lambda: picker.page.count()[0][1] == "0 of 0")
             actions.goes_on.set()
             await until(lambda: len(actions.acted) == 2)
             assert actions.acted == [
@@ -242,9 +245,9 @@ async def test_each_key_is_for_the_session_that_the_one_before_has_left_there(
                 Picked("s-terminal", "archive"),
             ]
             keys.send_text("\x1a")
-            await until(lambda: picker._count()[0][1] == "2 of 2")
+            await until(lambda: picker.page.count()[0][1] == "2 of 2")
             keys.send_text("\x05")
-            await until(lambda: picker._hints()[0][1].startswith("the disk is full · "))
+            await until(lambda: picker.page.hints("")[0][1].startswith("the disk is full · "))
             keys.send_text("\x1b")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -260,7 +263,7 @@ async def test_after_an_undo_the_next_key_is_for_what_came_back(
         picker = Picker(Sessions(), acts=actions)
 
         async def person() -> None:
-            await until(lambda: len(picker._shown) == 2)
+            await until(lambda: len(picker.page.shown) == 2)
             keys.send_text("\x18\x1a\x18")  # all of it while the first is on its way
             actions.goes_on.set()
             await until(lambda: len(actions.acted) == 3)
@@ -295,7 +298,7 @@ async def test_enter_that_came_before_the_list_opens_the_first_session(
 
         async def person() -> None:
             keys.send_text("\r")
-            await until(lambda: picker._is_entered)
+            await until(lambda: picker.is_entered)
             source.are_there.set()
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -312,11 +315,11 @@ async def test_another_key_behind_an_early_enter_takes_it_back(
 
         async def person() -> None:
             keys.send_text("\r")
-            await until(lambda: picker._is_entered)
+            await until(lambda: picker.is_entered)
             keys.send_text("\x1b[B")
-            await until(lambda: not picker._is_entered)
+            await until(lambda: not picker.is_entered)
             source.are_there.set()
-            await until(lambda: len(picker._shown) == 2)
+            await until(lambda: len(picker.page.shown) == 2)
             keys.send_text("\x1b")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -331,7 +334,7 @@ async def test_what_is_selected_stays_so_over_an_action_that_asks(
         picker = Picker(Sessions(), acts=Actions(), selected=("s-terminal",))
 
         async def person() -> None:
-            await until(lambda: len(picker._shown) == 2)
+            await until(lambda: len(picker.page.shown) == 2)
             keys.send_text("\x13\x14")  # one more, and tag them
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
@@ -349,7 +352,7 @@ async def test_the_list_follows_the_sessions_and_stays_on_the_selected_one(
         picker = Picker(sessions := Sessions())
 
         def titles() -> list[str]:
-            return [line.title for line in picker._shown]
+            return [line.title for line in picker.page.shown]
 
         async def person() -> None:
             await until(lambda: "The terminal has it." in terminal.getvalue())
@@ -362,8 +365,8 @@ async def test_the_list_follows_the_sessions_and_stays_on_the_selected_one(
             )
             sessions.news.put_nowait(PickerNews([old, new], []))
             await until(lambda: titles() == ["Just begun", TITLE, TITLE])
-            assert picker._current is not None
-            assert picker._current.session_id == "s-terminal"
+            assert picker.page.current is not None
+            assert picker.page.current.session_id == "s-terminal"
             await until(
                 lambda: sessions.asked.count("s-web page") == 2
             )  # its last words may differ
@@ -385,7 +388,7 @@ async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
         picker = Picker(Sessions(), does="watches")
 
         def shown() -> str:
-            return "".join(piece[1] for piece in picker._list_text())
+            return "".join(piece[1] for piece in picker.page.list_text())
 
         async def person() -> None:
             await until(lambda: "? keys" in terminal.getvalue())
@@ -395,7 +398,7 @@ async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
             keys.send_text("\r")  # goes back, and opens nothing
             await until(lambda: TITLE[:20] in shown())
             keys.send_text("why?")
-            await until(lambda: picker._words.text == "why?")
+            await until(lambda: picker.words.text == "why?")
             keys.send_text("\x1bOP")
             await until(lambda: "watches the conversation" in shown())
             keys.send_text("\x03\x03")
@@ -406,17 +409,17 @@ async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
 
 async def test_what_was_found_is_shown_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    monkeypatch.setattr(Picker, "_is_wide", True)
+    monkeypatch.setattr(PickerPage, "_is_wide", True)
     with create_pipe_input() as keys, create_app_session(input=keys):
         picker = Picker(sessions := Sessions())
 
         def rows() -> list[str]:
-            return "".join(piece[1] for piece in picker._preview_text()).splitlines()
+            return "".join(piece[1] for piece in picker.page.preview_text()).splitlines()
 
         async def person() -> None:
             await until(lambda: any("its last line" in row for row in rows()))
             keys.send_text("settings")
-            await until(lambda: len(picker._shown) == 3)
+            await until(lambda: len(picker.page.shown) == 3)
             keys.send_text("\x1b[F")
             await until(lambda: any("its settings" in row for row in rows()))
             assert rows()[:2] == [
@@ -464,13 +467,13 @@ async def test_the_end_beside_the_list_is_broken_between_words(
         return [" ".join(words)]
 
     monkeypatch.setattr(sessions, "preview", preview)
-    monkeypatch.setattr(Picker, "_is_wide", True)
+    monkeypatch.setattr(PickerPage, "_is_wide", True)
     with create_pipe_input() as keys, create_app_session(input=keys):
         picker = Picker(sessions)
 
         async def person() -> None:
-            await until(lambda: picker._preview is not None)
-            text = "".join(piece[1] for piece in picker._preview_text())
+            await until(lambda: picker.page.preview is not None)
+            text = "".join(piece[1] for piece in picker.page.preview_text())
             assert text.split()[-len(words) :] == words
             assert text.count("\n") > 10
             keys.send_text("\x1b")
@@ -501,7 +504,7 @@ async def test_sessions_of_programs_are_counted_until_they_are_asked_for_or_soug
 
         async def person() -> None:
             def counted() -> str:
-                return picker._count()[0][1]
+                return picker.page.count()[0][1]
 
             await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
             keys.send_text("\x07")
