@@ -6,8 +6,8 @@ another list, is refused.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
-from os.path import commonprefix
 from typing import Final
 
 import msgspec
@@ -50,8 +50,8 @@ def shortest(session_id: str, neighbours: Iterable[str | None], least: int) -> s
     for found in neighbours:
         # Most neighbours already differ within `least` characters.
         if found is not None and found.startswith(short):
-            shared = commonprefix((session_id, found))  # noqa: RUF071  by characters
-            length = max(length, len(shared) + 1)
+            lengths = range(length, len(session_id) + 1)
+            length += bisect(lengths, False, key=lambda n: not found.startswith(session_id[:n]))
     return session_id[:length]
 
 

@@ -292,6 +292,9 @@ class PostgresqlTables(Tables):
     def among(self, column: str, name: str) -> str:
         return f"({column} = ANY(%({name})s))"
 
+    def each(self, name: str) -> str:
+        return f"SELECT unnest(%({name})s::text[]) AS it"
+
     def array(self, values: Iterable[int | str]) -> list[int | str]:
         return [*values]
 

@@ -281,13 +281,13 @@ def short_ids(tables: Tables, session_ids: Sequence[str], least: int) -> list[st
     longer: dict[str, str] = {}
     for some in batches(session_ids):
         rows = tables.execute(
-            f"WITH wanted(it) AS (VALUES {', '.join(['(%s)'] * len(some))})"
-            " SELECT it, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < it),"
-            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it) FROM wanted"
+            "SELECT it, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < it),"
+            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it)"
+            f" FROM ({tables.each('ids')}) AS wanted"
             # Most are the only ones that begin with their first letters: one walk instead of two.
-            f" WHERE EXISTS (SELECT 1 FROM acphold.sessions WHERE session_id <> it AND session_id"
+            " WHERE EXISTS (SELECT 1 FROM acphold.sessions WHERE session_id <> it AND session_id"
             f" BETWEEN substr(it, 1, {least}) AND substr(it, 1, {least}) || '􏿿')",
-            some,
+            {"ids": tables.array(some)},
         )
         for session_id, *neighbours in rows.fetchall():
             longer[session_id] = list_places.shortest(session_id, neighbours, least)

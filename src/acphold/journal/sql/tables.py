@@ -203,6 +203,10 @@ class Tables(ABC):
         """A condition: the value of a column is in the `array` of this name."""
 
     @abstractmethod
+    def each(self, name: str) -> str:
+        """A query for the texts in the `array` of this name, each as `it`."""
+
+    @abstractmethod
     def array(self, values: Iterable[int | str]) -> object:
         """These values as one parameter of a statement."""
 

@@ -180,6 +180,9 @@ class SqliteTables(Tables):
     def among(self, column: str, name: str) -> str:
         return f"{column} IN (SELECT value FROM json_each(%({name})s))"
 
+    def each(self, name: str) -> str:
+        return f"SELECT value AS it FROM json_each(%({name})s)"
+
     def array(self, values: Iterable[int | str]) -> str:
         return msgspec.json.encode([*values]).decode()
 
