@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from acphold.conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import REPLY, PastEntry
 from acphold.journal.journal import Journal
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import Tokens
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun
 
@@ -37,3 +41,17 @@ async def test_what_is_taken_in_again_stands_there_once(
     ]
     row = await journal.session("s1", counted=True)
     assert row.message_count == len(names) + 2, "messages are counted once"
+
+
+async def test_copies_of_a_reply_that_others_have_change_none_of_these(journal: Journal) -> None:
+    """However many sessions have it, a session more costs what the second did."""
+    end = {"stopReason": "end_turn", "usage": {"totalTokens": 7}, "_meta": {REPLY: "a1" * 7}}
+    past = [PastEntry("prompt", 1, b"[]"), PastEntry("turn_end", 1, json.dumps(end).encode())]
+    changed = []
+    for name in ("s1", "s2", "s3", "s4"):
+        before = (await journal.changes(None)).last
+        lease = await journal.create(NewSession(name, "a", "/w"))
+        await journal.take_in(lease, past, RowChange(prompted=True), release=True)
+        changed.append({*(await journal.changes(before)).session_ids})
+    assert changed == [{"s1"}, {"s1", "s2"}, {"s3"}, {"s4"}]
+    assert (await journal.index.usage("agent")).total.tokens == Tokens(total=7)

@@ -14,7 +14,7 @@ The reports of such sessions, and those of a turn that runs, are looked at when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -67,7 +67,7 @@ def keep(tables: Tables, key: Key, found: Sequence[Report]) -> None:
             " ON CONFLICT DO NOTHING",
             replies,
         )
-        _note_copies(tables, key, [reply for *_, reply in replies])
+        _note_copies(tables, key, min(seq for _, seq, _ in replies))
 
 
 def drop(tables: Tables, key: Key, spans: Sequence[tuple[int, int]]) -> None:
@@ -81,17 +81,27 @@ def drop(tables: Tables, key: Key, spans: Sequence[tuple[int, int]]) -> None:
     _mark(tables, key, str(UNSUMMED))
 
 
-def _note_copies(tables: Tables, key: Key, replies: Iterable[int]) -> None:
-    """Mark the session and those that have one of these replies, too, as COPIED."""
-    is_one = tables.among("reply", "replies")
+def _note_copies(tables: Tables, key: Key, first_seq: int) -> None:
+    """Mark the session as COPIED if another one has a reply of its entries from this one on, and
+    such another.
+
+    One for each reply is enough: where two have a reply, both are marked, or not added up yet.
+    """
     found = tables.execute(
-        f"SELECT DISTINCT {tables.KEY} FROM acphold.replies"
-        f" WHERE {is_one} AND {tables.KEY} <> %(key)s",
-        {"replies": tables.array(replies), "key": key},
+        f"SELECT DISTINCT (SELECT {tables.KEY} FROM acphold.replies"
+        f" WHERE reply = own.reply AND {tables.KEY} <> %(key)s LIMIT 1) FROM (SELECT DISTINCT reply"
+        f" FROM acphold.replies WHERE {tables.KEY} = %(key)s AND seq >= %(first)s) AS own",
+        {"key": key, "first": first_seq},
     ).fetchall()
-    for its in sorted([key, *(other for (other,) in found)], key=str) if found else ():
-        _mark(tables, its, str(COPIED))
-        tables.execute(tables.TOLD, (its,))  # sums of many sessions no longer have this one
+    others = [other for (other,) in found if other is not None]
+    for its in sorted([key, *others], key=str) if others else ():
+        marked = tables.execute(
+            f"UPDATE acphold.sessions SET summed_at = {COPIED}"
+            f" WHERE {tables.OWN_KEY} = %s AND summed_at <> {COPIED}",
+            (its,),
+        )
+        if marked.rowcount:
+            tables.execute(tables.TOLD, (its,))  # sums of many sessions no longer have this one
 
 
 # -- sums -----------------------------------------------------------------------------------------
@@ -141,10 +151,7 @@ def add_up(tables: Tables, key: Key, *, has_news: bool) -> None:
         if kept is None or kept.whose != (agent, origins):
             tables.execute(f"DELETE FROM acphold.usage_sums WHERE {tables.KEY} = %s", (key,))
             kept = _Fold((agent, origins))
-            its = tables.execute(
-                f"SELECT reply FROM acphold.replies WHERE {tables.KEY} = %s", (key,)
-            )
-            _note_copies(tables, key, [reply for (reply,) in its.fetchall()])
+            _note_copies(tables, key, 0)
         summed_at = _add_reports(tables, key, kept, holders(session_id, agent, origins))
     is_settled = f"settled_through >= {tables.last_seq()}"
     value = (
