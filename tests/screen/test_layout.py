@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import tracemalloc
 
 from hypothesis import given, strategies as st
 from rich.console import Console, RenderableType
@@ -195,3 +197,24 @@ def test_in_a_pipe_what_an_agent_writes_begins_no_passage() -> None:
     lies = ["you: go on", "acphold: saved", "▸ you: marked", "asked: allowed once", "turn: ended"]
     for line in lies:
         assert plain(f"well\n{line}") == f"\nagent: well\n  {line}\n"
+
+
+def laid_out_in(lines: int, *, on_terminal: bool) -> int:
+    """The bytes that it takes at most to lay out a message of the agent with so many lines."""
+    message = Message("agent", None, (text_block("a line of the output\n" * lines),))
+    with open(os.devnull, "w") as out:
+        console = Console(file=out, theme=Theme(STYLES), width=80)
+        layout = Gutter(console) if on_terminal else LabelledText(out)
+        tracemalloc.start()
+        try:
+            layout.put(passage(message))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_message_of_any_length_takes_a_few_times_its_own_room_to_lay_out() -> None:
+    for on_terminal in (True, False):
+        laid_out_in(10, on_terminal=on_terminal)  # what each later one finds there
+        few, many = (laid_out_in(it, on_terminal=on_terminal) for it in (1000, 4000))
+        assert many - few < 10 * 3000 * len("a line of the output\n")

@@ -57,7 +57,7 @@ from acphold.conversation.presentation.scenes import PAGE
 from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.faces.screen import bounds
-from acphold.faces.screen.layout import Passage, passage
+from acphold.faces.screen.layout import Passage, in_pieces, passage
 from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
 
 Thoughts = Literal["folded", "whole"]
@@ -439,17 +439,7 @@ def _piece_passage(piece: ParagraphPiece, *, begun: bool) -> Passage:
 
 
 def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
-    """Yield a passage of fixed lines in pieces that are quick to lay out."""
-    shown = lay_out()
-    lines: list[Text] = []
-    letters, goes_on = 0, False
-    for line in shown.lines:
-        if letters + len(line) > bounds.PIECE_LETTERS and lines:
-            yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
-            lines, letters, goes_on = [], 0, True
-        lines.append(line)
-        letters += len(line) + 1
-    yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
+    yield from in_pieces(lay_out())
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:

@@ -7,10 +7,12 @@ words. So backgrounds, concealed, dim or blinking text, and black and white are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TextIO, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TextIO, assert_never, overload
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.ansi import AnsiDecoder
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
@@ -38,7 +40,8 @@ from acphold.conversation.reports.transcript import (
     Scene,
     TurnOpen,
 )
-from acphold.faces.screen.markdown import Prose, without_margins
+from acphold.faces.screen import bounds
+from acphold.faces.screen.markdown import Prose, pieces_of, without_margins
 
 OUTPUT_LINES = 20
 """Lines shown of one tool's output unless all are asked for."""
@@ -80,6 +83,60 @@ class Passage(Struct, frozen=True):
     def letters(self) -> int:
         """Amount to lay out: characters, and line ends."""
         return sum(len(line) + 1 for line in self.lines)
+
+
+class _Lines(Sequence[Text]):
+    """Lines in one style, each made when it is asked for: a message may have a million."""
+
+    def __init__(self, plain: list[str], style: str) -> None:
+        self.plain = plain
+        self._style = style
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    @overload
+    def __getitem__(self, place: int) -> Text: ...
+    @overload
+    def __getitem__(self, place: slice) -> _Lines: ...
+    def __getitem__(self, place: int | slice) -> Text | _Lines:
+        if isinstance(place, slice):
+            return _Lines(self.plain[place], self._style)
+        return Text(self.plain[place], self._style)
+
+
+def _plain(lines: Sequence[Text]) -> Iterable[str]:
+    return lines.plain if isinstance(lines, _Lines) else (line.plain for line in lines)
+
+
+def in_pieces(whole: Passage) -> Iterator[Passage]:
+    """Yield a passage in pieces that are quick to lay out; only the first has the label."""
+    label, goes_on = whole.label, whole.goes_on
+    if whole.markdown:
+        text = "\n".join(_plain(whole.lines))
+        if len(text) <= bounds.PIECE_LETTERS or any(whole.around):
+            yield whole
+            return
+        for piece in pieces_of(text):
+            if piece.text.strip():
+                yield replace(
+                    whole,
+                    label=label,
+                    lines=_Lines(piece.text.split("\n"), ""),
+                    around=(piece.opening, piece.closing),
+                    goes_on=piece.goes_on,
+                )
+                label = ""
+        return
+    lines: list[Text] = []
+    letters = 0
+    for line in whole.lines:
+        if letters + len(line) > bounds.PIECE_LETTERS and lines:
+            yield replace(whole, lines=lines, label=label, goes_on=goes_on)
+            lines, letters, label, goes_on = [], 0, "", True
+        lines.append(line)
+        letters += len(line) + 1
+    yield replace(whole, lines=lines, label=label, goes_on=goes_on)
 
 
 def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = False) -> Passage:
@@ -139,8 +196,8 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
             assert_never(scene)
 
 
-def _lines(text: str, style: str = "") -> list[Text]:
-    return [Text(line, style) for line in visible(text).splitlines()]
+def _lines(text: str, style: str = "") -> _Lines:
+    return _Lines(visible(text).splitlines(), style)
 
 
 # -- tool calls -----------------------------------------------------------------------------
@@ -385,19 +442,19 @@ class LabelledText:
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
-        lines = [line.plain.rstrip() for line in passage.lines] or [""]
         label = f"{MARK} {passage.label}" if marked else passage.label
+        lines = (line.rstrip() for line in _plain(passage.lines))
         if passage.markdown:
-            lines = [f"  {line}" if OWN_LABEL.match(line) else line for line in lines]
-            if label and BESIDE.match(lines[0]):
-                lines[0] = f"{label}: {lines[0]}"
-            elif label:
-                lines[:0] = [f"{label}:", ""]
+            lines = (f"  {line}" if OWN_LABEL.match(line) else line for line in lines)
+            head = next(lines, "")
+            if label:
+                head = f"{label}: {head}" if BESIDE.match(head) else f"{label}:\n\n{head}"
         else:
-            first, *rest = lines
-            head = f"{label}: {first}" if label else f"  {first}"  # goes on without a label
-            lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
-        self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
+            head = (f"{label}: " if label else "  ") + next(lines, "")  # without a label it goes on
+            head = head.rstrip()
+            lines = (f"  {line}".rstrip() for line in lines)
+        self._stream.write("\n" * (not passage.goes_on))
+        self._stream.writelines(f"{line}\n" for line in chain([head], lines))
 
     def gap(self, words: str) -> None:
         self._stream.write(f"\n{words}\n")
@@ -418,9 +475,10 @@ class Gutter:
             self._console.print(Text(fact, "faint"))
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
-        if not passage.goes_on:
-            self._console.print()
-        self._console.print(Beside(passage.label, passage.style, body(passage), marked=marked))
+        for piece in in_pieces(passage):
+            if not piece.goes_on:
+                self._console.print()
+            self._console.print(Beside(piece.label, piece.style, body(piece), marked=marked))
 
     def gap(self, words: str) -> None:
         self._console.print()

@@ -14,7 +14,7 @@ at once is bounded, whatever an agent writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -234,3 +234,12 @@ class Paragraphs:
         self._looked = 0 if looks_again else len(self._text)
         self._opening, self._goes_on = opening, goes_on
         return piece
+
+
+def pieces_of(text: str) -> Iterator[ParagraphPiece]:
+    """Yield a finished message in pieces."""
+    paragraphs = Paragraphs()
+    for start in range(0, len(text), bounds.FRAME_LETTERS):
+        paragraphs.feed(text[start : start + bounds.FRAME_LETTERS])
+        yield from iter(paragraphs.next_piece, None)
+    yield from iter(paragraphs.rest, None)
