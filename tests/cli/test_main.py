@@ -28,7 +28,7 @@ from acphold.faces.cli.main import (
 )
 from acphold.faces.cli.options import HOST, JOURNAL, SERVER_VARIABLE
 from acphold.journal_location import VARIABLE
-from tests.cli.command_line import CommandLine
+from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import remember
 from tests.raw_entries import prompt
 
@@ -307,6 +307,10 @@ def test_where_there_is_no_journal_none_is_made(
 ) -> None:
     done = acphold.run(*words)
     assert (done.code, done.out) == (0, "")
+    why = f" (no journal at {journal})"
+    assert done.err == f"Nothing here yet{why}: acphold import, or acphold setup.\n"
+    usual = {"ACPHOLD_JOURNAL": "", "XDG_DATA_HOME": str(journal.parent)}
+    done = run_here(words, acphold.environment | usual)
     assert done.err == "Nothing here yet: acphold import, or acphold setup.\n"
     assert not journal.exists()
 

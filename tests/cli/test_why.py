@@ -146,6 +146,7 @@ def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession
         assert (done.code, done.out) == (2, "")
     assert "add a line: acphold why cart.py:1" in acphold.run("why", "cart.py").err
     assert "no commit 'nobranch' here" in acphold.run("why", "nobranch").err
+    assert "no file 'nothing.py'" in acphold.run("why", "nothing.py:1").err
 
 
 def test_names_and_reasons_are_printed_without_control_characters() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_wire.errors import SilentPeerError
 from acp_wire.schema.splice import members
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import ConnectionLostError, JournalBusyError
@@ -91,6 +93,22 @@ async def test_a_socket_of_another_machine_is_not_looked_for_on_this_one(tmp_pat
     assert not addresses.are_here([there, "https://one.example/owners/a"])
     with pytest.raises(ConnectionLostError, match="none of its addresses"):
         await addresses.connect([there], 1.0)
+
+
+async def test_other_nodes_are_asked_though_our_own_pairings_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv(addresses.NODE_TOKEN, "token")
+    (tmp_path / "acphold").mkdir()
+    (tmp_path / "acphold" / "servers.json").write_text("{")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}/owners/a"
+    with pytest.raises(ConnectionLostError, match="nothing listens there"):
+        await addresses.connect([nobody], 1.0)
+    assert await addresses.are_deserted([nobody], 1.0)
+    with pytest.raises(SilentPeerError, match="not encrypted"):  # which proves nothing
+        await addresses.connect(["http://192.0.2.1/owners/a"], 1.0)
 
 
 def test_serving_as_a_node_takes_a_token_and_an_address_that_is_encrypted(tmp_path: Path) -> None:

@@ -167,8 +167,8 @@ def _sentence(judge: Callable[..., object]) -> str:
 
 
 class Rules:
-    """The rules of one module, in order; `only` is the reach of those that name none, and `over`
-    are the cases that observers look at who name none."""
+    """The rules of one module, in order; `only` is the reach of rules without one, and `over` are
+    the cases that an observer without any looks at."""
 
     def __init__(self, only: verdicts.Reach | None = None, over: tuple[str, ...] = ()) -> None:
         self._checks: list[Check] = []

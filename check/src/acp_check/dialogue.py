@@ -19,7 +19,16 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from acp_check import bounds
-from acp_check.record import Json, Record, Refused, WireLine, id_of, loose_id, objects, result_of
+from acp_check.record import (
+    Json,
+    Record,
+    RefusedError,
+    WireLine,
+    id_of,
+    loose_id,
+    objects,
+    result_of,
+)
 from acp_check.subject import RunningAgent
 from acp_check.verdicts import NotObservable, SignInNeeded, Violation
 from acp_wire import errors
@@ -93,7 +102,9 @@ class Host:
                         return {"outcome": chosen}
                 return {"outcome": {"outcome": "cancelled"}}
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
-                raise Refused(errors.INTERNAL_ERROR, "this client cannot access files or terminals")
+                raise RefusedError(
+                    errors.INTERNAL_ERROR, "this client cannot access files or terminals"
+                )
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
                 if not self.files.is_set():
                     self.waits_for_file = True
@@ -108,7 +119,7 @@ class Host:
                 if self._shell is None:
                     self._shell = self._new_shell()
                 return await self._shell.call(method, params)
-        raise Refused(errors.METHOD_NOT_FOUND, f"this client has no {method}")
+        raise RefusedError(errors.METHOD_NOT_FOUND, f"this client has no {method}")
 
     @contextmanager
     def deciding(self, decision: Decision) -> Iterator[None]:
@@ -143,33 +154,33 @@ class Host:
 
 
 def read(params: Json) -> Json:
-    """Return the result of `fs/read_text_file`; raises Refused."""
+    """Return the result of `fs/read_text_file`; raises RefusedError."""
     try:
         lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError as error:
-        raise Refused(errors.RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
+        raise RefusedError(errors.RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(errors.INTERNAL_ERROR, str(error)) from None
+        raise RefusedError(errors.INTERNAL_ERROR, str(error)) from None
     first = max(_number(params.get("line"), 1), 1) - 1
     limit = _number(params.get("limit"), len(lines))
     return {"content": "".join(lines[first : first + limit])}
 
 
 def write(params: Json) -> Json:
-    """Return the result of `fs/write_text_file`; raises Refused."""
+    """Return the result of `fs/write_text_file`; raises RefusedError."""
     path = _path(params)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(params.get("content", "")), encoding="utf-8")
     except OSError as error:
-        raise Refused(errors.INTERNAL_ERROR, str(error)) from None
+        raise RefusedError(errors.INTERNAL_ERROR, str(error)) from None
     return {}
 
 
 def _path(params: Json) -> Path:
     path = params.get("path")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise Refused(errors.INVALID_PARAMS, f"path: {path!r} is not absolute")
+        raise RefusedError(errors.INVALID_PARAMS, f"path: {path!r} is not absolute")
     return Path(path)
 
 

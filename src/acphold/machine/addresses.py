@@ -20,7 +20,12 @@ from functools import cache, partial
 from typing import Final
 from zlib import crc32
 
-from acp_wire.errors import ConnectionLostError, RemoteRefusalError, SilentPeerError
+from acp_wire.errors import (
+    ConnectionLostError,
+    RemoteRefusalError,
+    SettingsError,
+    SilentPeerError,
+)
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acphold.machine import unix
 
@@ -156,6 +161,9 @@ async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
     from acp_wire.transports.dial import Dial  # late: few have nodes
 
     try:
-        return await Dial(f"{url}?transport=websocket", token, seconds=seconds, limit=limit)()
+        dial = Dial(f"{url}?transport=websocket", token, seconds=seconds, limit=limit, ca="")
+        return await dial()  # nodes do not pair: none of this asks the file of pairings
     except RemoteRefusalError as exc:
         raise ConnectionLostError(str(exc)) from None
+    except SettingsError as exc:  # it cannot be asked from here, so that proves nothing
+        raise SilentPeerError(str(exc)) from None

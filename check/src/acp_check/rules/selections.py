@@ -136,7 +136,7 @@ async def mode_in_turn(stage: Stage) -> None:
     """A mode can be set while a turn is running."""
     await stage.need(plain_turn)
     dialogue, session = await _with_modes(stage)
-    other_mode(session)
+    other_mode(session)  # without one, no turn has to begin
     async with long_turn(stage, dialogue, session) as call:
         answer = await set_other_mode(dialogue, session)
     await _is_taken_in_turn(dialogue, call, answer)

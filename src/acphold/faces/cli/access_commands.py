@@ -365,7 +365,7 @@ async def _list_shares(given: str | None, *, json: bool) -> None:
     with suppress(NoJournalError) if given is None else nullcontext():
         async with sessions_here() as (reader, journal):
             if given is not None:
-                only = (await find_session(reader, given, "shows it")).session_id
+                only = (await find_session(reader, given, "shows it", by_words="found")).session_id
             shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
             short_ids = await reader.short_ids(it.session_id for it in shares)
             await _tell_held(journal)

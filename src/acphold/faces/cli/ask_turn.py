@@ -200,7 +200,7 @@ class AskingTurn:
             row = None
             if (named := question.given.session) is not None:
                 async with sessions_here() as (reader, _):
-                    row = await find_session(reader, named, "continues it")
+                    row = await find_session(reader, named, "continues it", by_words="chosen")
                 if question.agent.command:
                     cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)

@@ -30,7 +30,7 @@ async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | 
     try:
         async with sessions_here() as (reader, found):
             if session_id:
-                return await find_session(reader, session_id, "continues it")
+                return await find_session(reader, session_id, "continues it", by_words="chosen")
             newest = await found.page(ListFilter(cwd=cwd), None, 1)
             return newest[0] if newest else None
     except NoJournalError:

@@ -365,7 +365,7 @@ async def _watch(words: str) -> int:
     """Look on at the running session that is meant, or that the person chooses."""
     async with sessions_here() as (reader, kept):
         if not on_terminal():
-            session_id = (await place(reader, words, "watches it")).row.session_id
+            session_id = (await place(reader, words, "watches it", by_words="found")).row.session_id
         elif named_one := words and await find_id(words):
             session_id = named_one
         elif live := {*await live_anywhere(kept)}:

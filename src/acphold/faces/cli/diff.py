@@ -57,7 +57,7 @@ async def diff(
     if root is not None:
         root = os.path.realpath(root)
     async with sessions_here() as (reader, kept):
-        session = await place(reader, session_id, "shows its changes")
+        session = await place(reader, session_id, "shows its changes", by_words="found")
         if session.seq is not None and turn is not None:
             raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
         row = session.row

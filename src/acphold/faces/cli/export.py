@@ -101,7 +101,7 @@ async def export(
             found = [it.row async for page in pages for it in page]
         else:
             names: Sequence[str | None] = session_ids or [None]
-            meant = [await place(reader, given, "exports it") for given in names]
+            meant = [await place(reader, given, "exports it", by_words="found") for given in names]
             found = [each.row for each in meant]
             for each in meant:
                 if each.seq is not None:

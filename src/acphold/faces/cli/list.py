@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import sys
@@ -44,6 +45,7 @@ from acphold.journal.journal import Sessions
 from acphold.journal.moves import destination
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
+from acphold.journal_location import VARIABLE, default_location
 from acphold.live.reading.json_facts import session_json, session_lines
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -93,7 +95,8 @@ WANTED_TITLE = 32
 LEAST_TITLE = 12
 """Columns that a title keeps on the narrowest terminal."""
 
-BEGIN = "Nothing here yet: acphold import, or acphold setup."
+BEGIN = "Nothing here yet{}: acphold import, or acphold setup."
+"""What a list says where there is no journal."""
 
 
 def tells_how_to_begin(
@@ -105,8 +108,9 @@ def tells_how_to_begin(
     async def run(**arguments: object) -> int | None:
         try:
             return await command(**arguments)
-        except NoJournalError:
-            tell(BEGIN)
+        except NoJournalError as none:
+            is_named = os.environ.get(VARIABLE) or none.place != default_location()
+            tell(BEGIN.format(f" (no journal at {none.place})" if is_named else ""))
             return Exit.OK
 
     return run

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import bounds
@@ -33,11 +34,9 @@ class Place(NamedTuple):
         return place_name(self.row.session_id, self.seq)
 
 
-ONLY_READ: Final = ("shows", "watches", "explains", "exports")
-"""What is done with a session that words lead to: whoever means another one loses nothing."""
-
-CHANGE_NOTHING: Final = (*ONLY_READ, "continues")
-"""The same where a person chooses it from a list."""
+ByWords: TypeAlias = Literal["never", "chosen", "found"]
+"""How words may lead to a session: never to one that would be changed; chosen from a list to one
+that a person continues; and at once to the only one that has them, if it is only read."""
 
 NAMED: Final = 3
 """Sessions that an error names."""
@@ -50,14 +49,14 @@ async def find_session(
     *,
     cwd: str | None = None,
     archived: bool = False,
+    by_words: ByWords = "never",
 ) -> SessionRow:
     """Return the session that is meant; with `cwd`, other folders' sessions do not count. `-` is
     the newest that is not archived, or with `archived` the newest of all folders that is.
 
     With `does`, the words for what will be done ("shows it"), it may be chosen from a list, and
-    words that a list finds lead there, unless it would be changed; to the only session that has
-    them if it is only read. Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and
-    UsageError if it has to be named.
+    words that a list finds lead there as `by_words` permits. Raises UnknownSessionError,
+    AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
     """
     if given in NEWEST:
         # Folders of a server are another machine's: there it is the newest of all.
@@ -81,12 +80,12 @@ async def find_session(
         except UnknownSessionError:
             if not does or not (found := await _with_words(reader, given, cwd)):
                 raise
-            if not on_terminal() or not does.startswith(CHANGE_NOTHING):
+            if not on_terminal() or by_words == "never":
                 names = await _names(reader, found[:NAMED])
                 named = ", ".join([*names, *(["…"] if len(found) > len(names) else [])])
                 reason = f"no session id begins with {given!r}; sessions with these words: {named}"
                 raise UnknownSessionError(given, reason) from None
-            if len(found) == 1 and does.startswith(ONLY_READ):
+            if len(found) == 1 and by_words == "found":
                 return found[0]
             words = given
     elif not on_terminal():
@@ -132,7 +131,12 @@ async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]
 
 
 async def place(
-    reader: SessionReader, text: str | None, does: str = "", *, cwd: str | None = None
+    reader: SessionReader,
+    text: str | None,
+    does: str = "",
+    *,
+    cwd: str | None = None,
+    by_words: ByWords = "never",
 ) -> Place:
     """Resolve `ID`, `ID@SEQ`, or `ID@last` for the last entry; otherwise as `find_session`.
 
@@ -141,12 +145,13 @@ async def place(
     id first.
     """
     given, at, seq = (text or "").rpartition("@")
+    find = partial(find_session, reader, does=does, cwd=cwd, by_words=by_words)
     try:
-        return Place(await reader.whole(await find_session(reader, text, does, cwd=cwd)))
+        return Place(await reader.whole(await find(text)))
     except UnknownSessionError:
         if not (at and given and (seq == "last" or (seq.isascii() and seq.isdecimal()))):
             raise
-    row = await reader.whole(await find_session(reader, given, does, cwd=cwd))
+    row = await reader.whole(await find(given))
     if seq == "last":
         seq = str(sum(it.seq for it in await last_entries(reader, row.session_id, 1)))
     await require_entry(reader, row, seq, text or "")

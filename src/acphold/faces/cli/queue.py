@@ -203,7 +203,7 @@ def _blocks(words: Sequence[str]) -> Raw:
 
 async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -> int:
     async with sessions_here() as (reader, journal):
-        row = await find_session(reader, given, "shows its queue")
+        row = await find_session(reader, given, "shows its queue", by_words="found")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
         await require_answer(journal, row.session_id)
         answer = await ask_queue(journal, row.session_id)

@@ -260,7 +260,7 @@ async def _questions(
             if each.asked.question.id == given:
                 yield each
                 return
-    row = await find_session(reader, given, "explains it")
+    row = await find_session(reader, given, "explains it", by_words="found")
     async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
         yield each
 

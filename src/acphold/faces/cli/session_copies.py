@@ -87,7 +87,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
                     f"{wanted.files!r} is a session: put it first, as in `acphold continue "
                     f"{wanted.files} --files`"
                 )
-        found = await place(reader, text, "continues it in a copy")
+        found = await place(reader, text, "continues it in a copy", by_words="chosen")
         if found.seq is not None and wanted.start:
             raise UsageError("give the entry with --from or as ID@SEQ, not both")
         if wanted.start:

@@ -91,7 +91,7 @@ async def show(
         return Exit.OK
     async with source as reader:
         await list_growth(reader)
-        row, seq = await place(reader, session_id, "shows it")
+        row, seq = await place(reader, session_id, "shows it", by_words="found")
         all_entries = reader.entries(row.session_id)
         number, turn = 0, list[Entry]()
         if seq is not None:
@@ -213,7 +213,7 @@ async def follow_session(
     after: int | None = None
     was_live = False
     async with source as reader:
-        row, seq = await place(reader, given, "follows it")
+        row, seq = await place(reader, given, "follows it", by_words="found")
         if seq is not None:
             raise UsageError("use --follow or @SEQ, not both: @SEQ is one entry")
         session_id = row.session_id

@@ -125,11 +125,12 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
         try:
             commit = reader.resolve(target)
         except GitError:
-            raise UsageError(
-                f"add a line: acphold why {quote(target)}:1"
-                if os.path.isfile(target)
-                else f"no commit {target!r} here; for a line of a file: acphold why FILE:LINE"
-            ) from None
+            reason = f"no commit {target!r} here; for a line of a file: acphold why FILE:LINE"
+            if os.path.isfile(target):
+                reason = f"add a line: acphold why {quote(target)}:1"
+            elif named := FILE_LINES.fullmatch(target):
+                reason = f"no file {named['file']!r} and no commit {target!r} here"
+            raise UsageError(reason) from None
         added = [it for it in reader.additions(commit) if it.lines]
         read = added[: bounds.COMMIT_FILES]
         if len(added) > len(read):

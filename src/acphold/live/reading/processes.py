@@ -323,7 +323,7 @@ def ending_processes(held: str, daemon: str) -> list[SilentProcess]:
         runs = not (daemon and os.path.exists(daemon)) and is_held(held)
     except OSError as error:
         raise errors.JournalUnavailableError(
-            f"{held} does not tell if a daemon runs: {error.strerror}; remove it if none does"
+            f"{held} cannot be asked if a daemon runs ({error.strerror}); remove it if none does"
         ) from error
     return [SilentProcess.that_holds(held, daemon)] if runs else []
 

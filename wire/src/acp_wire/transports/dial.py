@@ -25,8 +25,9 @@ class Dial:
     `?transport=` in the URL requires one of them; ValueError if it names another. The default
     `token` is the one from pairing; a function is called for each connection, and over HTTP for
     each request. It connects without a token, too: other servers may admit
-    anybody, or authenticate in another way. `ca` is a file of additional certificates to trust, by
-    default the one from pairing.
+    anybody, or authenticate in another way. `ca` is a file of additional certificates to trust, ""
+    for none; by default the one from pairing. Raises SettingsError if the file of pairings cannot
+    be read.
     """
 
     def __init__(
@@ -34,8 +35,8 @@ class Dial:
     ) -> None:
         self._url, self._transport = transport_of(url)
         self._token = token
-        trusted = ca or known_servers().at(self._url).ca
-        self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
+        trusted = known_servers().at(self._url).ca if ca is None else ca
+        self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted or None)
         if callable(token):
             self._route.on_request = partial(self._renew, token)
         self.tells_refusals = False

@@ -43,8 +43,9 @@ NOT_PAIRED: Final = (
     "prints there, including `#pair=CODE`"
 )
 REVOKED: Final = (
-    "it does not accept our token any more: the token was revoked, or has expired; pair again, "
-    "with the address that `acphold serve` prints there"
+    f"it does not accept our token, the one from pairing or in {TOKEN_VARIABLE}: that was revoked, "
+    "has expired, or is not of this server; pair again, with the address that `acphold serve` "
+    "prints there"
 )
 WANTS_TOKEN: Final = (
     "it requires a token, and is not an `acphold serve` to pair with; set the token as "

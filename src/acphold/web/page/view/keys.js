@@ -1,4 +1,4 @@
-// Keys for who has a keyboard. No single letter answers a question; Ctrl Enter in an open one allows it once.
+// What single keys do. No single letter answers a question; Ctrl Enter in an open one allows it once.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";

@@ -27,7 +27,7 @@ const coarse = matchMedia("(pointer: coarse)");
 
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function NewSession({ desk }) {
-  // Who comes here writes; on glass that would cover half of it with a keyboard.
+  // The next thing is to write; on a touch screen, focus would open a keyboard over half of it.
   useEffect(() => void (coarse.matches || /** @type {HTMLElement | null} */ (document.querySelector("main.new textarea"))?.focus()), []);
   return html`<main class="plain new" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header><${NewForm} desk=${desk} /></main>`;
@@ -47,7 +47,7 @@ export function NewForm({ desk }) {
   const isBusy = starting.value !== null;
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => void draft.load(), []);
-  const typed = home ? cwd.trim().replace(/^~(?=\/|$)/, home) : cwd.trim();
+  const typed = home ? cwd.trim().replace(/^~(?=\/|$)/, () => home) : cwd.trim();
   const folder = typed || folders[0] || "";
   const [isWhole, setWhole] = useState(false);
   const fitting = folders.includes(folder) ? folders : folders.filter((each) => each.toLowerCase().includes(typed.toLowerCase()));

@@ -38,10 +38,10 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     const given = (await put(name))?.title ?? name;
     const undo = async () => {
       const now = desk.rows.peek().get(id)?.title ?? given;
-      if (now !== given && now !== was) throw new Error("It has another one by now.");
+      if (now !== given && now !== was) throw new Error("it was renamed again");
       await put(was);
     };
-    notify(desk, "The session is renamed.", () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `The new name stays. ${error.message}`)), `title ${id}`);
+    notify(desk, "The session is renamed.", () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `It could not be undone: ${error.message}.`)), `title ${id}`);
   };
   /** @param {string} kind @param {string} words @param {() => Promise<unknown>} undo */
   const marked = (kind, words, undo) => notify(desk, words, () => void undo().then(() => notify(desk, "Undone."), (error) => notify(desk, `It could not be undone: ${error.message}`)), `${kind} ${id}`);
