@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -87,6 +89,15 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
         assert client.text().endswith("you")
 
 
+async def test_a_prompt_that_a_stopped_owner_has_not_begun_is_begun_by_the_next(
+    journal: Path,
+) -> None:
+    async with sharing(journal) as (owner, client, session):
+        with silent(journal, owner):
+            await client.prompt(session, {"say": "you"})
+            assert client.text().endswith("you")
+
+
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
     async with sharing(journal) as (owner, client, session):
         with silent(journal, owner), pytest.raises(Refused, match="unknown if that was done"):
@@ -120,9 +131,12 @@ async def test_who_waits_for_a_stopped_owner_is_told_so_and_when_it_goes_on(
     journal: Path,
 ) -> None:
     async with sharing(journal) as (owner, client, session):
-        with silent(journal, owner):
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        try:
             turn = client.begin_prompt(session, {"say": "at last"}, {"until": "cancel"})
             await client.until_text(remote_sessions.MUTE)
+        finally:
+            os.kill(owner.process.pid, signal.SIGCONT)
         await client.until_text(remote_sessions.RESPONDING)
         await client.until_text("at last")
         client.tell("session/cancel", {"sessionId": session})

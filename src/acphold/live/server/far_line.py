@@ -262,12 +262,14 @@ class FarLine:
         request: Request,
         on_answered: Callable[[], object] = bool,
         opening: OpenSession | None = None,
+        after: int | None = None,
     ) -> Pending[Request]:
         """Send a request of the client, now or when there is a connection, and answer it.
 
         `on_answered` is called once it is answered, or not waited for any more. `opening` is where
-        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
-        for a prompt with an id that cannot be read.
+        the client begins in the session that it opens, if that is known. A prompt that may be in
+        the journal already, `after` this position, begins only if it is not. Raises
+        InvalidParamsError for a prompt with an id that cannot be read.
         """
         named = find_sent(request.params) if request.method == schema.PROMPT.name else None
         session_id = session_id_in(request.params)
@@ -277,6 +279,8 @@ class FarLine:
             asked.sent_id = named.id
         elif request.method == schema.INITIALIZE.name:
             self._introduction = request.params
+        if after is not None:
+            asked.is_sent, asked.after = True, after
         request.on_cancel = lambda: self._withdraw(asked)
         self._send(asked)
         return asked
@@ -365,6 +369,13 @@ class FarLine:
     def is_due(self) -> bool:
         """True while an answer over the present connection is due at once."""
         return self._is_restoring or (self.is_connected and self._line.is_due)
+
+    @property
+    def sent_prompts(self) -> list[tuple[str, int]]:
+        """The ids of the prompts that were sent over the present connection and are not answered,
+        each with a position from before it."""
+        prompts = [it for it in self._line.pending if it.method == schema.PROMPT.name]
+        return [(it.sent_id, it.after) for it in prompts if it.is_sent and self.is_connected]
 
     def give_up(self) -> None:
         """Replace the connection: the process at the other end hangs, or has lost the session."""

@@ -28,6 +28,8 @@ from acphold import errors
 from acphold.journal.owners import At
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
+from acphold.live.hub.ownership import end_of_sent
+from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
 from acphold.machine.addresses import are_here, can_be_tried, connect
@@ -63,6 +65,7 @@ class RemoteSessions:
         self._limit = limit + bounds.ADDED_BYTES
         self._attend_here = attend_here
         self._lines: dict[str, SessionLine] = {}
+        self._left: dict[str, list[tuple[Request, int | None]]] = {}
         self._ending = TaskSet()
         self._watching: asyncio.Task[None] | None = None
 
@@ -116,10 +119,31 @@ class RemoteSessions:
     def follow(self, session_id: str, opened: OpenSession) -> bool:
         """Have the client follow a session that this process has lost; return False if it has
         gone."""
+        left = self._left.pop(session_id, [])
         if self._is_over or session_id in self._lines:
+            self._refuse(session_id, left)
             return False
-        self._begin(session_id).far.follow(session_id, opened)
+        line = self._begin(session_id)
+        line.far.follow(session_id, opened)
+        for request, after in left:
+            if not request.is_answered:
+                line.far.ask(request, partial(self._end_if_left, line), after=after)
         return True
+
+    def ask_next(self, session_id: str, request: Request, after: int | None) -> None:
+        """Have the next owner of a session answer a prompt, once the client follows it there: this
+        process has just lost it, before the agent had the prompt. `after` as in `FarLine.ask`."""
+        request.on_cancel = partial(request.answer, CANCELLED)
+        self._left.setdefault(session_id, []).append((request, after))
+
+    def stay(self, session_id: str) -> None:
+        """Refuse the prompts of `ask_next`: the client does not follow the session."""
+        self._refuse(session_id, self._left.pop(session_id, []))
+
+    @staticmethod
+    def _refuse(session_id: str, left: list[tuple[Request, int | None]]) -> None:
+        for request, _ in left:
+            request.refuse(errors.LeaseLostError(session_id))
 
     def _begin(
         self,
@@ -212,6 +236,8 @@ class RemoteSessions:
     async def aclose(self) -> None:
         """Leave every owner, and begin nothing any more: the client has gone."""
         self._is_over = True
+        for session_id in tuple(self._left):
+            self.stay(session_id)
         await end(self._watching)
         await self.leave()
 
@@ -262,7 +288,7 @@ class SessionLine:
 
     async def check(self) -> None:
         """Replace the connection if the owner has lost the session, or is silent and owes an
-        answer; tell the client if the owner does not respond to it."""
+        answer, or has not begun a prompt; tell the client if the owner does not respond to it."""
         if (known := self._whose) is None:
             return
         try:
@@ -271,7 +297,9 @@ class SessionLine:
             self.far.give_up()
             return
         lives = isinstance(whose, At)
-        if whose.epoch != known.epoch or (self.far.is_due and not lives):
+        if whose.epoch != known.epoch or (
+            not lives and (self.far.is_due or await self._owes_a_beginning())
+        ):
             self.far.give_up()
             return
         if not self.far.is_waiting:
@@ -286,6 +314,14 @@ class SessionLine:
                 self.far.notify_client(RESPONDING, "")
             else:
                 self.far.notify_client(MUTE, MUTE_HOW, "warning")
+
+    async def _owes_a_beginning(self) -> bool:
+        """Return True if a prompt that was sent to the owner is not in the journal: the next owner
+        begins it. A turn that has begun there may go on."""
+        for sent_id, after in self.far.sent_prompts:
+            if await end_of_sent(self._hub.journal, self.session_id, sent_id, after) is None:
+                return True
+        return False
 
     async def aclose(self) -> None:
         """End it, and leave the owner."""

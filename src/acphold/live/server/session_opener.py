@@ -506,6 +506,7 @@ class SessionOpener(Struct, eq=False):
             await self.openings.wait(session_id)
             if not self.is_open(session_id) and self.remote.follow(session_id, opened):
                 return
+            self.remote.stay(session_id)
         opened.act()
 
     def is_open(self, session_id: str) -> bool:

@@ -93,6 +93,10 @@ class SessionRequests(Struct, eq=False):
             params = request.params if sent is None else without_position(request.params)
 
             def reply(answer: bytes | Exception) -> None:
+                if self._begins_elsewhere(conversation, turn, answer):
+                    after = turn.began if turn.is_recorded and turn.sent_id else None
+                    self._remote.ask_next(session_id, request, after)
+                    return
                 if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
                     self._entrance.require_again()  # the agent asks who prompts to sign in
                 request.reply(answer)
@@ -111,6 +115,24 @@ class SessionRequests(Struct, eq=False):
             begin()
         elif not self._join(conversation, request, sent):
             self._peer.continue_with(request, self._repeat(conversation, request, sent, begin))
+
+    def _begins_elsewhere(
+        self, conversation: Conversation, turn: PromptTurn, answer: bytes | Exception
+    ) -> bool:
+        """Return True if the next owner of a lost session begins this turn, as our agent has not:
+        its client follows the session there. A line asks there itself. Of a prompt that an outage
+        of a database may have taken along, only its id tells."""
+        session, client = conversation.session, self._client
+        is_known = bool(turn.sent_id) or self._directory.hub.journal.file is not None
+        return (
+            type(answer) is errors.LeaseLostError
+            and session.is_lost
+            and not answer.deleted
+            and turn.at_agent is None
+            and (is_known or not turn.is_recorded)
+            and not client.offer.is_line
+            and session.attachments.find(client) is not None
+        )
 
     def _refuse_reader(self, session_id: str, method: str, params: bytes) -> None:
         """Refuse to act in a session that the client has open only to read; ForbiddenError."""
