@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -20,9 +21,11 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.routing import Mount, WebSocketRoute
 from starlette.websockets import WebSocket
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.asyncio import client as websockets
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Close, Frame, Opcode
 
 import acphold
 from acp_wire.rpc import eager_tasks
@@ -194,7 +197,9 @@ async def test_of_sessions_that_are_closed_no_object_is_left(
 
     def live() -> Counter[str]:
         gc.collect()
-        of_ours = [type(it) for it in gc.get_objects() if type(it).__module__.startswith("acphold")]
+        of_ours = [
+            type(it) for it in gc.get_objects() if str(type(it).__module__).startswith("acphold")
+        ]
         return Counter(it.__qualname__ for it in of_ours)
 
     async def visit(number: int) -> None:
@@ -461,6 +466,74 @@ async def test_a_server_is_mounted_in_an_application_of_starlette(journal: Path)
         ).code == -32002
         for caller in (ann, bob):
             await caller.leave()
+
+
+@pytest.mark.parametrize("looks_at", ["received", "sent", ""])
+async def test_messages_go_through_asgi_only_if_middleware_may_look_at_them(
+    looks_at: str, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through, said = WebSocketsSansIOProtocol.send, set[str]()
+
+    async def send(protocol: Any, message: Any) -> None:
+        said.add(message["type"])
+        await through(protocol, message)
+
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "send", send)
+    server = desk().server(journal=journal)
+    app = Starlette(routes=[Mount("/agents", server.asgi(by_name))])
+
+    async def middleware(scope: Any, receive: Any, send: Any) -> None:
+        async def look() -> Any:
+            return await receive()
+
+        async def sender(message: Any) -> None:
+            await send(message)
+
+        is_received, is_sent = looks_at == "received", looks_at == "sent"
+        await app(scope, look if is_received else receive, sender if is_sent else send)
+
+    async with server, running(middleware) as place:
+        ann = await Dialled.to(f"ws://{place}/agents/acp", **{"x-name": "ann"})
+        await ann.talk("hello")
+        assert ann.text() == "for ann: hello"
+        await ann.leave()
+    assert "websocket.accept" in said
+    assert ("websocket.send" in said) is bool(looks_at)
+
+
+async def test_a_client_may_close_behind_its_request(
+    journal: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with mounted(desk().server(journal=journal), admit=by_name) as place:
+        socket = await websockets.connect(
+            f"ws://{place}/agents/acp", additional_headers={"x-name": "ann"}
+        )
+        assert socket.protocol.extensions, "compression"
+        asked = Frame(Opcode.TEXT, b'{"jsonrpc": "2.0", "id": 1, "method": "_none", "params": {}}')
+        frames = asked, Frame(Opcode.CLOSE, Close(1000, "").serialize())
+        socket.transport.write(b"".join(frame.serialize(mask=True) for frame in frames))
+        async with asyncio.timeout(DEADLINE):
+            await socket.wait_closed()
+    assert [it.getMessage() for it in caplog.records if it.levelname == "ERROR"] == []
+
+
+async def test_a_flood_over_a_websocket_is_answered_in_order(journal: Path) -> None:
+    async with mounted(desk().server(journal=journal), admit=by_name) as place:
+        socket = await websockets.connect(
+            f"ws://{place}/agents/acp", additional_headers={"x-name": "ann"}
+        )
+        frames = []
+        for id_ in range(100):
+            method = "session/prompt" if id_ else "initialize"
+            params = {"protocolVersion": 1, "sessionId": "unknown", "prompt": []}
+            asked = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+            frame = Frame(Opcode.TEXT, json.dumps(asked).encode())
+            frames.append(frame.serialize(mask=True))
+        socket.transport.write(b"".join(frames))
+        async with asyncio.timeout(DEADLINE):
+            answered = [json.loads(await socket.recv())["id"] for _ in frames]
+        assert answered == [*range(100)]
+        await socket.close()
 
 
 async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import acphold
 from acphold.web import bounds
 from acphold.web.connections import whole
-from acphold.web.protocols import SocketTransport
+from acphold.web.socket_transport import SocketTransport
 from tests.web.conftest import Served
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,6 @@ class Protocol:
     def __init__(self) -> None:
         self.queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.receive = self.queue.get
-        self.take: Any = None
 
 
 async def test_a_long_message_is_handed_on_in_pieces_between_which_others_have_their_turn() -> None:
@@ -33,7 +32,7 @@ async def test_a_long_message_is_handed_on_in_pieces_between_which_others_have_t
     transport = SocketTransport(protocol, whole)  # type: ignore[arg-type]
     said = json.dumps({"text": "x" * (10 * PIECE)}, indent=1).encode()
     for message in (said, b"short", b"y" * PIECE, b"z" * (PIECE - 1)):
-        protocol.take(message, False)
+        transport.take(message)
     turns = 0
 
     async def others() -> None:

@@ -85,6 +85,7 @@ from acphold.web.page_files import PageFiles
 from acphold.web.relay import Relay
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
+from acphold.web.socket_transport import over_uvicorn
 
 log = logging.getLogger(__name__)
 
@@ -284,8 +285,12 @@ async def attend_websocket(
     )
     cut = whole if takes_long_messages(exchange.headers) else in_pieces
     socket = CuttingSocket(exchange.receive, exchange.send, cut)
-    direct = None if exchange.connection is None else exchange.connection.direct
-    transport = MessageTransport(socket) if direct is None else direct(cut)
+    transport: Transport | None
+    if exchange.connection is not None and exchange.connection.direct is not None:
+        transport = exchange.connection.direct(cut)
+    else:
+        transport = over_uvicorn(exchange.receive, exchange.send, cut)
+    transport = transport or MessageTransport(socket)
     attending = asyncio.create_task(attend(transport), name="attend")
     closing = TaskSet()
 

@@ -111,12 +111,6 @@ Parsing blocks the event loop, and so every client, for a time that grows with t
 MESSAGE_PIECE_BYTES: Final = 256 << 10
 """Bytes of a long message passed on before others get a turn on the event loop."""
 
-LARGE_MESSAGE_BYTES: Final = 64 << 10
-"""After a message of more bytes, no other is read until it was received."""
-
-QUEUED_MESSAGES: Final = 16
-"""Messages waiting to be received; no more are read beyond that."""
-
 UNREAD_PONG_BYTES: Final = 64 << 10
 """Unread bytes above which a ping is not answered."""
 

@@ -175,6 +175,20 @@ class Offering:
         return found
 
 
+def unsent(transport: asyncio.WriteTransport) -> int:
+    """Return the bytes that the system has not taken yet."""
+    try:
+        return transport.get_write_buffer_size()
+    except CLOSED_TWICE:
+        return 0
+
+
+def abort(transport: asyncio.WriteTransport) -> None:
+    """Close a connection at once and drop unsent data."""
+    with suppress(CLOSED_TWICE):
+        transport.abort()
+
+
 class ServedConnection:
     """One connection. `peer` is its address, "" for one shared by many clients."""
 
@@ -182,8 +196,6 @@ class ServedConnection:
         self.transport = transport
         self.peer = peer
         self.token: str | None = None
-        self.unsent: Callable[[], int] = self._in_buffer
-        """Bytes waiting to be sent."""
         self.direct: Callable[[Cut], Transport] | None = None
         """Makes the transport of messages, if this is an accepted WebSocket."""
         self.write_more: Callable[[bytes], bool] | None = None
@@ -225,7 +237,7 @@ class ServedConnection:
     def stuck(self) -> None:
         """Note that the peer reads more slowly than we send."""
         self._sending_since = self._book.now()
-        self._left = self._in_buffer()
+        self._left = unsent(self.transport)
 
     def moves(self) -> None:
         """Note that the peer has caught up with what we send."""
@@ -236,7 +248,7 @@ class ServedConnection:
     @property
     def size(self) -> int:
         """Bytes buffered for this connection."""
-        return self._held + self.unsent()
+        return self._held + unsent(self.transport)
 
     def is_too_slow(self, now: float) -> bool:
         """Return True if the connection has used up its time."""
@@ -248,21 +260,15 @@ class ServedConnection:
             return now > self._receiving_since + patience
         if self._sending_since is None:
             return False
-        left = self._in_buffer()
+        left = unsent(self.transport)
         if left <= self._left - bounds.LEAST_RATE * bounds.SLOW_CHECK_SECONDS:
             self._left, self._sending_since = left, now
         return now > self._sending_since + bounds.PATIENCE_SECONDS
 
-    def _in_buffer(self) -> int:
-        with suppress(CLOSED_TWICE):
-            return self.transport.get_write_buffer_size()
-        return 0
-
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
         self.forget()
-        with suppress(CLOSED_TWICE):
-            self.transport.abort()
+        abort(self.transport)
 
     def forget(self) -> None:
         """Forget the connection, which has ended; may be called again."""

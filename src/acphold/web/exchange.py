@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring_ascii
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
@@ -345,7 +345,11 @@ class HttpExchange:
         await self.send({"type": f"{kind}.start", "status": status, "headers": [*head.items()]})
         await self.send({"type": f"{kind}.body", "body": sent})
         if self.is_socket:
-            _complete_handshake(self.send)
+            # A handshake that ends with an answer, uvicorn takes for an error of the application,
+            # and logs it (0.54).
+            protocol = server_protocol(self.send)
+            if getattr(protocol, "handshake_complete", None) is False:
+                vars(protocol).update(handshake_complete=True)
 
     async def refuse(self, why: RefusedError) -> None:
         """Answer with a refusal, and with as much of the reason as may be told."""
@@ -440,14 +444,15 @@ def _expectation(kind: type[Struct], name: str) -> str:
     return " or ".join(words)
 
 
-def _complete_handshake(send: object) -> None:
-    """Tell uvicorn that a handshake is over that ended with an answer: it takes one for an error of
-    the application, and logs it (0.54). Middleware keeps its `send` in a closure."""
+def server_protocol(send: object, *, through: str = "") -> Any:
+    """Return the protocol of the ASGI server behind `send`, also if middleware, which keeps it in a
+    closure, has made another of it; None if it cannot be seen, or if that middleware is of a module
+    whose name does not start with `through`."""
     for _ in range(8):
-        protocol = getattr(send, "__self__", None)
-        if protocol is not None:
-            if getattr(protocol, "handshake_complete", None) is False:
-                protocol.handshake_complete = True
-            return
+        if (protocol := getattr(send, "__self__", None)) is not None:
+            return protocol
+        if not str(getattr(send, "__module__", "")).startswith(through):
+            return None
         cells = [cell.cell_contents for cell in getattr(send, "__closure__", None) or ()]
         send = next((it for it in cells if getattr(it, "__name__", "") in ("send", "sender")), None)
+    return None

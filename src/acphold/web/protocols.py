@@ -4,8 +4,7 @@ A proxy in front and this server must see the same requests. A request that one 
 differently is refused (400) and its connection closed: by llhttp, which is strict about line ends,
 folded headers and lengths, and by the checks here that llhttp leaves to the server.
 
-ASGI costs as much per message as all the rest. So once a WebSocket is accepted through ASGI, lines
-go directly between its protocol and its reader, in the same step.
+Once a WebSocket is accepted through ASGI, its messages go without it: see `socket_transport`.
 """
 
 from __future__ import annotations
@@ -21,21 +20,17 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import CloseCode, Frame
+from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from acp_wire.tasks import timeout
-from acphold.errors import ConnectionLostError
 from acphold.web import bounds
-from acphold.web.connections import STATE, Connections, Cut, Offering, ServedConnection
+from acphold.web.connections import STATE, Connections, Cut, ServedConnection
+from acphold.web.socket_transport import SocketTransport
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 HEAD_END: Final = b"\r\n\r\n"
-
-TEXT: Final = 0x81
-"""The first byte of a frame that is a whole text message."""
 
 Expected = Literal["a head", "a body", "another head"]
 """The next thing on a connection; of "another head" nothing has arrived yet."""
@@ -207,20 +202,21 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         super().__init__(config, server_state, app_state)
         self.connection: ServedConnection = app_state[STATE]
         self.connection.let_go()
-        self.take: Callable[[bytes, bool], bool] | None = None
-        """Takes a text message and returns whether it did so in this step, if the bool allows
-        that.
-        """
-        self._taken = 0
+        self.direct: SocketTransport | None = None
         self._came = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.connection.direct = lambda cut: SocketTransport(self, cut)
+        self.connection.direct = self._become_direct
         super().connection_made(transport)
+
+    def _become_direct(self, cut: Cut) -> SocketTransport:
+        self.direct = SocketTransport(self, cut)
+        return self.direct
 
     def data_received(self, data: bytes) -> None:
         self._came += len(data)
-        self._taken = 0
+        if self.direct is not None:
+            self.direct.taken = 0
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(REFUSED)  # uvicorn would wait behind it for ever
@@ -232,22 +228,10 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         self.connection.let_go()
-        if self.take is None or self.close_sent:
+        if self.direct is None:
             super().send_receive_event_to_app()
-            return
-        message = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
-        self.frames = []
-        if self.curr_msg_data_type != "text":
-            return  # which the transport's text has passed over
-        self._taken += 1
-        if self.take(bytes(message), self._taken <= bounds.AT_ONCE):
-            return
-        if not self.read_paused and (
-            self.queue.qsize() >= bounds.QUEUED_MESSAGES
-            or len(message) > bounds.LARGE_MESSAGE_BYTES
-        ):
-            self.read_paused = True
-            self.transport.pause_reading()
+        else:
+            self.direct.arrive()
 
     def handle_ping(self) -> None:
         self._let_go_between_messages()
@@ -328,7 +312,6 @@ class Arrival(asyncio.Protocol):
                 connection.abort()
                 return
             connection.transport = secured
-            connection.unsent = secured.get_write_buffer_size
             self._hand_over(connection)
 
         self._securing = asyncio.create_task(secure(), name="begin TLS")
@@ -342,112 +325,3 @@ class Arrival(asyncio.Protocol):
         protocol.connection_made(connection.transport)
         if self._early:
             protocol.data_received(self._early)
-
-
-class SocketTransport(Offering):
-    """The transport of an accepted WebSocket, without ASGI in between: an `OfferingTransport`."""
-
-    def __init__(self, protocol: SocketProtocol, cut: Cut) -> None:
-        super().__init__()
-        self._protocol = protocol
-        self._cut = cut
-        self._rest = b""
-        self._is_over = False
-        self._received = 0
-        self._left = memoryview(b"")  # the rest of a long message
-        protocol.take = self._take
-
-    @property
-    def is_read(self) -> bool:
-        """True while the other side may still read us."""
-        protocol = self._protocol
-        return not (protocol.disconnected or protocol.close_sent or protocol.transport.is_closing())
-
-    async def receive(self) -> bytes:
-        """Return the next message, with a line end, or the next piece of a long one.
-
-        Returns b"" once the other side has ended, and ever after.
-        """
-        self._received += 1
-        if self._left or self._received % bounds.AT_ONCE == 0:
-            await asyncio.sleep(0)  # a client that floods us must not stop everybody else
-        if self._left:
-            piece, self._left = (
-                bytes(self._left[: bounds.MESSAGE_PIECE_BYTES]),
-                self._left[bounds.MESSAGE_PIECE_BYTES :],
-            )
-            return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
-        while not self._is_over:
-            message = await self._wait(self._protocol.receive())
-            if message["type"] == "websocket.disconnect":
-                self._is_over = True
-            elif message["type"] == "websocket.receive" and (line := message.get("bytes")):
-                if line.endswith(b"\n"):
-                    return line
-                self._left = memoryview(line)
-                return await self.receive()
-        return b""
-
-    def _take(self, message: bytes, may_offer: bool) -> bool:
-        """Handle a text message; return True if it was taken in this step."""
-        protocol = self._protocol
-        if len(message) > bounds.MESSAGE_PIECE_BYTES:
-            long = message.rstrip(b"\n")  # its line end goes after its last piece
-            protocol.queue.put_nowait({"type": "websocket.receive", "bytes": long})
-            return False
-        # A line break can only stand between two tokens of JSON: strings have none.
-        line = (message.replace(b"\n", b" ") if b"\n" in message else message) + b"\n"
-        if may_offer and protocol.queue.empty() and self._took(line):
-            return True
-        protocol.queue.put_nowait({"type": "websocket.receive", "bytes": line})
-        return False
-
-    def send(self, data: bytes) -> None:
-        """Send the messages that `data` has or completes; dropped once the other side has gone."""
-        data = self._rest + data
-        *lines, self._rest = data.split(b"\n")
-        if len(data) > bounds.ANY_CLIENT_BYTES:
-            lines = [piece for line in lines for piece in self._cut(line)]
-        if self.is_read:
-            self._protocol.transport.write(b"".join([in_frame(line) for line in lines]))
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that the system has not taken yet."""
-        return self._protocol.transport.get_write_buffer_size()
-
-    async def drain(self) -> None:
-        """Wait until few bytes are buffered; ConnectionLostError if the other side has gone."""
-        await self._protocol.writable.wait()
-        if not self.is_read:
-            raise ConnectionLostError("the other side has closed the connection")
-
-    async def aclose(self) -> None:
-        """Flush for at most FLUSH_SECONDS, then close; may be called again."""
-        if self.is_read:
-            try:
-                async with timeout(bounds.FLUSH_SECONDS):
-                    self._protocol.transport.set_write_buffer_limits(high=0)
-                    await self._protocol.send(
-                        {"type": "websocket.close", "code": CloseCode.NORMAL_CLOSURE}
-                    )
-            except TimeoutError:  # nobody reads it
-                self._protocol.connection.abort()
-            except OSError:
-                pass  # it has gone by itself
-        self._is_over = True
-
-
-def in_frame(text: bytes) -> bytes:
-    """Return a text message in one unmasked frame, as servers send it (RFC 6455, 5.2).
-
-    `websockets` handles both sides when framing, which takes longer than the rest of sending.
-    """
-    size = len(text)
-    if size < 126:
-        head = bytes((TEXT, size))
-    elif size < 1 << 16:
-        head = bytes((TEXT, 126)) + size.to_bytes(2, "big")
-    else:
-        head = bytes((TEXT, 127)) + size.to_bytes(8, "big")
-    return head + text

@@ -151,6 +151,13 @@ class RenewedTransport(Transport, Protocol):
     """The end of the access that it showed last, in seconds since 1970; None for never."""
 
 
+@runtime_checkable
+class ExplainingTransport(Transport, Protocol):
+    """A transport whose client is told why it is closed."""
+
+    def explain(self, reason: str) -> None: ...
+
+
 class ConnectedClient:
     """A connected client, for code that may have to disconnect it."""
 
@@ -169,9 +176,7 @@ class ConnectedClient:
         """End its connection, and refuse its requests with the reason; its turns continue."""
         if not self.disconnected.is_set():
             self._connection.refuse(AuthRequiredError(reason))
-            from acp_wire.transports.messages import MessageTransport  # late: few come over one
-
-            if isinstance(self._transport, MessageTransport):
+            if isinstance(self._transport, ExplainingTransport):
                 self._transport.explain(reason)
             self.disconnected.set()
 
