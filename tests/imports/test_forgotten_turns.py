@@ -20,7 +20,8 @@ from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import NewSession
 from acphold.journal.stores import open_journal
-from tests.imports.claude_home import CWD, SESSION
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.test_reconciliation import (
     FOLDERS,
     conversation,
@@ -41,6 +42,14 @@ async def forget_turn(journal: Journal, number: int, session_id: str = SESSION) 
     assert found is not None
     await forget(journal, found)
     return found.sessions
+
+
+def say_at(transcript: Transcript, first: datetime, *prompts: str) -> None:
+    """Say prompts, a minute between them."""
+    for minute, words in enumerate(prompts):
+        say(transcript, words)
+        for record in transcript.records[-2:]:
+            record["timestamp"] = (first + timedelta(minutes=minute)).isoformat()
 
 
 async def raw(journal: Journal, session_id: str = SESSION) -> bytes:
@@ -94,14 +103,12 @@ async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
 async def test_a_turn_that_was_said_here_stays_out_when_it_is_read_from_disk(
     opened: Journal, tmp_path: Path
 ) -> None:
-    whole = conversation("one", "my secret", "three")
-    put(tmp_path, whole, upto=2)
+    whole = conversation("one")
+    put(tmp_path, whole)
     await take(opened, tmp_path)
-    lease = await opened.acquire(SESSION)
-    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"my secret"}]'])])
-    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await opened.release(lease)
+    await say_here(opened, "my secret")
     await forget_turn(opened, 2)
+    say_at(whole, datetime.now(UTC), "my secret", "three")
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "three"]
@@ -183,14 +190,64 @@ async def test_other_turns_with_the_words_of_one_that_was_said_here_are_told(
     await take(opened, tmp_path)
     await say_here(opened, "continue")
     await forget_turn(opened, 2)
-    now = datetime.now(UTC)
-    for minute, words in enumerate(["continue", "three", "continue"]):
-        say(whole, words)
-        for record in whole.records[-2:]:
-            record["timestamp"] = (now + timedelta(minutes=minute)).isoformat()
+    say_at(whole, datetime.now(UTC), "continue", "three", "continue")
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "three", "continue"]
+
+
+@pytest.mark.parametrize("day", [-1, 1])
+async def test_a_turn_of_another_day_is_told_if_its_agent_never_kept_the_one_with_its_words(
+    opened: Journal, journal: Path, tmp_path: Path, day: int
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await say_here(opened, "please go on")
+    await forget_turn(opened, 2)
+    say_at(whole, datetime.now(UTC) + timedelta(days=day), "two", "please go on")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "please go on"]
+    explain = "import", "--from", str(tmp_path), "--explain", SESSION
+    said = CommandLine(journal).run_as_process(*explain).out
+    assert "all of it is here" in said
+    assert "forgotten" not in said
+
+
+async def test_turns_of_a_program_that_keeps_no_times_are_known_by_their_words(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await say_here(opened, "my secret")
+    await forget_turn(opened, 2)
+    say(whole, "my secret")
+    for record in whole.records:
+        record["timestamp"] = whole.records[0]["timestamp"]
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one"]
+
+
+async def test_an_explanation_says_what_was_forgotten(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    whole = conversation("one", "my secret", "three")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await forget_turn(opened, 2)
+    say(whole, "four")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    explain = "import", "--from", str(tmp_path), "--explain", SESSION
+    said = CommandLine(journal).run_as_process(*explain).out
+    assert "all else is here" in said
+    assert said.count("forgotten by you: the turn of 2026-01-02 ") == 1
+    assert "left out" not in said
+    assert "secret" not in said
+    assert said.count(f"({SESSION}.jsonl)") == 3
 
 
 async def test_there_is_no_such_turn_or_somebody_has_the_session_open(

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.pieces import pieces
 from acphold.imports.readers import Reader
-from acphold.imports.session_writer import entries_of, read_known
+from acphold.imports.session_writer import entries_of, forgotten_anywhere, read_known
 from acphold.imports.sources import Source
-from acphold.imports.turns import NOTHING
-from acphold.journal.journal import Readable
+from acphold.imports.turns import NOTHING, Comparison
+from acphold.journal.journal import Journal
 
 
 class ExplainedTurn(Struct):
@@ -32,7 +31,8 @@ class ExplainedSource(Struct, rename="camel"):
     """A source: its file, and what was left out of it.
 
     `is_current` is True if all of it was taken in; `left_out` are the first words of turns that are
-    not here, `problem` says why it cannot be read.
+    not here, `taken_out` the times of those that a person had taken out, in ms since the epoch;
+    `problem` says why it cannot be read.
     """
 
     file: str
@@ -42,6 +42,7 @@ class ExplainedSource(Struct, rename="camel"):
     is_current: bool
     turns: int = 0
     left_out: list[str] = []
+    taken_out: list[int] = []
     missed: Counter[str] = field(default_factory=Counter)
     problem: str = ""
 
@@ -54,10 +55,11 @@ class Explanation(Struct):
 
 
 async def explain(
-    journal: Readable, session_id: str, found: Iterable[tuple[Source, Reader]]
+    journal: Journal, session_id: str, found: Iterable[tuple[Source, Reader]]
 ) -> Explanation:
     """Explain a session by its sources, which are read whole."""
     known = await read_known(journal, session_id)
+    known.forgotten |= await forgotten_anywhere(journal)
     files: dict[int, list[str]] = {}
     sources: list[ExplainedSource] = []
     for source, reading in found:
@@ -67,14 +69,16 @@ async def explain(
         )
         sources.append(told)
         try:
-            part = replace(known.part(source), forgotten=frozenset())
-            compared = next(pieces(source, reading, part)).compared
-            here = {there: ours for ours, there in compared.known.items()} if compared else {}
+            compared = next(pieces(source, reading, known.part(source))).compared or Comparison()
+            here = {there: ours for ours, there in compared.known.items()}
             for piece in pieces(source, reading, NOTHING):
                 for entry in piece.entries:
                     if entry.kind == PROMPT:
-                        if told.turns in here:
-                            files.setdefault(here[told.turns], []).append(source.place)
+                        there = told.turns - len(told.taken_out)
+                        if told.turns in compared.taken_out:
+                            told.taken_out.append(entry.at)
+                        elif there in here:
+                            files.setdefault(here[there], []).append(source.place)
                         else:
                             told.left_out.append(title_of_prompt(entry.raw) or "")
                         told.turns += 1

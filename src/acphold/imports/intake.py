@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import FORGOTTEN, PROMPT, Entry, Origin, now_ms
+from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
@@ -38,6 +38,7 @@ from acphold.imports.session_writer import (
     Marker,
     SessionWriter,
     entries_of,
+    forgotten_anywhere,
     marker_of,
     read_known,
 )
@@ -361,8 +362,7 @@ class Intake:
             expected = "new" if row is None or _is_only_listed(row) else "grown"
 
         if self._forgotten is None:
-            tombstones = await self._journal.links.of(None)
-            self._forgotten = frozenset(name for kind, name in tombstones if kind == FORGOTTEN)
+            self._forgotten = await forgotten_anywhere(self._journal)
         forgotten = self._forgotten
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:

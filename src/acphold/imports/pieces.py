@@ -164,12 +164,17 @@ def pieces(
             transcript.missed or transcript.went_back or theirs[0].offset != source.begin
         ):
             return  # a result, say, of a call before that, or a copy of an earlier turn
-        places = known.wanted(theirs)
+        taken_out = known.taken_out(theirs)
+        places = [
+            n
+            for n, turn in enumerate(theirs)
+            if n not in taken_out and (not known.only or turn.identity in known.only)
+        ]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         has_lost = losses_in(transcript.missed) > known.losses
         compared = transcript.compared = compare(known, theirs, has_lost=has_lost)
-        compared.missed = transcript.missed
+        compared.missed, compared.taken_out = transcript.missed, taken_out
         transcript.met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()

@@ -20,7 +20,7 @@ from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
-from acphold.journal.journal import Journal, Lease, Readable, history
+from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
 IMPORTED: Final = "imported"
@@ -196,6 +196,12 @@ class Forgotten(Struct):
     """The content of an entry of kind FORGOTTEN."""
 
     turns: list[str]
+
+
+async def forgotten_anywhere(journal: HasLinks) -> frozenset[str]:
+    """Return the turns, by identity or moment, that a person had taken out of any session."""
+    tombstones = await journal.links.of(None)
+    return frozenset(name for kind, name in tombstones if kind == FORGOTTEN)
 
 
 async def entries_of(

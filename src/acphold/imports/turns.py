@@ -51,7 +51,10 @@ CONTENT: Final = frozenset(
 """The kinds of entries that make up a turn; others around them are about the session."""
 
 
-_SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}")
+SAME_MS: Final = 10 * 60_000
+"""A turn that was said here has, in its agent's file, a time within it, or so many ms around it."""
+
+_SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
 """Matches `ReadTurn.said`; an imported session may have anything in its place."""
 
 
@@ -61,11 +64,11 @@ class ReadTurn(Struct):
     `words` are the prompt's, `answer` a digest of the agent's, both without white space, `joined`
     one of the answer before it and its own; of the last turn, and one to be compared with it,
     `last` is the answer itself; `end` is the entry that ended it, if it is the last one. `at` is
-    the time of the prompt, `count` the number of entries in the transcript, if that is known, and
-    `digest` theirs. `is_here` is True if nothing but the journal is known to have it,
-    `may_be_missing` if it was sent into a running turn or cut off: programs may not keep such.
-    `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the byte of
-    its source at which it begins, if that is known.
+    the time of the prompt, `until` of the newest entry, `count` the number of entries in the
+    transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the journal
+    is known to have it, `may_be_missing` if it was sent into a running turn or cut off: programs
+    may not keep such. `prompt` is the number of its prompt, `spans` are those of its entries;
+    `offset` is the byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -82,6 +85,7 @@ class ReadTurn(Struct):
     last: str = ""
     end: bytes = b""
     offset: int = 0
+    until: int = 0
 
     @property
     def moment(self) -> str:
@@ -90,12 +94,16 @@ class ReadTurn(Struct):
 
     @property
     def said(self) -> str:
-        """A digest of the words, their length and time: stands for a turn in its agent's file."""
-        return f"{digest_of(self.words)} {len(self.words)} {self.at}"
+        """A digest of the words, their length, and the times of the turn's beginning and end:
+        stands for it in its agent's file."""
+        return f"{digest_of(self.words)} {len(self.words)} {self.at} {max(self.at, self.until)}"
 
-    def may_be(self, said: str) -> bool:
-        """Return True if a turn that was said here has these words, or they go on at an end."""
-        digest, size, _ = said.split(" ")
+    def may_be(self, said: str, *, has_time: bool) -> bool:
+        """Return True if a turn that was said here has these words, or they go on at an end, and it
+        `has_time` of its own that is near."""
+        digest, size, begin, *end = said.split(" ")
+        if has_time and not int(begin) - SAME_MS <= self.at <= int([begin, *end][-1]) + SAME_MS:
+            return False
         parts = [self.words]
         if ENOUGH_CHARACTERS <= int(size) < len(self.words):
             parts += [self.words[: int(size)], self.words[-int(size) :]]
@@ -160,6 +168,7 @@ class ReadTurns:
             return
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
+        turn.until = max(turn.until, at)
         turn.end = raw if kind == TURN_END else b""
         if kind == TURN_END:
             self._is_open = False
@@ -241,9 +250,9 @@ class KnownPart(Struct, frozen=True):
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If there were `losses` when ours were read, an id may have been lost: the words with their time
     decide, too.
-    Turns in `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns with
-    the words of one that was said here, `ReadTurn.said`, not the nearest; with `only`, no others
-    than these are.
+    Turns in `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns that
+    may be one that was said here, `ReadTurn.said`, not the nearest; with `only`, no others than
+    these are.
     """
 
     turns: list[ReadTurn] = []
@@ -254,21 +263,24 @@ class KnownPart(Struct, frozen=True):
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
-    def wanted(self, theirs: Sequence[ReadTurn]) -> list[int]:
-        """Return the numbers of theirs without those that a person had taken out, or that are not
-        asked for."""
+    def taken_out(self, theirs: Sequence[ReadTurn]) -> set[int]:
+        """Return the numbers of theirs that a person had taken out."""
         out: set[int] = set()
+        if not self.forgotten:
+            return out
+        times = Counter(turn.at for turn in theirs)
         for said in filter(_SAID.fullmatch, self.forgotten):
-            same = [n for n, turn in enumerate(theirs) if turn.may_be(said)]
-            at = int(said.rpartition(" ")[2])
-            out.update(sorted(same, key=lambda n: abs(theirs[n].at - at))[:1])
-        return [
-            n
-            for n, turn in enumerate(theirs)
-            if n not in out
-            and (not self.only or turn.identity in self.only)
-            and (not self.forgotten or self.forgotten.isdisjoint((turn.identity, turn.moment)))
-        ]
+            at = int(said.split(" ")[2])
+            same = [
+                (abs(turn.at - at), n)
+                for n, turn in enumerate(theirs)  # some programs keep few times, or none
+                if turn.may_be(said, has_time=turn.at > 0 and times[turn.at] == 1)
+            ]
+            out.update(n for _, n in sorted(same)[:1])
+        for n, turn in enumerate(theirs):
+            if not self.forgotten.isdisjoint((turn.identity, turn.moment)):
+                out.add(n)
+        return out
 
 
 NOTHING: Final = KnownPart()
@@ -288,7 +300,8 @@ class Comparison(Struct):
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
     it goes on, else -1. With `has_all`, they have each of our turns. `answered` is the last of ours
     before the end that has an answer only there, else -1; `missed` counts what their reader could
-    not interpret.
+    not interpret. `taken_out` are the numbers, in the source, of theirs that a person had taken
+    out; the others are compared, and counted, without them.
     """
 
     verdict: Verdict = "related"
@@ -301,6 +314,7 @@ class Comparison(Struct):
     has_all: bool = False
     answered: int = -1
     missed: Counter[str] = field(default_factory=Counter)
+    taken_out: set[int] = field(default_factory=set)
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:

@@ -47,12 +47,15 @@ async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_j
 def _lines(told: Explanation) -> Iterable[str]:
     yield "Files" if told.sources else "No file has it: it was held here, or its files are gone."
     for source in told.sources:
-        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(source.changed_at / 1000))
-        state = "all of it is here" if source.is_current else "not current"
+        changed = _minute(source.changed_at)
+        whole = "all else is here" if source.taken_out else "all of it is here"
+        state = whole if source.is_current else "not current"
         if source.problem:
             state = f"cannot be read: {on_one_line(source.problem)}"
         where = on_one_line(folder(source.file))
         yield f"  {where}: {source.reader}, {size(source.size)}, {changed}; {state}"
+        for moment in source.taken_out:
+            yield f"    forgotten by you: the turn of {_minute(moment)}"
         for words in source.left_out:
             yield f"    left out: {_short(words)}"
         for what, count in source.missed.most_common():
@@ -60,9 +63,13 @@ def _lines(told: Explanation) -> Iterable[str]:
     yield "Turns"
     places = {source.file: Path(source.file).name for source in told.sources}
     for turn in told.turns:
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(turn.at / 1000))
+        at = _minute(turn.at)
         where = ", ".join(on_one_line(places[file]) for file in turn.files) or "in no file"
         yield f"  {turn.seq:>6}  {at}  {_short(turn.words)}  ({where})"
+
+
+def _minute(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
 
 
 def _short(words: str) -> str:
