@@ -50,6 +50,21 @@ def test_what_nobody_asks_for_is_ended(tmp_path: Path) -> None:
     assert not lives(program.pid)
 
 
+@pytest.mark.parametrize("umask", [None, 0o027, 0o031])
+def test_it_starts_in_its_folder_with_its_umask(tmp_path: Path, umask: int | None) -> None:
+    env = within().env
+    begun.begin(("sh", "-c", "pwd; umask"), Surroundings(env, "/", umask), str(tmp_path))
+    begun.begin(("sh", "-c", "pwd; umask"), Surroundings(env, "/", umask), os.getcwd())
+    ours = os.umask(0)
+    os.umask(ours)
+    for folder in (str(tmp_path), os.getcwd()):
+        program = begun.take(("sh", "-c", "pwd; umask"), Surroundings(env, "/", umask), folder)
+        assert program is not None
+        with os.fdopen(program.fds[1], closefd=False) as output:
+            assert output.read() == f"{folder}\n{ours if umask is None else umask:04o}\n"
+        program.abandon()
+
+
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(AgentStartError):
         begun.begin(("no-such-program",), within(), "/")

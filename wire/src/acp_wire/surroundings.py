@@ -89,13 +89,18 @@ class Surroundings:
         self.limits = limits
 
     @classmethod
-    def here(cls, *, limits: bool = False) -> Surroundings:
-        """Return those of this process, as they are now; with its own `limits` if asked for."""
+    def here(cls, *, whole: bool = False) -> Surroundings:
+        """Return those of this process, as they are now; the `whole` of them has its umask and its
+        limits, too, and may be asked for before any other thread starts."""
         try:
             folder = os.getcwd()
         except OSError:  # it was removed
             folder = "/"
-        return cls(dict(os.environ), folder, limits=limits_here() if limits else NO_LIMITS)
+        if not whole:
+            return cls(dict(os.environ), folder)
+        umask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(umask)
+        return cls(dict(os.environ), folder, umask, limits_here())
 
     def __repr__(self) -> str:
         return f"Surroundings(…, {self.folder!r})"  # no variables: this may be logged
@@ -104,6 +109,17 @@ class Surroundings:
         """Return True if a program starts in both with the same environment, umask and limits."""
         own, its = (self.umask, self.limits), (other.umask, other.limits)
         return own == its and self.env == other.env
+
+    def are_ours(self, folder: str) -> bool:
+        """Return True if this process is in that folder, with this umask and these limits; may be
+        asked for before any other thread starts."""
+        here = Surroundings.here(whole=True)
+        try:  # not by name: a folder that was removed has none
+            is_here = os.path.samefile(os.curdir, folder)
+        except OSError:
+            return False
+        alike = self.umask in (None, here.umask) and self.limits in (NO_LIMITS, here.limits)
+        return is_here and alike
 
     @property
     def own_homes(self) -> tuple[str, ...]:

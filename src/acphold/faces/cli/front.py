@@ -199,12 +199,10 @@ def first_frame(
 
     Raises ValueError if it is too long, OSError if our own folder is gone.
     """
-    here = Surroundings.here(limits=True)
+    here = Surroundings.here(whole=True)
     own = {**here.env, **(env or {})}
     own.pop(GUARDED, None)  # our guardian must not end the agent
-    umask = os.umask(0o077)  # it can only be read by setting it
-    os.umask(umask)
-    within = Surroundings(own, folder or here.folder, umask, here.limits)
+    within = Surroundings(own, folder or here.folder, here.umask, here.limits)
     return FirstFrame(__version__, words, command, within, kind).encode()
 
 
