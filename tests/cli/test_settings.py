@@ -246,6 +246,14 @@ def test_a_command_gets_the_defaults_that_cannot_be_typed_and_no_others(write: W
     assert (read["all_agents"], read["log_level"]) == (False, "WARNING")
 
 
+def test_options_that_nobody_gives_are_those_that_the_parsers_would_read(write: Write) -> None:
+    read = settings_parser().read(["--", "x"])
+    del read["agent"], read["program"]
+    assert options_of(NamedAgent(("x",))) == read
+    assert options_of(NamedAgent(("x",)), ["--recall"]) == {**read, "recall": True}
+    assert options_of(NamedAgent(("x",)), ["--journal", "j"]) == {**read, "journal": "j"}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -38,6 +38,11 @@ class Declared:
         self.names = names
         self.how = how
 
+    @property
+    def otherwise(self) -> object:
+        """The value of an option that is not given."""
+        return self.how.get("default", False if self.how.get("action") == "store_true" else None)
+
     def __bool__(self) -> bool:
         raise TypeError("it only declares an option: whoever calls a command gives every argument")
 

@@ -447,15 +447,6 @@ def near_to(word: str, words: Iterable[str]) -> str:
 # -- options of `wrap` ----------------------------------------------------------------------
 
 
-def defaults_of_all(but: Parser, path: str | None = None) -> dict[str, object]:
-    """Return the options in [defaults] that a command line, whose parser this is, does not have.
-
-    Raises SettingsError.
-    """
-    typed = {action.dest for action in but.actions}
-    return {key: value for key, value in default_options(path).items() if key not in typed}
-
-
 def default_options(path: str | None = None) -> dict[str, object]:
     """Return the options in [defaults]; raises SettingsError."""
     path = path or settings_path()

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-TYPED = ("all_agents",)
-"""The options of serving that are on the command line, too, besides the journal."""
+TYPED = ("name", "recall", "journal", "all_agents", "log_level", "log_file")
+"""The options that are on the command line, too."""
 
 
 class WrapSettings(ServeOptions, frozen=True, kw_only=True):
@@ -83,16 +83,15 @@ def parser() -> Parser:
 
 
 def _add_typed(made: Parser) -> None:
-    made.add_fields(WrapSettings, ("name", "recall"))
+    made.add_fields(WrapSettings, (name for name in TYPED if name != "journal"))
     made.add("journal", options.JOURNAL)
-    made.add_fields(WrapSettings, (*TYPED, "log_level", "log_file"))
 
 
 def settings_parser() -> Parser:
     """The options of `wrap`, and those that only the settings file has."""
     made = parser()
     own = ("no_import", "recall_folder", "linger", "start_timeout")
-    others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
+    others = [name for name in ServeOptions.__struct_fields__ if name not in TYPED]
     made.add_fields(WrapSettings, (*own, *others))
     return made
 
@@ -105,17 +104,38 @@ def options_of(
 
     For an agent without a name, they are the defaults that only the settings file has.
     """
-    from acphold.faces.cli.settings import defaults_of_all, wrap_arguments
+    from acphold.faces.cli.settings import default_options, wrap_arguments
 
-    typed, reading = parser(), settings_parser()
-    program = ("--", *(agent.command or ("",)))
-    typed.read([*arguments, *program])
     if not agent.name:
-        agent = agent._replace(defaults=defaults_of_all(typed, path))
-    # The file's options come first, so that later ones override them.
-    read = reading.read([*wrap_arguments(agent, reading, path), *arguments, *program])
-    del read["agent"], read["program"]
+        only_there = {it: its for it, its in default_options(path).items() if it not in TYPED}
+        agent = agent._replace(defaults=only_there)
+    program = ("--", *(agent.command or ("",)))
+    read: dict[str, Any] = {}
+    match arguments:  # an editor waits for this, and no parser is made without need
+        case []:
+            pass
+        case ["--journal", url] if not url.startswith("-"):
+            read["journal"] = url
+        case _:
+            read = parser().read([*arguments, *program])
+    if agent.options:
+        reading = settings_parser()
+        # The file's options come first, so that later ones override them.
+        read = reading.read([*wrap_arguments(agent, reading, path), *arguments, *program])
+    read = _if_none_is_given() | read
+    read.pop("agent", None)
+    read.pop("program", None)
     return read
+
+
+def _if_none_is_given() -> dict[str, Any]:
+    """Return the options of `wrap`, by name, as `settings_parser` reads them from no words."""
+    defaults = zip(WrapSettings.__struct_fields__, WrapSettings.__struct_defaults__, strict=True)
+    return {
+        name: default.otherwise if isinstance(default, options.Declared) else default
+        for name, default in defaults
+        if name not in ("program", "called", "given")
+    }
 
 
 def split_name(arguments: list[str]) -> tuple[str, list[str]]:
@@ -123,6 +143,8 @@ def split_name(arguments: list[str]) -> tuple[str, list[str]]:
 
     The name is "" if there is none.
     """
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
     takes_value = {
         flag: action.nargs is None for action in parser().actions for flag in action.option_strings
     }
