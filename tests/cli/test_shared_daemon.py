@@ -293,6 +293,21 @@ def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
         assert asyncio.run(asyncio.wait_for(ending, DEADLINE / 2)) == []
 
 
+async def test_an_editor_whose_daemon_is_killed_before_it_listens_gets_the_next_one(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'daemon' in sys.orig_argv and not os.path.exists(was := __file__ + '.killed'):\n"
+        "    os.mkdir(was)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    home.env["PYTHONPATH"] = str(tmp_path)
+    async with home.editor() as one:
+        await one.talk({"say": "hello"})
+    assert (tmp_path / "sitecustomize.py.killed").exists()
+
+
 async def test_it_is_found_when_its_socket_went_with_the_runtime_folder(
     home: Home, tmp_path: Path
 ) -> None:

@@ -148,9 +148,34 @@ async def test_a_journal_of_a_later_release_is_refused(path: Path) -> None:
     await written(path)
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
+    database.execute("CREATE VIEW of_that_release AS SELECT 1")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
     refused(path, NewerJournalError, "version 99", f"up to {VERSION}", "update acphold")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="notes are in attributes")
+@pytest.mark.parametrize("folder", ["", "elsewhere"])
+async def test_a_hard_link_to_a_journal_is_refused_as_long_as_it_has_the_name_it_was_used_by(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path, other = tmp_path / "journal.db", tmp_path / folder / "other.db"
+    history = await written(path)
+    if not os.listxattr(path):
+        pytest.skip("a file system without attributes")
+    os.link(path, other)
+    for create in (True, False):
+        refused(other, JournalUnavailableError, f"the same file as {path}", create=create)
+    await open_file(path).aclose()
+    path.unlink()
+    journal = open_file(other)
+    assert await read_all(journal) == history
+    await journal.aclose()
+    other.rename(path)
+    journal = open_file(path)
+    assert await read_all(journal) == history
+    await journal.aclose()
 
 
 async def test_a_later_release_that_is_still_at_work_is_noticed(path: Path) -> None:

@@ -388,9 +388,12 @@ def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
     Another one may still hold the file: one that starts to listen, or one that ends. Or one runs
     whose file somebody removed, which the new one finds and names: it takes the file back.
     """
-    silence = _Silence(held)
+    silence, was_killed = _Silence(held), False
     while True:
         kind, _, why = _start(held, journal, frame).partition(" ")
+        if not kind and not was_killed:  # before it could say anything: another may come further
+            was_killed = True
+            continue
         if kind == JOURNAL_FAILED:
             raise JournalUnavailableError(why)
         if kind not in (LISTENS, TAKEN):

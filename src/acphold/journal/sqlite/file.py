@@ -109,6 +109,14 @@ class JournalFile:
             was_open = _make_private(path)
             index = _LogIndex.of(path)
             access = access or (READ_WRITE if create else _access(path))
+            if access.writes:
+                file_system.keep_name(path)
+            if other := file_system.other_name(path):
+                raise errors.JournalUnavailableError(
+                    f"the journal {path} is the same file as {other}, a hard link, and each name "
+                    f"would have a log of its own; nothing was changed. Use {other}, or remove it "
+                    "if nothing has it open"
+                )
             try:
                 connection = connect(path, busy_seconds, access=access)
                 undo.callback(connection.close)

@@ -17,6 +17,9 @@ lower. A file that replaces the journal, as `acphold journal restore` makes it, 
 systems without such attributes nothing is noticed. Notes hold until the next boot: a power failure
 may take more from a file than its attributes. Only for the identity of the journal they hold
 longer, as it changes whatever took the entries.
+
+There, too, is the name by which the journal was opened last: SQLite's log goes by the name, so a
+file with two of them (hard links) has two logs, and loses what is in one.
 """
 
 from __future__ import annotations
@@ -269,6 +272,37 @@ def read_note(path: str, name: str, *, ever: bool = False) -> int:
             number, _, when = os.getxattr(path, name).decode().partition(" ")
             return int(number) if ever or when == boot() else 0
     return 0
+
+
+_NAME: Final = "user.acphold.name"
+
+
+def other_name(path: str) -> str:
+    """Return another name of this file, under which it was opened to be written, "" if there is
+    none."""
+    with suppress(OSError):
+        if sys.platform == "linux" and (found := os.stat(path)).st_nlink > 1:
+            noted = os.fsdecode(os.getxattr(path, _NAME))
+            is_there = os.path.samestat(found, os.stat(noted))
+            return noted if is_there and _log_of(noted) != _log_of(path) else ""
+    return ""
+
+
+def keep_name(path: str) -> None:
+    """Note the name under which a file is opened to be written; call `other_name` afterwards, for
+    another process may have done the same."""
+    if sys.platform == "linux" and not other_name(path):
+        with suppress(OSError):
+            name = os.fsencode(os.path.realpath(path))
+            if _NAME not in os.listxattr(path) or os.getxattr(path, _NAME) != name:
+                os.setxattr(path, _NAME, name)
+
+
+def _log_of(path: str) -> tuple[Identity, str]:
+    """The place of a file's log: a folder may be mounted elsewhere, too."""
+    folder, name = os.path.split(os.path.realpath(path))
+    found = os.stat(folder)
+    return (found.st_dev, found.st_ino), name
 
 
 @cache

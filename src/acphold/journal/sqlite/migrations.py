@@ -271,11 +271,14 @@ _WATCHED: Final = re.compile(" OF [a-z_, ]+ ON ")
 
 def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
     """Raise NotAJournalError if the file has triggers or views that no release has made: a file
-    from elsewhere would have them act on what is written, or hang who reads.
+    from elsewhere would have them act on what is written, or hang who reads. NewerJournalError for
+    those of a newer release.
 
     Source: sqlite.org, Defense Against The Dark Arts.
     """
-    is_older = version_of(connection) < VERSION
+    version = version_of(connection)
+    refuse_newer(version, path)
+    is_older = version < VERSION
     made = {*TABLES, *(_WATCHED.sub(" ON ", it) for it in TABLES if is_older)}
     for kind, name, sql in connection.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')"
