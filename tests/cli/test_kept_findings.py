@@ -85,12 +85,16 @@ def test_a_session_says_if_its_files_are_kept_or_why_not(
     assert "files kept, " in kept
     assert "the agent was already at work; 2 files left out" in kept
     assert "files not kept: x" in acphold.run("show", "refused").out
-    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "unknown").out
+    assert (
+        "no turn of it ran behind acphold with `snapshots` on" in acphold.run("show", "unknown").out
+    )
     (tmp_path / "plain").mkdir()
     remember(journal, "plain", *CONVERSATION, cwd=str(tmp_path / "plain"))
     assert "files not kept: its folder is not in a git" in acphold.run("show", "plain").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = "all"\n')
-    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "plain").out
+    assert (
+        "no turn of it ran behind acphold with `snapshots` on" in acphold.run("show", "plain").out
+    )
     remember(journal, "home", *CONVERSATION, cwd="/")
     assert "files not kept: it is your home folder" in acphold.run("show", "home").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = false\n')

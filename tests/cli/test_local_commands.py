@@ -115,7 +115,7 @@ def test_the_session_is_copied_also_without_its_last_turn(place: Place) -> None:
             one.type(steps({"say": words}), f"agent  {words}", "ready")
         one.type("/fork before\r")
         one.until("acphold  ", "(1 turn) to", "1 later turn left out", "ready", below="second")
-        one.type("/fork\r", "(2 turns) to", "ready")
+        one.type("/fork\r", "(2 turns) to", "goes on in the copy", "ready")
         one.type("/fork nowhere\r", "/fork before without its last turn", "ready")
 
 

@@ -38,8 +38,8 @@ class CommandHost(FarHost):
 
     async def export(self, session_id: str, words: str) -> str:
         file = str(Path(words).expanduser()) if words else f"{session_id[:12]}.md"
-        output = await self._output_of("export", f"--output={file}", session_id)
-        return on_one_line(output) or f"written: {on_one_line(file)}"
+        told, _ = await self._output_of("export", f"--output={file}", session_id)
+        return on_one_line(told) or f"written: {on_one_line(file)}"
 
     async def fork(self, session_id: str, words: str) -> str:
         files, _, folder = words.partition(" ")
@@ -56,10 +56,11 @@ class CommandHost(FarHost):
             options.append("--files")
         if folder:
             options.append(str(Path(folder.strip()).expanduser()))
-        output = await self._output_of("continue", session_id, "--from=last", *options)
-        return "\n".join(map(on_one_line, output.splitlines()))
+        told, copy = await self._output_of("continue", session_id, "--from=last", *options)
+        lines = [*told.splitlines(), *([f"/resume {copy} goes on in the copy"] if copy else [])]
+        return "\n".join(map(on_one_line, lines))
 
-    async def _output_of(self, name: str, *words: str) -> str:
-        """Run a command of ours; return its output."""
-        _, output, errors = await run_beside(own_command(name, *words))
-        return (errors + output).decode(errors="replace").strip()
+    async def _output_of(self, name: str, *words: str) -> tuple[str, str]:
+        """Run a command of ours; return what it says on stderr, and what it prints."""
+        _, printed, told = await run_beside(own_command(name, *words))
+        return told.decode(errors="replace").strip(), printed.decode(errors="replace").strip()

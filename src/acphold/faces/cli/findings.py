@@ -331,7 +331,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     elif checkout is None and its != "all":
         why = "its folder is not in a git repository"
     else:
-        why = "none of its turns ran with `snapshots` on"
+        why = "no turn of it ran behind acphold with `snapshots` on"
     return [f"files not kept: {why}"]
 
 

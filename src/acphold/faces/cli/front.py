@@ -157,7 +157,10 @@ def start_front(
             return USAGE if end == REFUSED else OK
     except OSError:
         pass  # reset: it was killed
-    print("acphold wrap: the daemon has ended; start it again", file=sys.stderr)
+    print(
+        "acphold wrap: the acphold daemon ended, and this agent with it; begin the agent again",
+        file=sys.stderr,
+    )
     return AGENT
 
 
