@@ -147,6 +147,23 @@ def test_what_was_left_out_is_there_once_it_is_used() -> None:
     assert _run_late(program) == "0 ['inspect', 'subprocess', 'tokenize']"
 
 
+def test_of_msgspec_all_is_there_once_it_is_used() -> None:
+    program = """
+        import sys
+        from acphold.machine.late_tls import load_msgspec
+        load_msgspec()
+        import msgspec
+        late = ["msgspec.inspect", "msgspec.toml", "msgspec.yaml"]
+        before = [name for name in late if name in sys.modules]
+        print(before, msgspec.json.schema(int), msgspec.toml.decode(b"a = 1"))
+        import msgspec.yaml
+        print(msgspec.yaml is sys.modules["msgspec.yaml"], msgspec.inspect.type_info(str))
+    """
+    lines = _run(program).splitlines()
+    assert lines[0] == "[] {'type': 'integer'} {'a': 1}"
+    assert lines[1].startswith("True StrType(")
+
+
 def test_a_traceback_has_its_lines(tmp_path: Path) -> None:
     failing = tmp_path / "failing.py"
     failing.write_text("def fail():\n    raise ValueError('on purpose')\n")

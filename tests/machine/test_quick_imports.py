@@ -146,9 +146,14 @@ def test_bytecode_that_is_known_by_a_digest_is_left_to_python(package: Path, mod
 def test_bytecode_that_was_moved_tells_where_its_source_is_now(package: Path) -> None:
     moved = package.parent / "elsewhere" / "acphold"
     shutil.copytree(package, moved)
-    code = f"{QUICKLY}\nfrom acphold.machine import begun\nprint(begun.begin.__code__.co_filename)"
+    code = f"""
+{QUICKLY}
+from acphold.machine import begun, place
+print(begun.begin.__code__.co_filename, type(place.__loader__).__name__)
+"""
     path = os.pathsep.join([str(moved.parent), *SOURCES])
-    assert python(code, PYTHONPATH=path) == f"{moved}/machine/begun.py\n"
+    found = python(code, PYTHONPATH=path)  # the second one was not read twice
+    assert found == f"{moved}/machine/begun.py SourceFileLoader\n"
 
 
 def test_a_package_goes_before_a_module_of_its_name(package: Path) -> None:

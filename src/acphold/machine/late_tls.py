@@ -52,9 +52,9 @@ def load_asyncio() -> None:
 
 def load_msgspec() -> None:
     """Import msgspec without `typing_extensions`, of which it needs nothing: that takes a tenth as
-    long as all the rest of a daemon; and without `platform`, of which its `uuid` takes one name,
-    and `textwrap`. Does nothing if one of them is imported already."""
-    late = ("platform", "textwrap")
+    long as all the rest of a daemon; without `platform`, of which its `uuid` takes one name, and
+    `textwrap`; and without what it has for others. Does nothing if one is imported already."""
+    late = ("platform", "textwrap", "msgspec.inspect", "msgspec.toml", "msgspec.yaml")
     if not {"msgspec", "typing_extensions", *late} & sys.modules.keys():
         sys.modules.update({name: LateModule(name) for name in late})
         vars(sys.modules["platform"])["system"] = lambda: os.uname().sysname
@@ -110,7 +110,8 @@ class LateModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        module = __import__(self.__name__)
+        __import__(self.__name__)
+        module = sys.modules[self.__name__]
         users = vars(self).pop("users", ())
         vars(self).update(vars(module))  # for those that have it from one of the users
         for user in users:

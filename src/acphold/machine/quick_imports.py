@@ -97,6 +97,7 @@ class _Loader(SourceFileLoader):
                 code: CodeType = loads(memoryview(data)[len(self._header) :])
                 if code.co_filename == self.path:
                     return code
+                sys.meta_path.remove(QuickFinder)  # all was moved: to read it twice takes longer
         except (OSError, EOFError, ValueError, TypeError, AttributeError):
             pass  # it is missing or damaged, or there is more of it
         return super().get_code(fullname)
