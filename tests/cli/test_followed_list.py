@@ -15,7 +15,7 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.faces.cli.list import AsJson, AsWords, follow_list
+from acphold.faces.cli.followed_list import AsJson, AsWords, follow_list
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, as_listed

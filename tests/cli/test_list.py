@@ -15,14 +15,9 @@ import pytest
 
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError
-from acphold.faces.cli.list import (
-    COLUMNS,
-    IF_ANY,
-    _print_table,
-    fit_columns,
-    short_id,
-    style_cell,
-)
+from acphold.faces.cli.journals import short_id
+from acphold.faces.cli.list import print_list
+from acphold.faces.cli.list_table import COLUMNS, IF_ANY, fit_columns, style_cell
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -349,11 +344,11 @@ async def test_last_words_are_read_of_what_a_terminal_shows_and_of_nothing_else(
     kept = open_journal(journal)
     try:
         monkeypatch.setattr(sys, "stdout", io.StringIO())
-        await _print_table(Counted(kept), Wanted(), None)
+        await print_list(Counted(kept), Wanted(), None)
         assert [len(page) async for page in session_pages(Counted(kept), Wanted())] == [7]
         assert asked == []
         monkeypatch.setattr(sys, "stdout", shown := OnTerminal())
-        await _print_table(Counted(kept), Wanted(), 3)
+        await print_list(Counted(kept), Wanted(), 3)
     finally:
         await kept.aclose()
     assert asked == ["s-6", "s-5", "s-4"]
@@ -434,6 +429,16 @@ def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: 
     remember(journal, "s", prompt("x"), cwd="/a/very/long/folder/name/project")
     assert acphold.on_terminal("list", columns=60).plain.splitlines()[1].split()[-1] == "project"
     assert "/a/very/long/folder/name/project" in acphold.run("list").out
+
+
+async def test_a_journal_without_sessions_says_how_to_begin(
+    acphold: CommandLine, journal: Path
+) -> None:
+    kept = open_journal(journal)
+    await kept.delete(await kept.create(NewSession("s", "scripted", "/")))
+    await kept.aclose()
+    done = await asyncio.to_thread(acphold.run, "list")
+    assert done.err == "Nothing here yet: acphold import, or acphold setup.\n"
 
 
 async def test_a_session_that_is_deleted_while_it_is_listed_is_no_error(journal: Path) -> None:

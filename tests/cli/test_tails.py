@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.list import BELOW
+from acphold.faces.cli.list_table import BELOW
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.test_reconciliation import put, say

@@ -15,8 +15,7 @@ from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalErr
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.journals import journal_if_any, sessions_here
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.journals import journal_if_any, sessions_here, short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
 from acphold.journal import stores

@@ -17,8 +17,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import lasting_id
+from acphold.faces.cli.journals import lasting_id, sessions_here
 from acphold.faces.cli.screen_session import (
     ChatFrontend,
     LeftSession,

@@ -18,8 +18,7 @@ from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, NothingChosen, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
-from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.journals import sessions_here, short_id
 from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
 from acphold.faces.cli.places import NEWEST, place

@@ -129,7 +129,7 @@ async def _print_questions(
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
-        from acphold.faces.cli.list import ID_WIDTH, follow_list  # late: few follow it
+        from acphold.faces.cli.followed_list import ID_WIDTH, follow_list  # late: few follow it
 
         known: dict[str, Sequence[InboxQuestion]] = {}
         told: _InboxState | None = None

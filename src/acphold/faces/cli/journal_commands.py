@@ -9,8 +9,7 @@ from datetime import datetime
 
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.journals import file_of
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.journals import file_of, short_id
 from acphold.faces.cli.process_commands import stop_all_of
 from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, tell, visible
 from acphold.journal import stores

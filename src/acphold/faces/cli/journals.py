@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
 
 from acphold.errors import ConnectionLostError, NoJournalError, SilentDaemonError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.settings import agent_name, agent_names, near_to
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import InFile
+from acphold.journal_location import VARIABLE, default_location
 from acphold.live.reading.local_reader import existing_journal
+from acphold.live.reading.session_reader import SHORT_ID
 from acphold.reader import open, reader_of
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.session_reader import SessionReader
+
+
+BEGIN: Final = "Nothing here yet{}: acphold import, or acphold setup."
+"""What a list says where there is no session, or no journal."""
+
+
+def tells_how_to_begin(
+    command: Callable[..., Coroutine[Any, Any, int | None]],
+) -> Callable[..., Coroutine[Any, Any, int | None]]:
+    """Decorate a command: without a journal, it explains how to begin a session."""
+
+    @wraps(command)
+    async def run(**arguments: object) -> int | None:
+        try:
+            return await command(**arguments)
+        except NoJournalError as none:
+            is_named = os.environ.get(VARIABLE) or none.place != default_location()
+            tell(BEGIN.format(f" (no journal at {none.place})" if is_named else ""))
+            return Exit.OK
+
+    return run
 
 
 @asynccontextmanager
@@ -67,6 +94,21 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
         f"{quantity(count, 'conversation')} listed but not read yet, so not included in searches "
         f"and sums; {otherwise or '`acphold import` continues reading'}"
     )
+
+
+async def short_id(journal: Sessions, session_id: str) -> str:
+    """Return the shortest unique prefix of an id, at least SHORT_ID characters, to be shown."""
+    return on_one_line((await journal.short_ids([session_id], SHORT_ID))[0])
+
+
+async def lasting_id(journal: Sessions, session_id: str) -> str:
+    """Return the word that will still find a session when there are more: of a random id the
+    shortest unique prefix, all of another one, which those after it may begin like."""
+    short = await short_id(journal, session_id)
+    return short if _RANDOM_ID.fullmatch(session_id) else shlex.quote(on_one_line(session_id))
+
+
+_RANDOM_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def text_to_match(row: SessionRow) -> str:

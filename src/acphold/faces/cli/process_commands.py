@@ -22,8 +22,8 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import Column, Table, short_id
+from acphold.faces.cli.journals import sessions_here, short_id
+from acphold.faces.cli.list_table import Column, Table
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import (

@@ -23,8 +23,7 @@ from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import ENDS, Exit
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import lasting_id, short_id
+from acphold.faces.cli.journals import lasting_id, sessions_here, short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (

@@ -18,8 +18,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, confirm
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
-from acphold.faces.cli.journals import sessions, sessions_here
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.journals import sessions, sessions_here, short_id
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell

@@ -15,8 +15,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import short_id
+from acphold.faces.cli.journals import sessions_here, short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible

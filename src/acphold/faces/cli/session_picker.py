@@ -20,7 +20,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import sessions_here
-from acphold.faces.cli.list import BELOW, under_origins
+from acphold.faces.cli.list_table import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage

@@ -12,8 +12,8 @@ from msgspec.structs import astuple, replace
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import unread_and_resumed
-from acphold.faces.cli.journals import reading, require_agent
-from acphold.faces.cli.list import Column, Table, tells_how_to_begin
+from acphold.faces.cli.journals import reading, require_agent, tells_how_to_begin
+from acphold.faces.cli.list_table import Column, Table
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, tell
