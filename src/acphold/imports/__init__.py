@@ -13,10 +13,9 @@ from acphold.imports.intake import (
     Outcome,
     PieceReader,
     TakenSource,
-    ending_at_ctrl_c,
     forecast,
-    interruptible,
 )
+from acphold.imports.interrupts import ending_at_ctrl_c, interruptible
 from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED

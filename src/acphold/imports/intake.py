@@ -15,13 +15,10 @@ its first turn.
 
 from __future__ import annotations
 
-import signal
-from asyncio import CancelledError
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
-from types import FrameType
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -29,15 +26,14 @@ from msgspec.structs import replace
 
 from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
-from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, unread_in
-from acphold.imports.pieces import PIECE_BYTES, NewsPiece, pieces
+from acphold.imports.interrupts import interruptible
+from acphold.imports.left_turns import put_aside, take_behind, take_out_common
+from acphold.imports.pieces import News, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
-    Known,
     Marker,
     SessionWriter,
-    entries_of,
     forgotten_anywhere,
     marker_of,
     read_known,
@@ -52,7 +48,6 @@ from acphold.imports.sources import (
     is_text,
 )
 from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn
-from acphold.journal.access import Share
 from acphold.journal.journal import (
     Journal,
     Lease,
@@ -119,9 +114,6 @@ class TakenSource(Struct, frozen=True):
 PieceReader = Callable[[Source, Reader, KnownPart, ImportSelection], AsyncIterator[NewsPiece]]
 """Yields the pieces of a source: see `imports.pieces`."""
 
-News = Callable[[Source, KnownPart], AsyncIterator[NewsPiece]]
-"""The same, with the reader and the selection already chosen."""
-
 
 async def read_here(
     source: Source, reader: Reader, known: KnownPart, selection: ImportSelection
@@ -134,41 +126,6 @@ async def read_here(
         if piece is None:
             return
         yield piece
-
-
-_is_blocked = False
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """A step that may take long: a Ctrl-C within `ending_at_ctrl_c` cancels its task at once."""
-    global _is_blocked
-    try:
-        _is_blocked = True
-        yield
-    except KeyboardInterrupt:
-        raise CancelledError from None
-    finally:
-        _is_blocked = False
-
-
-@asynccontextmanager
-async def ending_at_ctrl_c() -> AsyncIterator[None]:
-    """Let a Ctrl-C end an `interruptible` step in the middle; otherwise it does what it did."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if _is_blocked:
-            raise KeyboardInterrupt
-        if callable(before):
-            before(number, frame)
-
-    if callable(before):
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class _OvertakenError(Exception):
@@ -454,7 +411,7 @@ class Intake:
             return TakenSource("busy")
         if not again and (taken := await self._read_on(source, row, news)):
             if taken.outcome == "grown":
-                await self._take_out_common(source, row.session_id)
+                await take_out_common(self._journal, source, row.session_id)
             return taken
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
@@ -495,21 +452,21 @@ class Intake:
                     return TakenSource("differs", facts)
                 left = [turns[n] for n in compared.left]
                 if left:
-                    await self._put_aside(source, row, left, row.session_id)
+                    await put_aside(self._journal, source, row, left, row.session_id)
                 is_unlinked = source.kept_as and row.downstream_id == source.kept_as
                 link = (row.agent, source.downstream_id) if is_unlinked else None
                 writing = SessionWriter(self._journal, lease, source, link, row, before)
-                await self._make_room(writing, compared, piece, turns, anew)
+                await writing.make_room(piece, turns, anew)
             if await writing.take_in(piece):
                 outcome = "grown"
         if writing is None:
             return TakenSource("differs")
         if behind := compared.behind:
-            await self._take_behind(source, row, behind, news, session)
+            await take_behind(self._journal, source, row, behind, news, session)
         if outcome == "grown" or compared.left or compared.behind:
-            await self._take_out_common(source, row.session_id)
+            await take_out_common(self._journal, source, row.session_id)
         for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
-            await self._take_out_common(source, tail)
+            await take_out_common(self._journal, source, tail)
         return TakenSource(outcome, facts)
 
     async def _acquire(self, row: SessionRow) -> Lease:
@@ -517,23 +474,6 @@ class Intake:
         if lease.next_seq != row.last_seq + 1:
             raise _OvertakenError
         return lease
-
-    async def _make_room(
-        self,
-        writing: SessionWriter,
-        compared: Comparison,
-        piece: NewsPiece,
-        turns: Sequence[ReadTurn],
-        anew: Sequence[ReadTurn] = (),
-    ) -> None:
-        """Take out what goes, as it was compared, and `anew`; keep what moves."""
-        for n in (-1 - number for number in compared.news if number < 0):
-            entries = entries_of(self._journal, writing.lease.session_id, turns[n])
-            writing.moved[n] = [entry async for entry in entries]
-        if gone := [*(turns[n] for n in (*compared.void, *compared.left)), *anew]:
-            await writing.go_back(gone)
-        met = ((turns[n], identity) for n, identity in piece.met.items())
-        writing.met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
     async def _read_on(self, source: Source, row: SessionRow, news: News) -> TakenSource | None:
         """Take in what follows the last turn that was taken in, without reading what precedes it;
@@ -571,7 +511,7 @@ class Intake:
             return TakenSource("deleted")
         taken = await self._take_new(apart, news(replace(source, apart=True), NOTHING))
         if ours := await session_of(self._journal, row.agent, apart.downstream_id):
-            await self._take_out_common(source, ours)
+            await take_out_common(self._journal, source, ours)
         return taken
 
     async def _note_taken(self, source: Source, session_id: str) -> None:
@@ -584,79 +524,6 @@ class Intake:
             writing = SessionWriter(self._journal, lease, source, None, row, before)
             facts = Facts(row.agent, updated_at=row.updated_at)
             await writing.take_in(NewsPiece([], None, facts, None, is_last=True, is_all=True))
-
-    # -- turns that were left ----------------------------------------------------------------
-
-    async def _put_aside(
-        self, source: Source, row: SessionRow, left: Sequence[ReadTurn], session_id: str
-    ) -> None:
-        """Copy turns of a session, or of a tail of it, that were left into one of their own."""
-        first, last = left[0], left[-1]
-        if (opened := await self._open_tail(source, row, first)) is None:
-            return
-        writing, known = opened
-        has = {turn.key for turn in known}
-        left = [turn for turn in left if turn.key not in has]
-        facts = Facts(row.agent, "", row.cwd, created_at=first.at, updated_at=last.at)
-        piece, size = NewsPiece([], None, facts, None), 0
-        for turn in left:
-            async for entry in entries_of(self._journal, session_id, turn):
-                if entry.kind == PROMPT and piece.first_prompt is None:
-                    piece.first_prompt = title_of_prompt(entry.raw)
-                piece.entries.append(entry)
-                size += len(entry.raw)
-                if size >= PIECE_BYTES:
-                    await writing.take_in(piece)
-                    piece, size = replace(piece, entries=[]), 0
-        await writing.take_in(replace(piece, is_last=True))
-
-    async def _take_behind(
-        self, source: Source, row: SessionRow, behind: Sequence[str], news: News, session: Known
-    ) -> None:
-        """Take in turns of a source that a newer prompt here was put in the place of."""
-        if (opened := await self._open_tail(source, row, ReadTurn(behind[0]))) is None:
-            return
-        writing, known = opened
-        asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
-        compared: Comparison | None = None
-        async for piece in news(source, asked):
-            if compared is None and (compared := piece.compared) is not None:
-                if left := [known[n] for n in compared.left]:
-                    await self._put_aside(source, row, left, writing.lease.session_id)
-                await self._make_room(writing, compared, piece, known)
-            await writing.take_in(piece)
-        if compared is not None and (deeper := compared.behind):
-            await self._take_behind(source, row, deeper, news, session)
-
-    async def _open_tail(
-        self, source: Source, row: SessionRow, first: ReadTurn
-    ) -> tuple[SessionWriter, list[ReadTurn]] | None:
-        """Own the session of turns that were left, known by the first of them; return its writer,
-        and the turns that it has. None if somebody deleted it."""
-        name = first.name
-        tail = replace(source, session_id=f"{source.session_id}~{name}", kept_as="")
-        link = row.agent, tail.downstream_id
-        if await is_forgotten(self._journal, *link):
-            return None
-        if (ours := await session_of(self._journal, *link)) is not None:
-            its_row = await self._journal.session(ours)
-            lease = await take_lease(self._journal, ours, yields=True)
-            session = await read_known(self._journal, ours)
-            writing = SessionWriter(self._journal, lease, tail, None, its_row, session.marker)
-            return writing, session.turns
-        seq = first.spans[0][0] - 1 if first.spans else 0
-        new = NewSession(
-            f"{row.session_id}~{name}",
-            row.agent,
-            row.cwd,
-            row.additional_directories,
-            created_at=first.at or None,
-            origins=(*row.origins, Origin(row.session_id, row.agent, seq)),
-        )
-        lease = await self._journal.create(new, yields=True)
-        for tenant, prompts in row.shared_with.items():
-            await self._journal.access.keep_share(Share(new.session_id, tenant, prompts))
-        return SessionWriter(self._journal, lease, tail, link), []
 
     # -- sessions that turn out to be parts of one conversation --------------------------------
 
@@ -678,36 +545,6 @@ class Intake:
                     found = whole if session_id == ours else source
                     return found, await self._journal.session(session_id)
         return source, row
-
-    async def _take_out_common(self, source: Source, session_id: str) -> None:
-        """Take the turns of a session out of the tails, and the sessions of sources apart, that
-        have its id: a turn is in one of these.
-
-        They are compared again at the next import, or deleted if nothing is left. One that a person
-        has named, tagged, pinned or shared, or in which prompts wait, stays as it is.
-        """
-        names = {session_id, replace(source, apart=False).default_id}
-        beside = [it for name in names for it in await sessions_beside(self._journal, name)]
-        if not (beside := [it for it in beside if it.session_id != session_id]):
-            return
-        ours = await read_known(self._journal, session_id)
-        keys = {turn.key for turn in ours.turns}
-        for it in beside:
-            is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
-            if is_kept or await is_live(self._journal, it.session_id):
-                continue
-            session = await read_known(self._journal, it.session_id)
-            if not (common := [turn for turn in session.turns if turn.key in keys]):
-                continue
-            lease = await take_lease(self._journal, it.session_id, yields=True)
-            if len(common) == len(session.turns):
-                await self._journal.delete(lease)
-                continue
-            before = session.marker and replace(session.marker, seen={})
-            writing = SessionWriter(self._journal, lease, source, None, it, before)
-            await writing.go_back(common)
-            facts = Facts(it.agent, updated_at=it.updated_at)
-            await writing.take_in(NewsPiece([], None, facts, None, is_last=True))
 
 
 def _is_only_listed(row: SessionRow) -> bool:

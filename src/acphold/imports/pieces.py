@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -135,6 +135,10 @@ class NewsPiece(Struct, tag=True):
 
 MOVED: Final = "moved turn"
 """The kind of an entry that stands for a turn of the journal, its number as the raw."""
+
+
+News = Callable[[Source, KnownPart], AsyncIterator[NewsPiece]]
+"""Yields the pieces of a source that are new beside what is known."""
 
 
 def pieces(

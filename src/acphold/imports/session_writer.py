@@ -242,15 +242,28 @@ class SessionWriter:
         self._has_marked = False
         self._turns: list[tuple[int, str]] = []
         self._gone: list[tuple[int, int]] = []
-        self.met: dict[int, str] = {}
+        self._met: dict[int, str] = {}
         """The identities of turns that were recognized, by their prompts."""
-        self.moved: dict[int, list[PastEntry]] = {}
+        self._moved: dict[int, list[PastEntry]] = {}
         """The entries of turns that move, by their numbers."""
 
     async def go_back(self, gone: Sequence[ReadTurn]) -> None:
         """Take turns out of the session; the next piece tells its clients."""
         self._gone = sorted(span for turn in gone for span in turn.spans)
         await self._journal.withdraw(self.lease, self._gone)
+
+    async def make_room(
+        self, piece: NewsPiece, turns: Sequence[ReadTurn], anew: Sequence[ReadTurn] = ()
+    ) -> None:
+        """Take out what goes of these turns, as they were compared, and `anew`; keep what moves."""
+        compared = piece.compared or Comparison()
+        for n in (-1 - number for number in compared.news if number < 0):
+            entries = entries_of(self._journal, self.lease.session_id, turns[n])
+            self._moved[n] = [entry async for entry in entries]
+        if gone := [*(turns[n] for n in (*compared.void, *compared.left)), *anew]:
+            await self.go_back(gone)
+        met = ((turns[n], identity) for n, identity in piece.met.items())
+        self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
     async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
@@ -314,7 +327,7 @@ class SessionWriter:
     def _entries(self, piece: NewsPiece) -> Iterator[PastEntry]:
         for entry in piece.entries:
             if entry.kind == MOVED:
-                yield from self.moved[int(entry.raw)]
+                yield from self._moved[int(entry.raw)]
             else:
                 yield entry
         yield from piece.closing
@@ -327,7 +340,7 @@ class SessionWriter:
             before.place,
             FORM,
             {place: mark for place, mark in before.seen.items() if place != source.place},
-            [*self.met.items(), *self._turns],
+            [*self._met.items(), *self._turns],
             title=title,
             losses=before.losses,
             skipped=before.skipped,

@@ -1,0 +1,140 @@
+"""Turns that a conversation has left: they become a session of their own, a tail of it.
+
+A turn is in one session only: in that of its conversation, in one of its tails, or in that of a
+source that is apart.
+"""
+
+# See docs/decisions.md, 28.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from acphold.conversation.history.entries import PROMPT, Origin
+from acphold.conversation.history.titles import title_of_prompt
+from acphold.imports.pieces import PIECE_BYTES, News, NewsPiece
+from acphold.imports.session_writer import Known, SessionWriter, entries_of, read_known
+from acphold.imports.sources import Facts, Source
+from acphold.imports.turns import Comparison, KnownPart, ReadTurn
+from acphold.journal.access import Share
+from acphold.journal.journal import (
+    Journal,
+    is_forgotten,
+    is_live,
+    session_of,
+    sessions_beside,
+    take_lease,
+)
+from acphold.journal.rows import NewSession, SessionRow
+
+
+async def put_aside(
+    journal: Journal, source: Source, row: SessionRow, left: Sequence[ReadTurn], session_id: str
+) -> None:
+    """Copy turns of a session, or of a tail of it, that were left into one of their own."""
+    first, last = left[0], left[-1]
+    if (opened := await _open_tail(journal, source, row, first)) is None:
+        return
+    writing, known = opened
+    has = {turn.key for turn in known}
+    left = [turn for turn in left if turn.key not in has]
+    facts = Facts(row.agent, "", row.cwd, created_at=first.at, updated_at=last.at)
+    piece, size = NewsPiece([], None, facts, None), 0
+    for turn in left:
+        async for entry in entries_of(journal, session_id, turn):
+            if entry.kind == PROMPT and piece.first_prompt is None:
+                piece.first_prompt = title_of_prompt(entry.raw)
+            piece.entries.append(entry)
+            size += len(entry.raw)
+            if size >= PIECE_BYTES:
+                await writing.take_in(piece)
+                piece, size = replace(piece, entries=[]), 0
+    await writing.take_in(replace(piece, is_last=True))
+
+
+async def take_behind(
+    journal: Journal,
+    source: Source,
+    row: SessionRow,
+    behind: Sequence[str],
+    news: News,
+    session: Known,
+) -> None:
+    """Take in turns of a source that a newer prompt here was put in the place of."""
+    if (opened := await _open_tail(journal, source, row, ReadTurn(behind[0]))) is None:
+        return
+    writing, known = opened
+    asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
+    compared: Comparison | None = None
+    async for piece in news(source, asked):
+        if compared is None and (compared := piece.compared) is not None:
+            if left := [known[n] for n in compared.left]:
+                await put_aside(journal, source, row, left, writing.lease.session_id)
+            await writing.make_room(piece, known)
+        await writing.take_in(piece)
+    if compared is not None and (deeper := compared.behind):
+        await take_behind(journal, source, row, deeper, news, session)
+
+
+async def _open_tail(
+    journal: Journal, source: Source, row: SessionRow, first: ReadTurn
+) -> tuple[SessionWriter, list[ReadTurn]] | None:
+    """Own the session of turns that were left, known by the first of them; return its writer,
+    and the turns that it has. None if somebody deleted it."""
+    name = first.name
+    tail = replace(source, session_id=f"{source.session_id}~{name}", kept_as="")
+    link = row.agent, tail.downstream_id
+    if await is_forgotten(journal, *link):
+        return None
+    if (ours := await session_of(journal, *link)) is not None:
+        its_row = await journal.session(ours)
+        lease = await take_lease(journal, ours, yields=True)
+        session = await read_known(journal, ours)
+        writing = SessionWriter(journal, lease, tail, None, its_row, session.marker)
+        return writing, session.turns
+    seq = first.spans[0][0] - 1 if first.spans else 0
+    new = NewSession(
+        f"{row.session_id}~{name}",
+        row.agent,
+        row.cwd,
+        row.additional_directories,
+        created_at=first.at or None,
+        origins=(*row.origins, Origin(row.session_id, row.agent, seq)),
+    )
+    lease = await journal.create(new, yields=True)
+    for tenant, prompts in row.shared_with.items():
+        await journal.access.keep_share(Share(new.session_id, tenant, prompts))
+    return SessionWriter(journal, lease, tail, link), []
+
+
+async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
+    """Take the turns of a session out of the tails, and the sessions of sources apart, that
+    have its id: a turn is in one of these.
+
+    They are compared again at the next import, or deleted if nothing is left. One that a person
+    has named, tagged, pinned or shared, or in which prompts wait, stays as it is.
+    """
+    names = {session_id, replace(source, apart=False).default_id}
+    beside = [it for name in names for it in await sessions_beside(journal, name)]
+    if not (beside := [it for it in beside if it.session_id != session_id]):
+        return
+    ours = await read_known(journal, session_id)
+    keys = {turn.key for turn in ours.turns}
+    for it in beside:
+        is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
+        if is_kept or await is_live(journal, it.session_id):
+            continue
+        session = await read_known(journal, it.session_id)
+        if not (common := [turn for turn in session.turns if turn.key in keys]):
+            continue
+        lease = await take_lease(journal, it.session_id, yields=True)
+        if len(common) == len(session.turns):
+            await journal.delete(lease)
+            continue
+        before = session.marker and replace(session.marker, seen={})
+        writing = SessionWriter(journal, lease, source, None, it, before)
+        await writing.go_back(common)
+        facts = Facts(it.agent, updated_at=it.updated_at)
+        await writing.take_in(NewsPiece([], None, facts, None, is_last=True))
