@@ -134,6 +134,10 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
             await self.delete("s-200")
         return await owner(self, session_id)
 
+    async def owned(_: SqliteJournal) -> set[str]:
+        return {"s-200"}
+
+    monkeypatch.setattr(SqliteJournal, "owned", owned)
     monkeypatch.setattr(SqliteJournal, "owner", delete_first)
     done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")

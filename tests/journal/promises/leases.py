@@ -240,8 +240,10 @@ async def owners_that_are_reached_somewhere_are_told_while_they_live(
 ) -> None:
     session = await free(journal)
     assert await journal.owners() == []
+    assert not await journal.owned()
     await other.renew(addresses=["unix:/one", "https://one.example/owners/a"])
     await other.acquire(session)
+    assert {*await journal.owned()} == {session}
     [found] = await journal.owners()
     assert found == (await owner_of(journal, session)).owner
     assert found.addresses == ("unix:/one", "https://one.example/owners/a")

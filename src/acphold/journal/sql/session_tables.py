@@ -145,6 +145,17 @@ def unregister(tables: Tables, owner_id: str) -> None:
     tables.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
+def owned(tables: Tables) -> set[str]:
+    """Like `Owners.owned`."""
+    theirs = (
+        f"SELECT {tables.KEY} FROM acphold.leases WHERE owner IN (SELECT id FROM acphold.owners)"
+    )
+    rows = tables.execute(
+        f"SELECT session_id FROM acphold.sessions WHERE {tables.OWN_KEY} IN ({theirs})"
+    )
+    return {session_id for (session_id,) in rows.fetchall()}
+
+
 def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> list[LeaseLostError]:
     """The errors for leases that are lost. With `whole`, also for leases under which more was
     written than the journal has."""

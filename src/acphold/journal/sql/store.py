@@ -344,6 +344,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
             log.info("cannot remove this process from the journal: %s", error)
 
     identity = asked(lambda tables: tables.identity())
+    owned = asked(session_tables.owned)
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)
     short_ids = asked(session_tables.short_ids)
