@@ -769,6 +769,23 @@ async def test_a_daemon_ends_once_another_has_its_lock_for_good(home: Home) -> N
             assert home.noted == home.socket()
 
 
+async def test_a_daemon_whose_journal_was_moved_makes_room_for_one_at_the_new_place(
+    home: Home, tmp_path: Path
+) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "hello"})
+        [daemon] = home.daemons()
+        await asyncio.sleep(1.2)  # until it watches its lock
+        home.journal.parent.rename(moved := tmp_path.with_name("moved"))
+        await until(lambda: daemon not in home.daemons())
+        await one.ended()
+    home.env["ACPHOLD_JOURNAL"] = str(journal := moved / home.journal.name)
+    async with introduced(wrap_command(scripted_agent()), journal=journal, env=home.env) as two:
+        await two.load(session)
+        assert two.text() == "hello"
+    assert home.run("agent", "stop").returncode == 0
+
+
 async def test_a_stopped_daemon_whose_lock_was_removed_is_named_and_no_other_begins(
     home: Home,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,22 @@ def test_a_pipe_in_place_of_the_file_keeps_nobody_waiting(path: str) -> None:
     os.mkfifo(path)
     code = "import sys; from acphold.machine.locked_file import read_note; read_note(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, path], timeout=20, check=True)
+    with pytest.raises(OSError, match="it is no file"):
+        hold(path)
+
+
+def test_a_note_says_nothing_in_a_copy_and_once_the_file_was_moved(path: str) -> None:
+    held = hold(path)
+    assert held is not None
+    held.note("here")
+    os.link(path, other := f"{path}.other")
+    assert read_note(other) == "here"
+    shutil.copy(path, copied := f"{path}.copied")
+    os.rename(path, moved := f"{path}.moved")
+    assert [read_note(it) for it in (copied, moved, other)] == ["", "", ""]
+    assert is_held(moved)
+    assert held.keep()
+    assert read_note(path) == "here"
+    assert is_held(moved)
+    held.release()
+    assert not is_held(moved)

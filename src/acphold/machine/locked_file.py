@@ -2,10 +2,11 @@
 
 No clock, host name or process number counts, and a container that has the same folder sees the same
 lock. A file that its holder removes, or somebody else, is nobody's: whoever locks it looks if the
-name still leads to it. A note in it names the file itself, so it says nothing in a copy, and the
-same by whatever name the file is reached. A process forked from a holder without executing another
-program would hold the lock, too; executed programs do not get the descriptor. Nothing is imported
-that takes time: an editor waits for a front, which looks at such a file.
+name still leads to it. A note in it names the file as its holder does: it says nothing in a copy or
+a file that was moved, and the same by whatever other name the file is reached. A process forked
+from a holder without executing another program would hold the lock, too; executed programs do not
+get the descriptor. Nothing is imported that takes time: an editor waits for a front, which looks at
+such a file.
 """
 
 # See docs/decisions.md, 18.
@@ -13,8 +14,9 @@ that takes time: an editor waits for a front, which looks at such a file.
 from __future__ import annotations
 
 import os
+import stat
 import time
-from errno import EBUSY
+from errno import EBUSY, EINVAL
 
 TRIES = 100
 """Most tries to make a file that others keep removing."""
@@ -26,38 +28,45 @@ NOTE_BYTES = 4096
 class LockedFile:
     """A file that this process holds."""
 
-    __slots__ = ("_before", "_descriptor", "mark", "path")
+    __slots__ = ("_before", "_descriptor", "_text", "mark", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
-        self.mark = _mark(descriptor)
+        found = os.fstat(descriptor)
+        self.mark = f"{found.st_dev:x}-{found.st_ino:x}"
         """A name of the file that was held first; no other has it as long as this is held."""
         self._descriptor = descriptor
         self._before: list[int] = []
+        self._text = ""
 
     def note(self, text: str) -> None:
         """Write a text into the file, which others can read; raises OSError."""
-        raw = os.fsencode(f"{_mark(self._descriptor)} {text}")
+        self._text = text
+        raw = os.fsencode(f"{text}\n{self.path}")
         os.pwrite(self._descriptor, raw, 0)
         os.ftruncate(self._descriptor, len(raw))
+
+    @property
+    def is_there(self) -> bool:
+        """True if its name leads to it."""
+        return is_at(self._descriptor, self.path)
 
     def keep(self) -> bool:
         """Make the file again if somebody removed it or its folder; return False if another process
         holds it by now. Raises OSError. One that was moved stays held, too."""
-        if is_at(self._descriptor, self.path):
+        if self.is_there:
             return True
         if (again := hold(self.path)) is None:
             return False
-        noted = _noted(self._descriptor)
         self._before.append(self._descriptor)
         self._descriptor = again._descriptor
-        self.note(noted)
+        self.note(self._text)
         return True
 
     def release(self) -> None:
         """Remove the file if the name still leads to it, and hold it no more."""
         try:
-            if is_at(self._descriptor, self.path):
+            if self.is_there:
                 os.unlink(self.path)
         except OSError:
             pass  # it is unlocked, so harmless
@@ -88,6 +97,9 @@ def hold(path: str) -> LockedFile | None:
             os.close(descriptor)
             raise
         if is_at(descriptor, path):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(EINVAL, "it is no file", path)
             return LockedFile(path, descriptor)
         os.close(descriptor)
         time.sleep(0.001)
@@ -112,27 +124,18 @@ def is_held(path: str) -> bool:
 
 
 def read_note(path: str) -> str:
-    """Return the text that was noted in the file; "" if there is none, or that is of another file,
-    of which this is a copy."""
+    """Return the text that was noted in the file; "" if there is none, or that is of a file
+    at another place, of which this is a copy."""
     try:
         # Of a pipe that somebody put there, nobody waits for the other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            return _noted(descriptor)
+            text, _, name = os.fsdecode(os.pread(descriptor, NOTE_BYTES, 0)).partition("\n")
+            return text if os.path.samestat(os.stat(name), os.fstat(descriptor)) else ""
         finally:
             os.close(descriptor)
-    except OSError:
+    except (OSError, ValueError):  # a path with a zero in it
         return ""
-
-
-def _noted(descriptor: int) -> str:
-    mark, _, text = os.fsdecode(os.pread(descriptor, NOTE_BYTES, 0)).partition(" ")
-    return text if mark == _mark(descriptor) else ""
-
-
-def _mark(descriptor: int) -> str:
-    found = os.fstat(descriptor)
-    return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 def holder(path: str) -> int | None:

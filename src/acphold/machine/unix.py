@@ -245,7 +245,7 @@ class UnixListener:
             with suppress(FileNotFoundError):
                 os.unlink(self._path)
             listener.bind(self._path)
-            self._name = _identity(self._path)
+            self._name = identity_at(self._path)
             listener.listen(BACKLOG)
         except BaseException:
             listener.close()
@@ -273,7 +273,7 @@ class UnixListener:
 
     async def keep_name_once(self) -> None:
         """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
-        if not self._has_stopped and _identity(self._path) != self._name:
+        if not self._has_stopped and identity_at(self._path) != self._name:
             self._path = os.path.join(runtime_folder(), os.path.basename(self._path))
             self.bind()
             await self._moved(self._path)
@@ -354,7 +354,7 @@ class UnixListener:
         self._has_stopped = True
         self._close()
         name, self._name = self._name, None
-        if name is not None and _identity(self._path) == name:  # not that of our successor
+        if name is not None and identity_at(self._path) == name:  # not that of our successor
             with suppress(OSError):
                 os.unlink(self._path)
 
@@ -364,7 +364,8 @@ class UnixListener:
         await self._connections.aclose()
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def identity_at(path: str) -> tuple[int, int] | None:
+    """Return device and inode of what is at `path`; None if nothing is."""
     try:
         found = os.lstat(path)
     except OSError:

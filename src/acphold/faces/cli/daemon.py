@@ -51,13 +51,7 @@ from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal import stores
-from acphold.journal_location import (
-    VARIABLE,
-    belongings,
-    default_location,
-    scheme_of,
-    short_mark,
-)
+from acphold.journal_location import VARIABLE, belongings, default_location, short_mark
 from acphold.live.agents.interface import HubAgent
 from acphold.live.server.daemon import DaemonRunsError, serve_journal
 from acphold.live.server.pool import PreparedAgent
@@ -69,7 +63,7 @@ from acphold.machine.installation import is_replaced
 from acphold.machine.locked_file import LockedFile, hold
 from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import daemon_socket
-from acphold.machine.unix import REBIND_SECONDS
+from acphold.machine.unix import REBIND_SECONDS, identity_at
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
@@ -190,7 +184,7 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
     async with (
         beside(look_at_log(), "look at log"),
-        beside(_keep_lock(held, stop, in_file=scheme_of(journal) is None), "keep lock"),
+        beside(_keep_lock(held, journal, stop), "keep lock"),
         beside(keep_own_code(), "keep code"),
         beside(_watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
@@ -209,18 +203,24 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
         forget(path)
 
 
-async def _keep_lock(held: LockedFile, stop: asyncio.Event, *, in_file: bool) -> None:
+async def _keep_lock(held: LockedFile, journal: str, stop: asyncio.Event) -> None:
     """Take our lock back as soon as it is removed, and stop once another daemon has it for good, or
-    its folder has gone, with the journal if that is `in_file`.
+    the file of the journal has gone, too: it was moved with its folder, say.
 
     A daemon that begins meanwhile holds it only until it has found us in the journal.
     """
+    known, lost = identity_at(journal), 0.0
     await asyncio.sleep(REBIND_SECONDS)  # the first editor waits for its agent
-    watch, folder, lost = FolderWatch(LOSSES), os.path.dirname(held.path), 0.0
+    watch = FolderWatch(LOSSES)
     try:
-        while lost < bounds.LOCK_LOST_SECONDS and (os.path.isdir(folder) or not in_file):
+        while lost < bounds.LOCK_LOST_SECONDS:
             watch.changed.clear()
-            is_told = watch.add([folder])  # first: no loss is missed
+            is_told = watch.add([os.path.dirname(held.path)])  # first: no loss is missed
+            its_file = identity_at(journal)
+            if held.is_there:
+                known = its_file
+            elif known not in (None, its_file):
+                break
             try:
                 is_lost = not held.keep()
             except OSError:  # its folder cannot be written now
