@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
 import pytest
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import PipeInput, create_pipe_input
 from rich.cells import cell_len
 
 from acp_wire.tasks import beside
@@ -102,42 +103,64 @@ class Sessions:
         return [*before, "its settings", "after them"] if seq else [*before, "its last line"]
 
 
-async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = io.StringIO()
-    monkeypatch.setattr(sys, "__stdout__", terminal)
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(sessions := Sessions())
+class KeyedTerminal:
+    """A terminal with keys, at which a person chooses a session."""
 
-        async def shown(*texts: str) -> None:
-            await until(lambda: all(text in terminal.getvalue() for text in texts))
+    def __init__(self, keys: PipeInput, out: io.StringIO) -> None:
+        self.keys = keys
+        self.out = out
 
-        async def person() -> None:
-            await shown("this folder", "The web page has it.", "The terminal has it.")
-            assert terminal.getvalue().startswith("\r")  # over what was echoed before
-            assert sorted(sessions.asked) == ["s-terminal", "s-web page"]  # each once
-            assert "its last line" not in terminal.getvalue()
-            assert "/shop" not in terminal.getvalue()  # that is this folder
-            await shown("Tab preview")
-            keys.send_text("\t")
-            await shown("its last line", "claude · /shop")  # below the list: it is narrow
-            keys.send_text("settings")
-            await shown("found in the text", "the words before what was found", "/else")
-            assert picker.page.count()[0][1] == "3 of 3"
-            keys.send_text(" quux")
-            # Whole, also where the list is narrower.
-            await until(
-                lambda: (
-                    LACKING in " ".join("".join(it[1] for it in picker.page.list_text()).split())
-                )
-            )
-            keys.send_text("\x1b")  # clears what was typed
-            await until(lambda: picker.page.count()[0][1] == "2 of 2")
-            keys.send_text("\r")
+    def type(self, text: str) -> None:
+        self.keys.send_text(text)
 
+    async def shows(self, *texts: str) -> None:
+        await until(lambda: all(text in self.out.getvalue() for text in texts))
+
+    async def choose(
+        self, picker: Picker, person: Callable[[], Coroutine[None, None, None]]
+    ) -> Picked | None:
+        """Return the choice of a person who acts so."""
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() == Picked("s-web page", "open")
+            return await picker.run()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeyedTerminal]:
+    monkeypatch.setattr(sys, "__stdout__", out := io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        yield KeyedTerminal(keys, out)
+
+
+def plain(text: StyleAndTextTuples) -> str:
+    """Return a text without its styles."""
+    return "".join(piece[1] for piece in text)
+
+
+async def test_sessions_of_one_title_are_told_apart_by_their_last_words(
+    terminal: KeyedTerminal,
+) -> None:
+    picker = Picker(sessions := Sessions())
+
+    async def person() -> None:
+        await terminal.shows("this folder", "The web page has it.", "The terminal has it.")
+        assert terminal.out.getvalue().startswith("\r")  # over what was echoed before
+        assert sorted(sessions.asked) == ["s-terminal", "s-web page"]  # each once
+        assert "its last line" not in terminal.out.getvalue()
+        assert "/shop" not in terminal.out.getvalue()  # that is this folder
+        await terminal.shows("Tab preview")
+        terminal.type("\t")
+        await terminal.shows("its last line", "claude · /shop")  # below the list: it is narrow
+        terminal.type("settings")
+        await terminal.shows("found in the text", "the words before what was found", "/else")
+        assert plain(picker.page.count()) == "3 of 3"
+        terminal.type(" quux")
+        # Whole, also where the list is narrower.
+        await until(lambda: LACKING in " ".join(plain(picker.page.list_text()).split()))
+        terminal.type("\x1b")  # clears what was typed
+        await until(lambda: plain(picker.page.count()) == "2 of 2")
+        terminal.type("\r")
+
+    assert await terminal.choose(picker, person) == Picked("s-web page", "open")
 
 
 class TaggedSessions(Sessions):
@@ -161,28 +184,24 @@ class TaggedSessions(Sessions):
 
 
 async def test_a_tag_finds_its_sessions_alone_and_what_is_no_tag_is_looked_for_in_the_text(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    terminal = io.StringIO()
-    monkeypatch.setattr(sys, "__stdout__", terminal)
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(sessions := TaggedSessions())
+    picker = Picker(sessions := TaggedSessions())
 
-        async def person() -> None:
-            for typed, asked, ids in (
-                ("#needs", "", ["one"]),
-                ("#needs text", "text", ["one"]),
-                ("#12", "#12", ["one", "two"]),
-            ):
-                keys.send_text(f"\x15{typed}")
-                await until(lambda asked=asked: sessions.asked[-1:] == [asked])  # type: ignore[misc]
-                await until(
-                    lambda ids=ids: [it.session_id for it in picker.page.shown] == ids  # type: ignore[misc]
-                )
-            keys.send_text("\x03")
+    async def person() -> None:
+        for typed, asked, ids in (
+            ("#needs", "", ["one"]),
+            ("#needs text", "text", ["one"]),
+            ("#12", "#12", ["one", "two"]),
+        ):
+            terminal.type(f"\x15{typed}")
+            await until(lambda asked=asked: sessions.asked[-1:] == [asked])  # type: ignore[misc]
+            await until(
+                lambda ids=ids: [it.session_id for it in picker.page.shown] == ids  # type: ignore[misc]
+            )
+        terminal.type("\x03")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
 def test_two_letters_tell_agents_apart_whoever_comes_first() -> None:
@@ -227,52 +246,44 @@ class Actions:
 
 
 async def test_each_key_is_for_the_session_that_the_one_before_has_left_there(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        actions = Actions()
-        picker = Picker(Sessions(), acts=actions)
+    actions = Actions()
+    picker = Picker(Sessions(), acts=actions)
 
-        async def person() -> None:
-            await until(lambda: len(picker.page.shown) == 2)
-            keys.send_text("\x18\x18")
-            await until(lambda: picker.page.count()[0][1] == "0 of 0")
-            actions.goes_on.set()
-            await until(lambda: len(actions.acted) == 2)
-            assert actions.acted == [
-                Picked("s-web page", "archive"),
-                Picked("s-terminal", "archive"),
-            ]
-            keys.send_text("\x1a")
-            await until(lambda: picker.page.count()[0][1] == "2 of 2")
-            keys.send_text("\x05")
-            await until(lambda: picker.page.hints("")[0][1].startswith("the disk is full · "))
-            keys.send_text("\x1b")
+    async def person() -> None:
+        await until(lambda: len(picker.page.shown) == 2)
+        terminal.type("\x18\x18")
+        await until(lambda: plain(picker.page.count()) == "0 of 0")
+        actions.goes_on.set()
+        await until(lambda: len(actions.acted) == 2)
+        assert actions.acted == [
+            Picked("s-web page", "archive"),
+            Picked("s-terminal", "archive"),
+        ]
+        terminal.type("\x1a")
+        await until(lambda: plain(picker.page.count()) == "2 of 2")
+        terminal.type("\x05")
+        await until(lambda: plain(picker.page.hints("")).startswith("the disk is full · "))
+        terminal.type("\x1b")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
-async def test_after_an_undo_the_next_key_is_for_what_came_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        actions = Actions()
-        picker = Picker(Sessions(), acts=actions)
+async def test_after_an_undo_the_next_key_is_for_what_came_back(terminal: KeyedTerminal) -> None:
+    actions = Actions()
+    picker = Picker(Sessions(), acts=actions)
 
-        async def person() -> None:
-            await until(lambda: len(picker.page.shown) == 2)
-            keys.send_text("\x18\x1a\x18")  # all of it while the first is on its way
-            actions.goes_on.set()
-            await until(lambda: len(actions.acted) == 3)
-            keys.send_text("\x1b")
+    async def person() -> None:
+        await until(lambda: len(picker.page.shown) == 2)
+        terminal.type("\x18\x1a\x18")  # all of it while the first is on its way
+        actions.goes_on.set()
+        await until(lambda: len(actions.acted) == 3)
+        terminal.type("\x1b")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
-        first = Picked("s-web page", "archive")
-        assert actions.acted == [first, Picked("", "undo"), first]
+    assert await terminal.choose(picker, person) is None
+    first = Picked("s-web page", "archive")
+    assert actions.acted == [first, Picked("", "undo"), first]
 
 
 class LateSessions(Sessions):
@@ -289,177 +300,145 @@ class LateSessions(Sessions):
 
 
 async def test_enter_that_came_before_the_list_opens_the_first_session(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        source = LateSessions()
-        picker = Picker(source)
+    source = LateSessions()
+    picker = Picker(source)
 
-        async def person() -> None:
-            keys.send_text("\r")
-            await until(lambda: picker.is_entered)
-            source.are_there.set()
+    async def person() -> None:
+        terminal.type("\r")
+        await until(lambda: picker.is_entered)
+        source.are_there.set()
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() == Picked("s-web page", "open")
+    assert await terminal.choose(picker, person) == Picked("s-web page", "open")
 
 
-async def test_another_key_behind_an_early_enter_takes_it_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        source = LateSessions()
-        picker = Picker(source)
+async def test_another_key_behind_an_early_enter_takes_it_back(terminal: KeyedTerminal) -> None:
+    source = LateSessions()
+    picker = Picker(source)
 
-        async def person() -> None:
-            keys.send_text("\r")
-            await until(lambda: picker.is_entered)
-            keys.send_text("\x1b[B")
-            await until(lambda: not picker.is_entered)
-            source.are_there.set()
-            await until(lambda: len(picker.page.shown) == 2)
-            keys.send_text("\x1b")
+    async def person() -> None:
+        terminal.type("\r")
+        await until(lambda: picker.is_entered)
+        terminal.type("\x1b[B")
+        await until(lambda: not picker.is_entered)
+        source.are_there.set()
+        await until(lambda: len(picker.page.shown) == 2)
+        terminal.type("\x1b")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
-async def test_what_is_selected_stays_so_over_an_action_that_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions(), acts=Actions(), selected=("s-terminal",))
+async def test_what_is_selected_stays_so_over_an_action_that_asks(terminal: KeyedTerminal) -> None:
+    picker = Picker(Sessions(), acts=Actions(), selected=("s-terminal",))
 
-        async def person() -> None:
-            await until(lambda: len(picker.page.shown) == 2)
-            keys.send_text("\x13\x14")  # one more, and tag them
+    async def person() -> None:
+        await until(lambda: len(picker.page.shown) == 2)
+        terminal.type("\x13\x14")  # one more, and tag them
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            chosen = await picker.run()
+    chosen = await terminal.choose(picker, person)
     assert chosen is not None
     assert (chosen.session_id, chosen.others) == ("s-terminal", ("s-web page",))
     assert chosen.selected == ("s-terminal", "s-web page")
 
 
 async def test_the_list_follows_the_sessions_and_stays_on_the_selected_one(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(sessions := Sessions())
+    picker = Picker(sessions := Sessions())
 
-        def titles() -> list[str]:
-            return [line.title for line in picker.page.shown]
+    def titles() -> list[str]:
+        return [line.title for line in picker.page.shown]
 
-        async def person() -> None:
-            await until(lambda: "The terminal has it." in terminal.getvalue())
-            keys.send_text("\x1b[B")
-            old = PickerLine(
-                "s-web page", TITLE, "", "claude", "/shop", "1 h", HERE, at=1, said=None
-            )
-            new = PickerLine(
-                "s-new", "Just begun", "waiting", "pi", "/", "now", WAITS, at=3, said=""
-            )
-            sessions.news.put_nowait(PickerNews([old, new], []))
-            await until(lambda: titles() == ["Just begun", TITLE, TITLE])
-            assert picker.page.current is not None
-            assert picker.page.current.session_id == "s-terminal"
-            await until(
-                lambda: sessions.asked.count("s-web page") == 2
-            )  # its last words may differ
-            sessions.news.put_nowait(
-                PickerNews([new._replace(group=HERE, state="")], ["s-web page"])
-            )
-            await until(lambda: titles() == ["Just begun", TITLE])
-            keys.send_text("\r")
+    async def person() -> None:
+        await terminal.shows("The terminal has it.")
+        terminal.type("\x1b[B")
+        old = PickerLine("s-web page", TITLE, "", "claude", "/shop", "1 h", HERE, at=1, said=None)
+        new = PickerLine("s-new", "Just begun", "waiting", "pi", "/", "now", WAITS, at=3, said="")
+        sessions.news.put_nowait(PickerNews([old, new], []))
+        await until(lambda: titles() == ["Just begun", TITLE, TITLE])
+        assert picker.page.current is not None
+        assert picker.page.current.session_id == "s-terminal"
+        await until(lambda: sessions.asked.count("s-web page") == 2)  # its last words may differ
+        sessions.news.put_nowait(PickerNews([new._replace(group=HERE, state="")], ["s-web page"]))
+        await until(lambda: titles() == ["Just begun", TITLE])
+        terminal.type("\r")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() == Picked("s-terminal", "open")
+    assert await terminal.choose(picker, person) == Picked("s-terminal", "open")
 
 
 async def test_a_question_mark_shows_the_keys_unless_it_is_a_part_of_the_words(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions(), does="watches")
+    picker = Picker(Sessions(), does="watches")
 
-        def shown() -> str:
-            return "".join(piece[1] for piece in picker.page.list_text())
+    def shown() -> str:
+        return plain(picker.page.list_text())
 
-        async def person() -> None:
-            await until(lambda: "? keys" in terminal.getvalue())
-            keys.send_text("?")
-            await until(lambda: "watches the conversation" in shown())
-            assert not any(it in shown() for it in ("^X", "^O"))  # which do nothing here
-            keys.send_text("\r")  # goes back, and opens nothing
-            await until(lambda: TITLE[:20] in shown())
-            keys.send_text("why?")
-            await until(lambda: picker.words.text == "why?")
-            keys.send_text("\x1bOP")
-            await until(lambda: "watches the conversation" in shown())
-            keys.send_text("\x03\x03")
+    async def person() -> None:
+        await terminal.shows("? keys")
+        terminal.type("?")
+        await until(lambda: "watches the conversation" in shown())
+        assert not any(it in shown() for it in ("^X", "^O"))  # which do nothing here
+        terminal.type("\r")  # goes back, and opens nothing
+        await until(lambda: TITLE[:20] in shown())
+        terminal.type("why?")
+        await until(lambda: picker.words.text == "why?")
+        terminal.type("\x1bOP")
+        await until(lambda: "watches the conversation" in shown())
+        terminal.type("\x03\x03")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
-async def test_what_was_found_is_shown_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+async def test_what_was_found_is_shown_at_its_place(
+    terminal: KeyedTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(PickerPage, "_is_wide", True)
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(sessions := Sessions())
+    picker = Picker(sessions := Sessions())
 
-        def rows() -> list[str]:
-            return "".join(piece[1] for piece in picker.page.preview_text()).splitlines()
+    def rows() -> list[str]:
+        return plain(picker.page.preview_text()).splitlines()
 
-        async def person() -> None:
-            await until(lambda: any("its last line" in row for row in rows()))
-            keys.send_text("settings")
-            await until(lambda: len(picker.page.shown) == 3)
-            keys.send_text("\x1b[F")
-            await until(lambda: any("its settings" in row for row in rows()))
-            assert rows()[:2] == [
-                f" {shorten(TITLE, 29)}",
-                " pi · /else",
-            ]
-            assert "after them" in rows()[-1]
-            assert sessions.previewed[-1] == ("s-3", 7)
-            keys.send_text("\x03")
+    async def person() -> None:
+        await until(lambda: any("its last line" in row for row in rows()))
+        terminal.type("settings")
+        await until(lambda: len(picker.page.shown) == 3)
+        terminal.type("\x1b[F")
+        await until(lambda: any("its settings" in row for row in rows()))
+        assert rows()[:2] == [
+            f" {shorten(TITLE, 29)}",
+            " pi · /else",
+        ]
+        assert "after them" in rows()[-1]
+        assert sessions.previewed[-1] == ("s-3", 7)
+        terminal.type("\x03")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
 async def test_all_of_a_session_is_read_with_the_list_as_it_was_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
     read: list[str] = []
 
     async def show(session_id: str) -> None:
         read.append(session_id)
 
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(Sessions(), read=show)
+    picker = Picker(Sessions(), read=show)
 
-        async def person() -> None:
-            await until(lambda: "^O reads it" in terminal.getvalue())
-            keys.send_text("rename\x1b[B\x0f")
-            await until(lambda: read == ["s-terminal"])
-            keys.send_text("\r")
+    async def person() -> None:
+        await terminal.shows("^O reads it")
+        terminal.type("rename\x1b[B\x0f")
+        await until(lambda: read == ["s-terminal"])
+        terminal.type("\r")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() == Picked("s-terminal", "open", words="rename")
+    assert await terminal.choose(picker, person) == Picked("s-terminal", "open", words="rename")
 
 
 async def test_the_end_beside_the_list_is_broken_between_words(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
     sessions = Sessions()
     words = [f"paragraph{number}" for number in range(40)]
 
@@ -468,18 +447,16 @@ async def test_the_end_beside_the_list_is_broken_between_words(
 
     monkeypatch.setattr(sessions, "preview", preview)
     monkeypatch.setattr(PickerPage, "_is_wide", True)
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(sessions)
+    picker = Picker(sessions)
 
-        async def person() -> None:
-            await until(lambda: picker.page.preview is not None)
-            text = "".join(piece[1] for piece in picker.page.preview_text())
-            assert text.split()[-len(words) :] == words
-            assert text.count("\n") > 10
-            keys.send_text("\x1b")
+    async def person() -> None:
+        await until(lambda: picker.page.preview is not None)
+        text = plain(picker.page.preview_text())
+        assert text.split()[-len(words) :] == words
+        assert text.count("\n") > 10
+        terminal.type("\x1b")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() is None
+    assert await terminal.choose(picker, person) is None
 
 
 class SomeOfPrograms(Sessions):
@@ -496,24 +473,21 @@ class SomeOfPrograms(Sessions):
 
 
 async def test_sessions_of_programs_are_counted_until_they_are_asked_for_or_sought(
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: KeyedTerminal,
 ) -> None:
-    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
-    with create_pipe_input() as keys, create_app_session(input=keys):
-        picker = Picker(SomeOfPrograms())
+    picker = Picker(SomeOfPrograms())
 
-        async def person() -> None:
-            def counted() -> str:
-                return picker.page.count()[0][1]
+    async def person() -> None:
+        def counted() -> str:
+            return plain(picker.page.count())
 
-            await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
-            keys.send_text("\x07")
-            await until(lambda: counted() == "3 of 3")
-            keys.send_text("\x07")
-            await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
-            keys.send_text("cron")
-            await until(lambda: counted() == "1 of 3")
-            keys.send_text("\r")
+        await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
+        terminal.type("\x07")
+        await until(lambda: counted() == "3 of 3")
+        terminal.type("\x07")
+        await until(lambda: counted() == "1 of 1 · 2 by programs: ^G")
+        terminal.type("cron")
+        await until(lambda: counted() == "1 of 3")
+        terminal.type("\r")
 
-        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
-            assert await picker.run() == Picked("s-cron", "open", words="cron")
+    assert await terminal.choose(picker, person) == Picked("s-cron", "open", words="cron")
