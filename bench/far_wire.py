@@ -14,6 +14,9 @@ from bench.wire import FOLDER
 
 READ: Final = 1 << 20
 
+TEXT, PING, PONG = 1, 9, 10
+"""The kinds of frames; RFC 6455, 5.2."""
+
 
 class FarWire(ABC):
     """One client of the server at `url`; see `bench.wire` for its like on a pipe."""
@@ -88,6 +91,13 @@ class FarWire(ABC):
             raise RuntimeError(str(message["error"]))
         return True
 
+    @staticmethod
+    def _received(connection: socket.socket) -> bytes:
+        """What comes next; EOFError if nothing does."""
+        if data := connection.recv(READ):
+            return data
+        raise EOFError("the server has ended the connection")
+
     def _connected(self) -> socket.socket:
         found = socket.create_connection(self._address)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,7 +117,7 @@ class FarSocket(FarWire):
         )
         head = b""
         while b"\r\n\r\n" not in head:
-            head += self._read()
+            head += self._received(self._socket)
         if b" 101 " not in head:
             raise RuntimeError(head.decode())
         self._rest = head.partition(b"\r\n\r\n")[2]
@@ -121,7 +131,7 @@ class FarSocket(FarWire):
         self._socket.sendall(b"\x81" + length + b"\0\0\0\0" + message)  # masked with zeros
 
     def lines(self) -> list[bytes]:
-        data = self._rest + self._read()
+        data = self._rest + self._received(self._socket)
         found, place, size = [], 0, len(data)
         while size >= place + 2:
             length, begin = data[place + 1], place + 2
@@ -130,20 +140,17 @@ class FarSocket(FarWire):
                 length = int.from_bytes(data[place + 2 : begin], "big")
             if size < begin + length:
                 break
-            if data[place] & 0x0F == 1:
+            if data[place] & 0x0F == TEXT:
                 found.append(data[begin : begin + length])
+            elif data[place] & 0x0F == PING:  # unanswered for a while, it ends the connection
+                pong = bytes([0x80 | PONG, 0x80 | length])
+                self._socket.sendall(pong + b"\0\0\0\0" + data[begin : begin + length])
             place = begin + length
         self._rest = data[place:]
         return found
 
     def close(self) -> None:
         self._socket.close()
-
-    def _read(self) -> bytes:
-        data = self._socket.recv(READ)
-        if not data:
-            raise EOFError("the server has ended the connection")
-        return data
 
 
 class FarHttp(FarWire):
@@ -165,21 +172,24 @@ class FarHttp(FarWire):
             f"POST /acp HTTP/1.1\r\n{self._head}{named}Content-Type: application/json\r\n"
             f"Accept: application/json, text/event-stream\r\nContent-Length: {len(message)}\r\n\r\n"
         )
+        if select.select([self._posts], [], [], 0)[0]:  # it was idle, and the server has closed it
+            self._posts.close()
+            self._posts = self._connected()
         self._posts.sendall(head.encode() + message)
         answer = b""
         while b"\r\n\r\n" not in answer:
-            answer += self._posts.recv(READ)
+            answer += self._received(self._posts)
         head_, _, body = answer.partition(b"\r\n\r\n")
         fields = dict(
             line.lower().split(b": ", 1) for line in head_.split(b"\r\n")[1:] if b": " in line
         )
         if b"chunked" in fields.get(b"transfer-encoding", b""):
             while not body.endswith(b"0\r\n\r\n"):
-                body += self._posts.recv(READ)
+                body += self._received(self._posts)
             body = b"".join(line for line in body.split(b"\r\n") if line.startswith(b"{"))
         else:
             while len(body) < int(fields.get(b"content-length", b"0")):
-                body += self._posts.recv(READ)
+                body += self._received(self._posts)
         if b" 20" not in head_.partition(b"\r\n")[0]:
             raise RuntimeError(answer.decode())
         if body:
@@ -201,10 +211,8 @@ class FarHttp(FarWire):
             return answers
         found = []
         for stream in select.select(self._streams, [], [])[0]:
-            data = stream.recv(READ)
-            if not data:
-                raise EOFError("the server has ended the stream")
-            *lines, self._rest[stream] = (self._rest[stream] + data).split(b"\n")
+            data = self._rest[stream] + self._received(stream)
+            *lines, self._rest[stream] = data.split(b"\n")
             found += [line[5:].strip() for line in lines if line.startswith(b"data:")]
         return found
 
@@ -219,7 +227,7 @@ class FarHttp(FarWire):
         )
         head = b""
         while b"\r\n\r\n" not in head:
-            head += stream.recv(READ)
+            head += self._received(stream)
         if b" 200 " not in head:
             raise RuntimeError(head.decode())
         self._streams.append(stream)
