@@ -144,6 +144,16 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
     assert ids(acphold) == {"s-1", "s-10"}
 
 
+def test_words_that_cannot_be_overwritten_now_are_told_of(old: Path, acphold: CommandLine) -> None:
+    arguments = ("session", "prune", "--yes", "--now", "--older-than")
+    with closing(sqlite3.connect(old, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM segments").fetchone()
+        told = acphold.run(*arguments, "150d").err
+        assert "words of 2 deleted sessions are not overwritten yet" in told
+    assert "overwritten" not in acphold.run(*arguments, "90d").err
+
+
 def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
     journal: Path, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterable
-from contextlib import closing
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import count, islice
 from pathlib import Path
 from random import Random
 
@@ -18,7 +18,7 @@ from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.journal import is_forgotten
 from acphold.journal.rows import ListFilter, NewSession, RowChange
-from acphold.journal.sqlite import deletion, search_index
+from acphold.journal.sqlite import deletion, free_pages, search_index
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.search_index import Indexed, unindex
 from acphold.journal.sqlite.store import SqliteJournal
@@ -235,6 +235,31 @@ async def test_a_log_that_somebody_reads_is_emptied_of_what_was_deleted_as_soon_
     reader.close()
     await journal.file.sweep()
     assert b"fishgone" not in left(path)
+
+
+async def test_a_sweep_beside_a_turn_that_writes_all_the_time_ends(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "EMPTYING_TRIES", 3)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(free_pages, "_RUN_PAGES", 1)
+    alone, tries = free_pages._alone_without_log, count()
+
+    @contextmanager
+    def seldom_alone(connection: Connection) -> Iterator[bool]:
+        if next(tries) % 3:
+            yield False
+        else:
+            with alone(connection) as is_alone:
+                yield is_alone
+
+    monkeypatch.setattr(free_pages, "_alone_without_log", seldom_alone)
+    await talked(journal, "gone")
+    assert await journal.delete("gone")
+    await journal.file.sweep()
+    assert await journal.file.unswept() == 0
+    assert b"fishgone" not in left(path)
+    assert next(tries) >= 7, "it failed more often than it may in a row"
 
 
 async def test_who_reads_on_keeps_a_sweep_from_ending_for_a_second_at_most(

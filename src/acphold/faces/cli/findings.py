@@ -304,6 +304,12 @@ async def remove_from_disk(journal: Journal, *, now: bool = False) -> None:
     it is to be `now`."""
     if now and journal.file is not None:
         await journal.file.sweep()
+        if left := await journal.file.unswept():
+            whose = quantity(left, "deleted session")
+            tell(
+                f"The words of {whose} are not overwritten yet: another process is reading the "
+                "journal. acphold tries again when that is done."
+            )
     try:
         async with timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)

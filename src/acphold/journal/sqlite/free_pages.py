@@ -76,10 +76,10 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
                 finish()
                 connection.execute("COMMIT")
                 return
+        tries = 0 if is_alone else tries + 1
         if is_alone and not left:
             os.fsync(file)  # before the pages count as overwritten
         elif not is_alone:
-            tries += 1
             time.sleep(bounds.EMPTYING_WAIT_SECONDS)
         yield
 
