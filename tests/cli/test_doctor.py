@@ -228,7 +228,7 @@ def test_the_doctor_tells_what_a_deletion_that_was_cut_short_has_left(
     remember(journal, "bb-2", *CONVERSATION)
     with closing(connect(str(journal), 1.0)) as killed:
         assert any(True for _ in deletion.delete(killed, ["aa-1"], None, set()))
-    left = "traces of 1 deleted session are still in the file"
+    left = "traces of 1 deletion are still in the file"
     assert left in " ".join(acphold.run("doctor").out.split())
     assert acphold.run("journal", "compact").code == 0
     assert left not in " ".join(acphold.run("doctor").out.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +18,8 @@ from acphold.imports.forgotten_turns import find_turn, forget
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece
 from acphold.journal.copies import copy
-from acphold.journal.journal import Journal, history
-from acphold.journal.rows import NewSession
+from acphold.journal.journal import Journal, history, state_of
+from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
@@ -98,6 +99,51 @@ async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
     await take(opened, tmp_path)
     for session_id in (SESSION, "copy", tail):
         assert b"secret" not in await raw(opened, session_id)
+
+
+def queued(do: str, id_: str, **more: Any) -> tuple[str, list[bytes]]:
+    return "queue", [json.dumps({"do": do, "id": id_, **more}).encode()]
+
+
+async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
+    opened: Journal, journal: Path
+) -> None:
+    lease = await opened.create(NewSession(SESSION, READER.key, CWD))
+    secret, other = ([{"type": "text", "text": it}] for it in ("it is SEKRET77", "other"))
+    failed: tuple[str, list[bytes]] = ("turn_end", [b'{"error":{"code":1,"message":"no"}}'])
+    await opened.append(
+        lease,
+        [
+            queued("add", "dropped", prompt=secret),
+            queued("add", "run", prompt=secret),
+            queued("add", "waits", prompt=other, before="run"),
+            queued("edit", "run", prompt=other),
+            queued("edit", "run", prompt=secret),
+            queued("drop", "dropped"),
+        ],
+    )
+    prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps(secret).encode()])
+    author: tuple[str, list[bytes]] = ("author", [b'{"name":"test"}'])
+    await opened.append(lease, [queued("begin", "run"), author, prompt])
+    await opened.append(lease, [failed])
+    await opened.change(lease, RowChange(prompted=True, queued=1, held="failed"))
+    await opened.settle(lease, lease.next_seq - 1)
+    await opened.release(lease)
+    await opened.index.catch_up(10)
+    before = (await opened.summary(SESSION)).queue
+    assert [it.words for it in before.ended] == ["it is SEKRET77"] * 2
+    await forget_turn(opened, 1)
+    queue = (await opened.summary(SESSION)).queue
+    assert (queue.ended, queue.begun) == ((), None)
+    assert [(it.id, it.words) for it in queue.waiting] == [("waits", "other")]
+    assert (queue.held, (await state_of(opened, SESSION)).queue) == ("failed", queue)
+    row = await opened.session(SESSION)
+    assert (row.queued, row.held) == (1, "failed")
+    assert b"SEKRET77" not in await raw(opened)
+    assert opened.file is not None
+    await opened.file.sweep()
+    for path in filter(Path.is_file, journal.parent.glob(f"{journal.name}*")):
+        assert b"sekret77" not in path.read_bytes().lower()
 
 
 async def test_a_turn_that_was_said_here_stays_out_when_it_is_read_from_disk(

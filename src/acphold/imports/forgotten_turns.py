@@ -6,21 +6,29 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import (
+    AUTHOR,
     BACK,
     FORGOTTEN,
     PROMPT,
+    QUEUE,
+    SENT,
     PastEntry,
     now_ms,
     turn_spans,
 )
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.conversation.history.titles import title_of_prompt
+from acphold.imports.entry_writer import prompt_text
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
-from acphold.imports.turns import ReadTurn
+from acphold.imports.turns import ReadTurn, squeeze
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -84,6 +92,38 @@ def _is_same(one: ReadTurn, other: ReadTurn) -> bool:
     return one.moment == other.moment
 
 
+async def _unqueued(
+    journal: Journal, session_id: str, turns: Sequence[ReadTurn]
+) -> list[tuple[int, bytes]]:
+    """Return the entries of the queue that have the prompts of these turns, and those with the
+    words of one that were taken back, as they are without them."""
+    prompts, words = {turn.prompt for turn in turns}, {turn.words for turn in turns}
+    changes: dict[str, list[tuple[int, QueueChange]]] = {}
+    gone: list[tuple[int, QueueChange]] = []
+    begun = ""  # the prompt whose turn comes next
+    async for segment in history(journal, session_id):
+        for entry in segment.entries():
+            if entry.kind == PROMPT and entry.seq in prompts:
+                gone += changes.get(begun, ())
+            if entry.kind not in (QUEUE, AUTHOR, SENT):
+                begun = ""
+            if entry.kind != QUEUE or (it := json_value(entry.raw, QueueChange)) is None:
+                continue
+            its = changes[it.id] = [] if it.do == "add" else changes.get(it.id, [])
+            its.append((entry.seq, it))
+            begun = it.id if it.do == "begin" else begun
+            said = {squeeze(prompt_text(bytes(each.prompt))) for _, each in its if each.prompt}
+            if it.do == "drop" and not words.isdisjoint(said):
+                gone += its
+    left: list[tuple[int, bytes]] = []
+    for seq, change in gone:
+        if change.do == "begin":  # its turn has no end any more
+            left.append((seq, msgspec.json.encode(QueueChange("drop", change.id))))
+        elif bytes(change.prompt):
+            left.append((seq, msgspec.json.encode(replace(change, prompt=msgspec.Raw(b"[]")))))
+    return left
+
+
 async def forget(journal: Journal, found: Forgettable) -> None:
     """Take a turn out of its sessions for good; those made from these remember that.
 
@@ -105,6 +145,8 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                 session_id, [it.snapshot for it in kept if it.turn in numbers]
             )
             gone = sorted(span for turn in turns for span in turn.spans)
+            queue = (await journal.summary(session_id)).queue
+            instead = await _unqueued(journal, session_id, turns)
             names = {name for turn in (*turns, found.turn) for name in (turn.identity, turn.moment)}
             for name in names - {""}:  # a copy that is a session of its own may have it, too
                 await journal.links.link(None, FORGOTTEN, name)
@@ -125,7 +167,13 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                 marker = replace(known.marker, seen={}, turns=met, last=None, title=None)
                 past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
             if gone:
-                await journal.withdraw(lease, sorted(gone))
+                await journal.withdraw(lease, sorted(gone), instead=instead, overwrites=True)
+                # The end of a turn may have held what waits behind it.
+                now_queue = (await journal.summary(session_id)).queue
+                if (now_queue.held, now_queue.until_ms) != (queue.held, queue.until_ms):
+                    hold = QueueChange("hold", why=queue.held, until=queue.until_ms)
+                    change_back = hold if queue.held else QueueChange("go")
+                    past.append(PastEntry(QUEUE, now, msgspec.json.encode(change_back)))
             await journal.take_in(lease, past, change)
         finally:
             await journal.release(lease)

@@ -149,7 +149,7 @@ class ReadTurns:
         if kind not in CONTENT:
             return
         if kind == PROMPT:
-            self._begin(_squeeze(self._read(prompt_text(raw))), at)
+            self._begin(squeeze(self._read(prompt_text(raw))), at)
             turn = self.found[-1]
             for named in self._named:
                 _extend(turn.spans, named, named)
@@ -184,9 +184,9 @@ class ReadTurns:
             said = string(members(members(update).get("content", b"")).get("text")) or ""
             text = self._read(said)
             if self._in_words:
-                self.found[-1].words = _squeeze(f"{self.found[-1].words}{text}")
+                self.found[-1].words = squeeze(f"{self.found[-1].words}{text}")
             elif self._replays and not self._is_open:  # replayed by an agent
-                self._begin(_squeeze(text), at)
+                self._begin(squeeze(text), at)
                 self._is_open, self._in_words = False, True
             return
         self._in_words = False
@@ -195,7 +195,7 @@ class ReadTurns:
 
     def _close(self) -> None:
         if self.found:
-            self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
+            self.found[-1].last = text = squeeze(self._read("".join(self._texts)))
             self.found[-1].answer = digest_of(text)
             self.found[-1].joined = digest_of(f"{self._answer_before}{text}")
             self._answer_before = text
@@ -213,7 +213,8 @@ class ReadTurns:
         return self.found
 
 
-def _squeeze(words: str) -> str:
+def squeeze(words: str) -> str:
+    """Return words as they are compared: without white space."""
     return "".join(words.split())
 
 

@@ -395,10 +395,19 @@ class Arrivals(Protocol):
         that the import itself wrote a moment ago. With `release`, the lease ends here.
         """
 
-    async def withdraw(self, lease: Lease, spans: Sequence[tuple[int, int]]) -> object:
+    async def withdraw(
+        self,
+        lease: Lease,
+        spans: Sequence[tuple[int, int]],
+        *,
+        instead: Sequence[tuple[int, bytes]] = (),
+        overwrites: bool = False,
+    ) -> object:
         """Make the entries with these numbers, each from a first to a last one, void for good.
 
-        Their numbers stay; their content goes, from the search, the counts and the reports, too.
+        Their numbers stay; their content goes, from the search, the counts and the reports, too. An
+        entry `instead` gets other content. With `overwrites`, a file is rid of their words as of
+        those of a deleted session.
         """
 
     async def complete(self, session_id: str) -> None:

@@ -368,6 +368,8 @@ def _fate(queue: PromptQueue, prompt_id: str) -> str:
 def _with_ended(
     queue: PromptQueue, prompt: WaitingPrompt, state: str, at: int
 ) -> tuple[EndedPrompt, ...]:
+    if not prompt.words:  # a person had them taken out
+        return queue.ended
     ended = (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))
     since = at - DAY_MS
     older = [it for it in ended[:-ENDED] if it.id.startswith(GOING_ON) and it.at_ms > since]

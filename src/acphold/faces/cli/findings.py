@@ -154,7 +154,7 @@ async def _look_inside(*, deep: bool) -> tuple[list[Diagnosis], Path | None]:
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
         # Just deleted, or the sweep was interrupted, by a full disk for example.
         if unswept := await file.unswept():
-            what = f"traces of {quantity(unswept, 'deleted session')} are still in the file"
+            what = f"traces of {quantity(unswept, 'deletion')} are still in the file"
             how = "acphold overwrites them within a minute, or `acphold journal compact` now"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         if (at := await file.log_cut_at()) is not None:

@@ -312,7 +312,7 @@ async def forget(
         return Exit.ERROR
     async with existing_journal() as kept:
         await imports.forget(kept, found)
-        await remove_from_disk(kept)
+        await remove_from_disk(kept, now=True)
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     return Exit.OK
 

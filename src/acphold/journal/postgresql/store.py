@@ -498,7 +498,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
         return search(tables, sought, find_in_index)
 
-    def _unindex(self, tables: PostgresqlTables, key: Key, found: Sequence[Segment]) -> None:
+    def _unindex(
+        self, tables: PostgresqlTables, key: Key, found: Sequence[Segment], *, overwrites: bool
+    ) -> None:
         tables.executemany(
             "DELETE FROM acphold.documents WHERE session_id = %s AND seq BETWEEN %s AND %s",
             [(key, segment.first_seq, segment.last_seq) for segment in found],

@@ -8,7 +8,7 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -132,43 +132,49 @@ def withdraw(
     tables: Tables,
     lease: Lease,
     spans: Sequence[tuple[int, int]],
+    instead: Mapping[int, bytes],
     unindex: Callable[[Key, Sequence[Segment]], None],
 ) -> bool:
     """Like `Arrivals.withdraw`; `unindex` takes the segments of a session out of the index."""
+    spans = [*spans, *((seq, seq) for seq in instead)]
     while settle_piece(tables, lease, lease.next_seq - 1):
         pass
     key = tables.key(lease)
     rows = tables.segments(key)
     cut: list[Segment] = []
-    kept: list[Segment] = []
     gone: list[Segment] = []
+    new: list[Segment] = []
     folding = Fold()  # a message with an id may go on anywhere, so all are counted anew
     for segment in rows.read_all(0):
         parts = _parts(segment, spans)
-        for part in parts:
+        for n, part in enumerate(parts):
             if any(first <= part.last_seq <= last for first, last in spans):
                 gone.append(part)
-            else:
-                for entry in part.entries():
-                    folding.add(entry)
+                left = Segment(part.first_seq, part.last_seq, UPDATE, part.at, b"")
+                if raw := instead.get(part.last_seq):
+                    left = replace(part, raw=raw)
+                parts[n] = left
+            for entry in parts[n].entries():
+                folding.add(entry)
         if gone and gone[-1].last_seq >= segment.first_seq:
             cut.append(segment)
-            kept += parts
-    voids = {it: Segment(it.first_seq, it.last_seq, UPDATE, it.at, b"") for it in gone}
+            new += parts
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.loss(tables, lease)
         unindex(key, gone)
         rows.remove(cut)
-        rows.insert(replace(it, raw=pack(it.raw)) for it in (voids.get(it, it) for it in kept))
+        rows.insert(replace(it, raw=pack(it.raw)) for it in new)
         usage_rows.drop(tables, key, spans)
         # The kept state repeats words of the conversation: it gets those of what is left.
-        before, left = settled_state(tables, key), folding.state()
-        plan, title, meta = left.attributes.plan, left.attributes.title, left.attributes.meta
-        attributes = replace(before.summary.attributes, plan=plan, title=title, meta=meta)
-        summary = replace(before.summary, attributes=attributes)
+        before, state = settled_state(tables, key), folding.state()
+        its = state.attributes
+        attributes = replace(
+            before.summary.attributes, plan=its.plan, title=its.title, meta=its.meta
+        )
+        summary = replace(before.summary, attributes=attributes, queue=state.queue)
         tables.keep_settled_state(key, replace(before, summary=summary))
-        tables.update(key, ["message_count = %s"], [messages(left)])
+        tables.update(key, ["message_count = %s"], [messages(state)])
     return True
 
 

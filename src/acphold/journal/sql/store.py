@@ -247,8 +247,11 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         """Like `Index.search`."""
 
     @abstractmethod
-    def _unindex(self, tables: Kept, key: Key, found: Sequence[Segment]) -> None:
-        """Take the entries of these segments of a session out of the index."""
+    def _unindex(
+        self, tables: Kept, key: Key, found: Sequence[Segment], *, overwrites: bool
+    ) -> None:
+        """Take the entries of these segments of a session out of the index; with `overwrites`, see
+        that the words are overwritten, too."""
 
     @abstractmethod
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
@@ -319,11 +322,19 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
             raise done
         return done
 
-    async def withdraw(self, lease: Lease, spans: Sequence[tuple[int, int]]) -> object:
+    async def withdraw(
+        self,
+        lease: Lease,
+        spans: Sequence[tuple[int, int]],
+        *,
+        instead: Sequence[tuple[int, bytes]] = (),
+        overwrites: bool = False,
+    ) -> object:
         def work(tables: Kept) -> bool:
-            return entry_rows.withdraw(
-                tables, lease, spans, lambda key, found: self._unindex(tables, key, found)
-            )
+            def unindex(key: Key, found: Sequence[Segment]) -> None:
+                self._unindex(tables, key, found, overwrites=overwrites)
+
+            return entry_rows.withdraw(tables, lease, spans, dict(instead), unindex)
 
         return await self._slowly(work)
 

@@ -101,11 +101,21 @@ def remove_rows(
     session_tables.delete(SqliteTables(connection), which, its, as_if_never=as_if_never)
 
 
+_OF_OTHERS: Final = 0
+"""Stands among the deleted sessions for turns that were taken out of others."""
+
+
+def leave_to_sweep(connection: sqlite3.Connection) -> None:
+    """Let the next sweep overwrite what was taken out of sessions that stay."""
+    connection.execute("INSERT OR IGNORE INTO deleted VALUES (?, '')", (_OF_OTHERS,))
+
+
 # -- sweeping -----------------------------------------------------------------------------------
 
 
 def unswept(connection: sqlite3.Connection) -> int:
-    """The number of deleted sessions with remains in the file or in the log."""
+    """The number of deleted sessions, or with deleted turns, with remains in the file or in the
+    log."""
     (count,) = connection.execute("SELECT count(*) FROM deleted").fetchone()
     return int(count)
 

@@ -460,13 +460,18 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
         return search(tables, sought, find_in_index)
 
-    def _unindex(self, tables: SqliteTables, key: Key, found: Sequence[Segment]) -> None:
-        from acphold.journal.sqlite import search_index  # late, for a quick start
+    def _unindex(
+        self, tables: SqliteTables, key: Key, found: Sequence[Segment], *, overwrites: bool
+    ) -> None:
+        from acphold.journal.sqlite import deletion, search_index  # late, for a quick start
 
         (tenant,) = tables.execute(
             "SELECT tenant FROM sessions WHERE number = %s", (key,)
         ).fetchone()
         search_index.unindex(tables.connection, int(key), tenant, search_index.documents(found))
+        if overwrites:
+            deletion.leave_to_sweep(tables.connection)
+            self._sweeps.has_deleted = True
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.journal.sqlite import search_index  # late, for a quick start
