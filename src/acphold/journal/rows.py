@@ -1,10 +1,11 @@
-"""The row of a session in the list, its changes, and filters of the list."""
+"""The row of a session in the list, its changes, and filters of the list.
 
-from __future__ import annotations
+Annotations are no strings here: a store reads those of SessionRow at each start.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
@@ -100,7 +101,7 @@ class ListKey(Struct, frozen=True, order=False):
     updated_at: int
     session_id: str
 
-    def __lt__(self, other: ListKey) -> bool:
+    def __lt__(self, other: Self) -> bool:
         """True if this position comes earlier in the list."""
         return (self.updated_at, self.session_id) > (other.updated_at, other.session_id)
 
@@ -169,7 +170,7 @@ class SessionRow(Struct, frozen=True):
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""
         return tenant is None or tenant == self.tenant or tenant in self.shared_with
 
-    def seen_by(self, tenant: str | None, *, as_guest: bool = False) -> SessionRow:
+    def seen_by(self, tenant: str | None, *, as_guest: bool = False) -> Self:
         """Return it as a tenant sees it, or a guest of this session: others than its owner are not
         told of what sessions it was made, and nobody of the pins of others."""
         if not (self.origins or self.pins):  # as of most

@@ -3,9 +3,7 @@
 A capability that is an object is advertised by its presence: `{}` means yes, absent or null no.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 from msgspec import UNSET, field
 from msgspec.structs import replace
@@ -155,9 +153,7 @@ class ClientCapabilities(Extensible, frozen=True):
     elicitation: OrDefault[ElicitationCapabilities | None] = None
 
     @classmethod
-    def of(
-        cls, *, files: bool, terminals: bool, forms: bool, pages: bool, sign_in: bool
-    ) -> ClientCapabilities:
+    def of(cls, *, files: bool, terminals: bool, forms: bool, pages: bool, sign_in: bool) -> Self:
         """Return those of a client that shows everything; of the rest it has what is True."""
         asks = ElicitationCapabilities(
             form=ElicitationFormCapabilities() if forms else None,
