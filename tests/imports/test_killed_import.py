@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from acphold.errors import HeldElsewhereError
+from acphold.imports import Intake, pieces, reader
+from acphold.journal.journal import take_lease
+from acphold.journal.rows import ListFilter
+from acphold.journal.stores import open_journal
+from tests.imports.every_reader import Said, found, write
 from tests.imports.soak import Soak
+from tests.imports.test_every_order import BEGUN, turns
+
+EVERY = ListFilter(include_unprompted=True, archived="include")
 
 
 @pytest.mark.slow
@@ -16,3 +29,64 @@ def test_an_import_killed_at_random_and_run_again_makes_the_journal_of_one_in_on
     soak = Soak(tmp_path, seed=7)
     soak.run(2)
     assert soak.points >= 2
+
+
+FIRST, SECOND, THIRD, FOURTH = (Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 5))
+STORIES = {
+    "what stands before the rest is told later": ([FOURTH], [FIRST, SECOND, THIRD, FOURTH]),
+    "an older way is told later": ([FIRST, FOURTH], [FIRST, SECOND, THIRD], [FIRST, FOURTH]),
+    "parts are joined": ([FIRST], [THIRD], [SECOND], [FIRST, SECOND, THIRD]),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
+    story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
+    for write_number in range(1, 100):
+        journal = open_journal(tmp_path / f"{write_number}.db", create=True)
+        ended = 0
+        for number, way in enumerate(STORIES[story]):
+            write("roo", tmp_path, way)
+            (source,) = found("roo", tmp_path)
+            source = replace(source, changed_at=number)
+            with monkeypatch.context() as patch:
+                left = [write_number]
+                for name in ("take_in", "withdraw", "create", "delete"):
+                    patch.setattr(journal, name, _ending(getattr(journal, name), left))
+                try:
+                    await Intake(journal).take(source, reader("roo"))
+                except KeyboardInterrupt:
+                    ended += 1
+            for row in await journal.page(EVERY):
+                with suppress(HeldElsewhereError):
+                    await journal.release(await take_lease(journal, row.session_id))
+            for _ in range(2):
+                await Intake(journal).take(source, reader("roo"))
+        told = [await turns(journal, row.session_id) for row in await journal.page(ListFilter())]
+        await journal.aclose()
+        assert [(it.words, it.answer) for it in way] in told, write_number
+        every = sorted(turn for way in told for turn in way)
+        assert every == sorted({(it.words, it.answer) for way in STORIES[story] for it in way})
+        if not ended:
+            return
+    pytest.fail("it never ends")
+
+
+def _ending(write: Callable[..., Awaitable[Any]], left: list[int]) -> Callable[..., Awaitable[Any]]:
+    """The write to a journal, before and after which an import may end."""
+
+    async def one(*arguments: Any, **options: Any) -> Any:
+        _count(left)
+        found = await write(*arguments, **options)
+        _count(left)
+        return found
+
+    return one
+
+
+def _count(left: list[int]) -> None:
+    left[0] -= 1
+    if not left[0]:
+        raise KeyboardInterrupt

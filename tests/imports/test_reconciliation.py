@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, history, state_of, tails_of
+from acphold.journal.journal import Journal, history, state_of, tails_of, take_lease
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.every_reader import Said, found, write
@@ -77,6 +78,46 @@ async def prompts(journal: Journal, session_id: str = SESSION) -> list[str]:
 async def others(journal: Journal) -> list[str]:
     rows = await journal.page(ListFilter())
     return [row.session_id for row in rows if row.session_id != SESSION]
+
+
+@pytest.mark.parametrize("at", ["take_in", "withdraw"])
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("nth", [1, 2])
+async def test_turns_that_move_are_there_once_wherever_an_import_ends(
+    opened: Journal,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    nth: int,
+    *,
+    is_before: bool,
+) -> None:
+    whole = conversation("one", "two", "three", "four")
+    part = Transcript()
+    part.records = whole.records[4:]
+    put(tmp_path, part)
+    await take(opened, tmp_path)
+    put(tmp_path, whole, upto=6)  # the fourth one is only here
+    called, write = 0, getattr(opened, at)
+
+    async def ending(*arguments: Any, **options: Any) -> Any:
+        nonlocal called
+        called += 1
+        if called == nth and is_before:
+            raise KeyboardInterrupt
+        await write(*arguments, **options)
+        if called == nth:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(opened, at, ending)
+    with suppress(KeyboardInterrupt):
+        await take(opened, tmp_path)
+    monkeypatch.undo()
+    await opened.release(await take_lease(opened, SESSION, yields=True))
+    for _ in range(2):
+        await take(opened, tmp_path)
+        assert await prompts(opened) == ["one", "two", "three", "four"]
+    assert await others(opened) == []
 
 
 # -- copies ------------------------------------------------------------------------------------

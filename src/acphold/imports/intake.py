@@ -28,7 +28,7 @@ from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
-from acphold.imports.left_turns import put_aside, take_behind, take_out_common
+from acphold.imports.left_turns import beside, put_aside, take_behind, take_out_common
 from acphold.imports.pieces import News, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
@@ -358,9 +358,13 @@ class Intake:
                 if refusal := _refusal(piece, self._selection):
                     return TakenSource(refusal, facts)
                 writing = await self._begin(source, piece.facts)
+                writing.ends_later = source.apart
             await writing.take_in(piece)
         if writing is None:
             return TakenSource("differs")
+        if source.apart:
+            await take_out_common(self._journal, source, writing.lease.session_id)
+        await writing.end()
         return TakenSource("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
@@ -410,8 +414,6 @@ class Intake:
         if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
         if not again and (taken := await self._read_on(source, row, news)):
-            if taken.outcome == "grown":
-                await take_out_common(self._journal, source, row.session_id)
             return taken
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
@@ -456,6 +458,8 @@ class Intake:
                 is_unlinked = source.kept_as and row.downstream_id == source.kept_as
                 link = (row.agent, source.downstream_id) if is_unlinked else None
                 writing = SessionWriter(self._journal, lease, source, link, row, before)
+                its = compared.behind or await beside(self._journal, source, row.session_id)
+                writing.ends_later = bool(its)
                 await writing.make_room(piece, turns, anew)
             if await writing.take_in(piece):
                 outcome = "grown"
@@ -463,10 +467,11 @@ class Intake:
             return TakenSource("differs")
         if behind := compared.behind:
             await take_behind(self._journal, source, row, behind, news, session)
-        if outcome == "grown" or compared.left or compared.behind:
+        if writing.ends_later or compared.left or compared.behind:
             await take_out_common(self._journal, source, row.session_id)
         for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
             await take_out_common(self._journal, source, tail)
+        await writing.end()
         return TakenSource(outcome, facts)
 
     async def _acquire(self, row: SessionRow) -> Lease:
@@ -495,10 +500,17 @@ class Intake:
                     return None
                 lease = await self._acquire(row)
                 writing = SessionWriter(self._journal, lease, source, None, row, marker)
+                its = await beside(self._journal, source, row.session_id)
+                writing.ends_later = bool(its)
             piece.first_prompt = None  # of the last turn
             if await writing.take_in(piece):
                 outcome = "grown"
-        return None if writing is None else TakenSource(outcome, facts)
+        if writing is None:
+            return None
+        if writing.ends_later:
+            await take_out_common(self._journal, source, row.session_id)
+            await writing.end()
+        return TakenSource(outcome, facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in a conversation that only has the id of one here, as a session of its own; its
@@ -509,10 +521,7 @@ class Intake:
             apart = replace(source, session_id=f"{source.session_id}~{number}", kept_as="")
         if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")
-        taken = await self._take_new(apart, news(replace(source, apart=True), NOTHING))
-        if ours := await session_of(self._journal, row.agent, apart.downstream_id):
-            await take_out_common(self._journal, source, ours)
-        return taken
+        return await self._take_new(apart, news(replace(source, apart=True), NOTHING))
 
     async def _note_taken(self, source: Source, session_id: str) -> None:
         """Note in the session that a source had, if it is still there, that another one has all of

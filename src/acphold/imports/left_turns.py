@@ -23,6 +23,7 @@ from acphold.journal.journal import (
     Journal,
     is_forgotten,
     is_live,
+    row_of,
     session_of,
     sessions_beside,
     take_lease,
@@ -74,6 +75,7 @@ async def take_behind(
                 await put_aside(journal, source, row, left, writing.lease.session_id)
             await writing.make_room(piece, known)
         await writing.take_in(piece)
+    await writing.end()
     if compared is not None and (deeper := compared.behind):
         await take_behind(journal, source, row, deeper, news, session)
 
@@ -103,10 +105,21 @@ async def _open_tail(
         created_at=first.at or None,
         origins=(*row.origins, Origin(row.session_id, row.agent, seq)),
     )
-    lease = await journal.create(new, yields=True)
+    begun = await row_of(journal, new.session_id)
+    if begun is not None and not begun.last_seq:  # by an import that was killed
+        lease = await take_lease(journal, new.session_id, yields=True)
+    else:
+        lease = await journal.create(new, yields=True)
     for tenant, prompts in row.shared_with.items():
         await journal.access.keep_share(Share(new.session_id, tenant, prompts))
     return SessionWriter(journal, lease, tail, link), []
+
+
+async def beside(journal: Journal, source: Source, session_id: str) -> list[SessionRow]:
+    """Return the tails of a session, and those that have the id of its source."""
+    names = {session_id, replace(source, apart=False).default_id}
+    found = [it for name in names for it in await sessions_beside(journal, name)]
+    return [it for it in found if it.session_id != session_id]
 
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
@@ -116,13 +129,11 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     They are compared again at the next import, or deleted if nothing is left. One that a person
     has named, tagged, pinned or shared, or in which prompts wait, stays as it is.
     """
-    names = {session_id, replace(source, apart=False).default_id}
-    beside = [it for name in names for it in await sessions_beside(journal, name)]
-    if not (beside := [it for it in beside if it.session_id != session_id]):
+    if not (others := await beside(journal, source, session_id)):
         return
     ours = await read_known(journal, session_id)
     keys = {turn.key for turn in ours.turns}
-    for it in beside:
+    for it in others:
         is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
         if is_kept or await is_live(journal, it.session_id):
             continue

@@ -165,7 +165,9 @@ def pieces(
         except NotStraightError:
             return
         if source.begin and (
-            transcript.missed or transcript.went_back or theirs[0].offset != source.begin
+            transcript.missed
+            or transcript.went_back
+            or [turn.offset for turn in theirs[:1]] != [source.begin]
         ):
             return  # a result, say, of a call before that, or a copy of an earlier turn
         taken_out = known.taken_out(theirs)

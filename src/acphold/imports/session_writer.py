@@ -53,7 +53,7 @@ class Marker(Struct, rename="camel"):
     `check` with the lines at `torn`, which are damaged. `differing` is as `seen`, of sources that
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
-    been found not to have it either.
+    been found not to have it either. While a turn `moves`, it is there twice.
     """
 
     reader: str
@@ -70,6 +70,7 @@ class Marker(Struct, rename="camel"):
     losses: int = 0
     skipped: int = 0
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
+    moves: bool = False
 
     def may_be_mended(self, source: Source) -> bool:
         """Return True if something was lost, and this source may have it."""
@@ -153,6 +154,7 @@ class Known(Struct):
             source.place == before.place,
             source.reader == before.reader,
             before.losses,
+            before.moves,
             self.forgotten,
         )
 
@@ -217,6 +219,14 @@ async def entries_of(
                     yield PastEntry(entry.kind, entry.at, entry.raw, turn=identity)
 
 
+def _spans(turns: Sequence[ReadTurn]) -> list[tuple[int, int]]:
+    return sorted(span for turn in turns for span in turn.spans)
+
+
+def _back(left: Sequence[tuple[int, int]], at: int) -> PastEntry:
+    return PastEntry(BACK, at, msgspec.json.encode({"left": left}))
+
+
 class SessionWriter:
     """A session that pieces are taken into.
 
@@ -242,26 +252,35 @@ class SessionWriter:
         self._has_marked = False
         self._turns: list[tuple[int, str]] = []
         self._gone: list[tuple[int, int]] = []
+        self._moving: list[tuple[int, int]] = []
+        self._end: PastEntry | None = None
+        self.ends_later = False
+        """True if the last piece does not end it, but `end`: only then the source is noted, so
+        that it is compared again if this process ends before."""
         self._met: dict[int, str] = {}
         """The identities of turns that were recognized, by their prompts."""
         self._moved: dict[int, list[PastEntry]] = {}
         """The entries of turns that move, by their numbers."""
 
-    async def go_back(self, gone: Sequence[ReadTurn]) -> None:
-        """Take turns out of the session; the next piece tells its clients."""
-        self._gone = sorted(span for turn in gone for span in turn.spans)
-        await self._journal.withdraw(self.lease, self._gone)
+    async def go_back(self, gone: Sequence[ReadTurn], moving: Sequence[ReadTurn] = ()) -> None:
+        """Take turns out of the session; the next piece tells its clients. Those that move go at
+        the end: until then nobody else may have them."""
+        self._gone, self._moving = _spans(gone), _spans(moving)
+        self.ends_later |= bool(moving)
+        if gone:
+            await self._journal.withdraw(self.lease, self._gone)
 
     async def make_room(
         self, piece: NewsPiece, turns: Sequence[ReadTurn], anew: Sequence[ReadTurn] = ()
     ) -> None:
         """Take out what goes of these turns, as they were compared, and `anew`; keep what moves."""
         compared = piece.compared or Comparison()
-        for n in (-1 - number for number in compared.news if number < 0):
+        moving = [-1 - number for number in compared.news if number < 0]
+        for n in moving:
             entries = entries_of(self._journal, self.lease.session_id, turns[n])
             self._moved[n] = [entry async for entry in entries]
-        if gone := [*(turns[n] for n in (*compared.void, *compared.left)), *anew]:
-            await self.go_back(gone)
+        gone = [turns[n] for n in (*compared.void, *compared.left) if n not in moving]
+        await self.go_back([*gone, *anew], [turns[n] for n in moving])
         met = ((turns[n], identity) for n, identity in piece.met.items())
         self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
@@ -282,8 +301,7 @@ class SessionWriter:
         timed: list[PastEntry] = []
         seq = self.lease.next_seq - self._has_marked
         if self._gone:
-            raw = msgspec.json.encode({"left": self._gone})
-            timed.append(PastEntry(BACK, facts.updated_at or at, raw))
+            timed.append(_back(self._gone, facts.updated_at or at))
             seq += 1
         for entry in self._entries(piece) if is_news else ():
             at = entry.at or at
@@ -295,7 +313,11 @@ class SessionWriter:
         marker = self._marker(piece, title)
         # The piece may only go on with a turn.
         going_on = piece.last.identity if piece.last else ""
-        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker), turn=going_on))
+        end = PastEntry(IMPORTED, at, msgspec.json.encode(marker), turn=going_on)
+        if piece.is_last and self.ends_later:
+            self._end = replace(end, raw=msgspec.json.encode(replace(marker, moves=False)))
+            end = replace(end, raw=msgspec.json.encode(replace(marker, seen={})))
+        timed.append(end)
         # In one transaction: others write at the same time, and each has to wait for the lock. Of
         # the markers so far only the last one matters.
         change = self._row_change(piece, title)
@@ -305,13 +327,25 @@ class SessionWriter:
             await self._journal.take_in(
                 *(self.lease, timed, change, self._link),
                 instead=self._has_marked,
-                release=piece.is_last,
+                release=piece.is_last and not self.ends_later,
             )
         except ForgottenTurnError:
             await self._journal.release(self.lease)
             raise
         self._link, self._has_marked, self._gone = None, True, []
         return is_news
+
+    async def end(self) -> None:
+        """Take out what has moved, and note the source, if the last piece did not."""
+        if self._end is None:
+            return
+        past = [self._end]
+        if self._moving:
+            await self._journal.withdraw(self.lease, self._moving)
+            past.insert(0, _back(self._moving, self._end.at))
+        row = await self._journal.session(self.lease.session_id)
+        change = RowChange(home=row.home)
+        await self._journal.take_in(self.lease, past, change, instead=True, release=True)
 
     async def note_difference(self) -> None:
         """Note that the source differs: until one of both changes, nobody has to read it again."""
@@ -344,6 +378,7 @@ class SessionWriter:
             title=title,
             losses=before.losses,
             skipped=before.skipped,
+            moves=bool(self._moving),
         )
         if piece.is_all:
             marker.seen[source.place] = source.size, source.changed_at

@@ -250,10 +250,9 @@ class KnownPart(Struct, frozen=True):
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If there were `losses` when ours were read, an id may have been lost: the words with their time
-    decide, too.
-    Turns in `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns that
-    may be one that was said here, `ReadTurn.said`, not the nearest; with `only`, no others than
-    these are.
+    decide, too. Ours are `is_unordered` if an import was killed that moved some. Turns in
+    `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns that may be one
+    that was said here, `ReadTurn.said`, not the nearest; with `only`, no others than these are.
     """
 
     turns: list[ReadTurn] = []
@@ -261,6 +260,7 @@ class KnownPart(Struct, frozen=True):
     is_same_place: bool = True
     is_same_reader: bool = True
     losses: int = 0
+    is_unordered: bool = False
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
@@ -363,8 +363,8 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
         else:
             found.behind, behind = [theirs[n].identity for n in behind], []
     found.news = behind
-    if inside:
-        _insert(found, ours, inside)
+    if inside or (known.is_unordered and found.known):
+        _insert(found, ours, inside, is_ordered=not known.is_unordered)
     end = max((n for n in found.known if n not in surplus), default=-1)
     if end >= 0 and all(n in {*found.void, *found.left} for n in range(end + 1, len(ours))):
         our, there, their = ours[end], found.known[end], theirs[found.known[end]]
@@ -396,6 +396,12 @@ class _Matching:
     def match(self, *, given: bool, is_damaged: bool) -> None:
         """Match by identity, else by time, else by words."""
         known, ours, theirs = self._known, self._ours, self._theirs
+        told = set[str]()
+        for n in range(len(ours) - 1, -1, -1):
+            if (name := ours[n].identity) in told:
+                self.surplus.add(n)  # it moved behind, and the import was killed then
+            elif name and not name.startswith(BY_WORDS):
+                told.add(name)
         self._pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
         if any(turn.identity.startswith(BY_WORDS) for turn in (*ours, *theirs)):
             # Of these, one side has only the words, but for what else identifies them.
@@ -476,27 +482,25 @@ def _moment(turn: ReadTurn) -> object:
     return turn.words, turn.at
 
 
-def _insert(found: Comparison, ours: Sequence[ReadTurn], inside: list[int]) -> None:
-    """Tell those of theirs that stand before some of ours: these move behind them, unless they were
-    said here."""
-    here = {there: n for n, there in found.known.items()}
-    moved = [n for there, n in sorted(here.items()) if there > inside[0]]
-    moved += [n for n in range(max(found.known) + 1, len(ours)) if n not in found.void]
-    moved = [n for n in moved if n not in found.left]
+def _insert(
+    found: Comparison, ours: Sequence[ReadTurn], inside: list[int], *, is_ordered: bool
+) -> None:
+    """Tell those of theirs that stand before some of ours: these move behind them, each with what
+    follows it here, unless they were said here."""
+    upper = min(inside, default=max(found.known.values()))
+    first = max(found.known) + 1
+    for n in sorted(found.known, reverse=True):
+        there = found.known[n]
+        first = n if there > upper else first
+        upper = upper if is_ordered else min(upper, there)
+    out = {*found.void, *found.left}
+    moved = [n for n in range(first, len(ours)) if n not in out]
     if any(ours[n].is_here for n in moved):
         return
-    first = min(moved, default=len(ours))
-    if any(
-        n not in moved and n not in found.void and n not in found.left
-        for n in range(first, len(ours))
-    ):
-        return
-    order = sorted(
-        [
-            *((found.known[n], -1 - n) for n in moved if n in found.known),
-            *((there, there) for there in inside),
-        ]
-    )
-    rest = [-1 - n for n in moved if n not in found.known]
-    found.news = [*(told for _, told in order), *rest, *found.news]
+    order = [(there, -1, there) for there in inside]
+    place = -1
+    for n in moved:
+        place = found.known.get(n, place)
+        order.append((place, n, -1 - n))
+    found.news = [*(told for _, _, told in sorted(order)), *found.news]
     found.void = sorted({*found.void, *moved})
