@@ -120,6 +120,26 @@ async def test_turns_that_move_are_there_once_wherever_an_import_ends(
     assert await others(opened) == []
 
 
+async def test_what_was_said_in_the_terminal_between_prompts_here_is_told(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    for words in ("two", "four"):
+        await say_here(opened, words)
+    for words in ("two", "in the terminal", "four"):
+        say(whole, words)
+    put(tmp_path, whole)
+    for _ in range(2):
+        await take(opened, tmp_path)
+        assert await prompts(opened) == ["one", "two", "four", "in the terminal"]
+    say(whole, "five")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
+
+
 # -- copies ------------------------------------------------------------------------------------
 
 

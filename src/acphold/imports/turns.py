@@ -486,7 +486,7 @@ def _insert(
     found: Comparison, ours: Sequence[ReadTurn], inside: list[int], *, is_ordered: bool
 ) -> None:
     """Tell those of theirs that stand before some of ours: these move behind them, each with what
-    follows it here, unless they were said here."""
+    follows it here. Those that were said here stay, and theirs are told behind."""
     upper = min(inside, default=max(found.known.values()))
     first = max(found.known) + 1
     for n in sorted(found.known, reverse=True):
@@ -496,6 +496,12 @@ def _insert(
     out = {*found.void, *found.left}
     moved = [n for n in range(first, len(ours)) if n not in out]
     if any(ours[n].is_here for n in moved):
+        for there in inside:
+            before = max((n for n, at in found.known.items() if at < there), default=-1)
+            behind = min((n for n, at in found.known.items() if at > there), default=len(ours))
+            # Where all of ours have theirs, it is none of them in other words.
+            if before >= 0 and all(n in found.known for n in range(before + 1, behind)):
+                found.news.append(there)
         return
     order = [(there, -1, there) for there in inside]
     place = -1
