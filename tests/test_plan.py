@@ -234,8 +234,8 @@ PRIVATE = """
     SessionModeState SettingsError StderrRelay Surroundings TERMINAL_OUTPUT TOKEN_VARIABLE
     TaskSet Terminal TerminalExitStatus TerminalStartError Terminals TextResourceContents
     Threads Token ToolCallContent ToolCallLocation ToolCallStatus ToolCallUpdate ToolKind
-    Turnstile UPDATE_KINDS UnknownTerminalError UnknownVariant UnstructuredCommandInput
-    UpdateForm UsageUpdate WAIT_FOR_TERMINAL_EXIT Workspace WorkspaceError allow_all array
+    Turnstile UNREADABLE UPDATE_KINDS UnknownTerminalError UnknownVariant UnstructuredCommandInput
+    UpdateForm UsageUpdate WAIT_FOR_TERMINAL_EXIT Workspace WorkspaceError allow_all
     as_remote become beside claim_stdio close_others_on_exec code code_block contents describe
     end end_programs exact explanation field_types find_problem finish first free_self
     has_capability has_packages http_client incident is_loopback is_same_folder is_url items

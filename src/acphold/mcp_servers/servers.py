@@ -25,7 +25,7 @@ from acp_wire.schema import (
     splice,
 )
 from acp_wire.schema.shapes import Extensible
-from acp_wire.schema.splice import array, json_value
+from acp_wire.schema.splice import json_value
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""
@@ -87,7 +87,7 @@ def server_ids(given: bytes) -> tuple[str, ...]:
     servers = [members(raw) for raw in items(given)]
     found = [parts.get("serverId", b"0") for parts in servers if parts.get("type") == b'"acp"']
     # None: from an older draft, or invalid: for the agent to report.
-    return tuple(json_value(array(found), list[str]) or ())
+    return tuple(json_value(b"[%b]" % b",".join(found), list[str]) or ())
 
 
 def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> bytes:

@@ -33,10 +33,11 @@ from msgspec.json import decode, encode
 
 from acp_wire.rpc import Transport
 from acp_wire.schema import members
+from acp_wire.schema.splice import UNREADABLE
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acp_wire.tasks import beside
 from acp_wire.transports.messages import AsgiSocket
-from acphold.conversation.history.raw_update import UNREADABLE, encode_object
+from acphold.conversation.history.raw_update import encode_object
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
 from acphold.web import bounds

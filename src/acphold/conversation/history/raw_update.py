@@ -10,18 +10,16 @@ held outside acphold, or a message that it puts into their mouth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 
 from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import items as items_of, members as members_of, splice
+from acp_wire.schema.splice import UNREADABLE
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm, has_capability
-
-UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors that msgspec raises for unreadable bytes; ValidationError is one of them."""
 
 ChunkKind = Literal[
     "user_message_chunk",
@@ -228,6 +226,11 @@ def storable(text: str) -> str:
     """Return `text` with a question mark for each half of a surrogate pair, which UTF-8 cannot
     hold."""
     return text.encode(errors="replace").decode()
+
+
+def array(values: Iterable[bytes]) -> bytes:
+    """Return a JSON array of values that are JSON already."""
+    return b"[%b]" % b",".join(values)
 
 
 def encode_object(values: Mapping[str, bytes]) -> bytes:

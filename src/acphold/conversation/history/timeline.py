@@ -16,7 +16,7 @@ from msgspec import Struct
 from acp_wire import schema
 from acp_wire.errors import AcpError, InvalidParamsError, RemoteError
 from acp_wire.schema import splice
-from acp_wire.schema.splice import json_value
+from acp_wire.schema.splice import UNREADABLE, json_value
 from acphold.conversation.errors import InterruptedTurnError
 from acphold.conversation.history.display_terminals import (
     DisplayTerminal,
@@ -26,8 +26,8 @@ from acphold.conversation.history.display_terminals import (
 )
 from acphold.conversation.history.entries import LATEST_MS, in_utc
 from acphold.conversation.history.raw_update import (
-    UNREADABLE,
     Role,
+    array,
     content_text,
     encode_object,
     encode_text,
@@ -374,7 +374,7 @@ def without_terminals(
             kept.append(item)
         elif (text := known.get(named)) is not None:
             kept.append(b'{"type":"content","content":%b}' % text_block(text))
-    return b"[%b]" % b",".join(kept)
+    return array(kept)
 
 
 def terminal_entry(tool_call_id: str, content: bytes, known: Mapping[str, str]) -> bytes:

@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.schema import Diff
-from acphold.conversation.history.raw_update import UNREADABLE, items, members, string
+from acp_wire.schema.splice import UNREADABLE
+from acphold.conversation.history.raw_update import items, members, string
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.blocks import (
     Block,

@@ -14,7 +14,7 @@ import msgspec
 
 from acp_wire import schema
 from acp_wire.errors import InvalidParamsError
-from acphold.conversation.history.raw_update import is_the_persons
+from acphold.conversation.history.raw_update import array, is_the_persons
 from acphold.conversation.history.timeline import (
     ContextCompaction,
     Message,
@@ -260,7 +260,7 @@ def aside(scene: AsideScene) -> tuple[str, str, str] | None:
 def blocks_of(content: Sequence[bytes]) -> Sequence[schema.ContentBlock]:
     """Return raw content blocks decoded; none if they cannot be read."""
     try:
-        return schema.decode_blocks(b"[%b]" % b",".join(content)).value
+        return schema.decode_blocks(array(content)).value
     except InvalidParamsError:
         return ()
 

@@ -23,8 +23,8 @@ from msgspec import Struct, field
 
 from acp_wire.schema import splice
 from acp_wire.schema.methods import ARCHIVE_SESSION
-from acp_wire.schema.splice import array, json_value
-from acphold.conversation.history.raw_update import encode_text, members
+from acp_wire.schema.splice import json_value
+from acphold.conversation.history.raw_update import array, encode_text, members
 
 INDEX: Final = "sessionIndex"
 REPLAY_END: Final = "loadReplayEnd"

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.schema import encode, members, splice
-from acp_wire.schema.splice import array, json_value
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.attributes import Attributes
-from acphold.conversation.history.raw_update import items
+from acphold.conversation.history.raw_update import array, items
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.annotations import CHOICE
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from operator import methodcaller
 
 from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode, members, splice
-from acp_wire.schema.splice import array, json_value
+from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.conversation.history.attributes import fold_update
 from acphold.conversation.history.entries import CHILD
 from acphold.conversation.history.raw_update import (
     CHUNK_STARTS,
     OPENCODE_CHILD,
+    array,
     kinds_about,
     members as members_of,
     string,

@@ -45,11 +45,11 @@ from msgspec import Meta, Raw, Struct
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import LineBuffer, Oversize
+from acp_wire.schema.splice import UNREADABLE
 from acp_wire.tasks import timeout
 from acphold import errors
 from acphold.conversation.history import entries
 from acphold.conversation.history.entries import Entry, Origin, PastEntry
-from acphold.conversation.history.raw_update import UNREADABLE
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal, history
 from acphold.journal.seams import TurnSnapshot

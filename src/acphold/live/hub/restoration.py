@@ -57,11 +57,11 @@ from msgspec import Struct
 from acp_wire import schema
 from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import FORK_SESSION
-from acp_wire.schema.splice import array
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.conversation.history.attributes import Attributes, fold_settings
 from acphold.conversation.history.entries import Origin
+from acphold.conversation.history.raw_update import array
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
 from acphold.known_agents import short_name

@@ -33,11 +33,11 @@ from msgspec.structs import replace
 
 from acp_wire.newest import Newest
 from acp_wire.schema import SessionInfo, encode, splice
-from acp_wire.schema.splice import array, json_value
+from acp_wire.schema.splice import json_value
 from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import iso
-from acphold.conversation.history.raw_update import update_kind
+from acphold.conversation.history.raw_update import array, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
 from acphold.journal.copies import TITLE

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from acp_wire.schema import REQUEST_PERMISSION, encode, splice
-from acp_wire.schema.splice import array
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.decisions import AskedQuestion
 from acphold.conversation.history.entries import Entry
-from acphold.conversation.history.raw_update import items, members, string, with_meta
+from acphold.conversation.history.raw_update import array, items, members, string, with_meta
 from acphold.errors import JournalError
 from acphold.journal.access import Deed
 from acphold.journal.journal import Journal

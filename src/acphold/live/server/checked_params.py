@@ -23,7 +23,8 @@ from acp_wire.schema import (
     items,
     members,
 )
-from acp_wire.schema.splice import array, session_id_in
+from acp_wire.schema.splice import session_id_in
+from acphold.conversation.history.raw_update import array
 from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT

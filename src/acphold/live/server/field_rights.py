@@ -31,10 +31,10 @@ from msgspec import Raw, Struct
 from acp_wire import schema
 from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import CLIENT_METHODS, Method, items, members, splice
-from acp_wire.schema.splice import array, json_value
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.prompt_queue import QueueChange
-from acphold.conversation.history.raw_update import OFFERS
+from acphold.conversation.history.raw_update import OFFERS, array
 from acphold.live.server import bounds
 from acphold.live.server.methods import method_of
 from acphold.live.server.open_params import names_trace

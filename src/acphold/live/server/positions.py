@@ -31,11 +31,10 @@ from msgspec import Meta, Raw, Struct, field
 
 from acp_wire.rpc import CutNotification
 from acp_wire.schema import UPDATE, members, splice
-from acp_wire.schema.splice import json_value
+from acp_wire.schema.splice import UNREADABLE, json_value
 from acphold.conversation.history.entries import LAST_SEQ
 from acphold.conversation.history.raw_update import (
     OPENCODE_CHILD,
-    UNREADABLE,
     in_meta,
     string,
     with_meta,

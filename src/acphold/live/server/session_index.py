@@ -29,10 +29,9 @@ from msgspec import Raw, Struct
 from acp_wire.newest import Newest
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode, splice
-from acp_wire.schema.splice import array
 from acp_wire.tasks import TaskSet, end, first
 from acp_wire.workspace.threads import Threads
-from acphold.conversation.history.raw_update import items, members, string, without_meta
+from acphold.conversation.history.raw_update import array, items, members, string, without_meta
 from acphold.errors import (
     AcpError,
     ConnectionLostError,

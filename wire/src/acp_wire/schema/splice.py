@@ -6,7 +6,7 @@ survive byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec import DecodeError, MsgspecError, Raw, Struct
@@ -48,11 +48,6 @@ def json_value(raw: bytes | None, kind: type[T]) -> T | None:
         return None if raw is None else decode(raw, type=kind)
     except UNREADABLE:
         return None
-
-
-def array(items: Sequence[bytes]) -> bytes:
-    """Return a JSON array of items that are JSON already."""
-    return b"[" + b",".join(items) + b"]"
 
 
 def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
