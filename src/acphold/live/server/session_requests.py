@@ -93,12 +93,16 @@ class SessionRequests(Struct, eq=False):
             params = request.params if sent is None else without_position(request.params)
 
             def reply(answer: bytes | Exception) -> None:
-                if self._begins_elsewhere(conversation, turn, answer):
-                    after = turn.began if turn.is_recorded and turn.sent_id else None
-                    self._remote.ask_next(session_id, request, after)
-                    return
-                if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
-                    self._entrance.require_again()  # the agent asks who prompts to sign in
+                if not isinstance(answer, bytes):
+                    if self._begins_elsewhere(conversation, turn, answer):
+                        after = turn.began if turn.is_recorded and turn.sent_id else None
+                        self._remote.ask_next(session_id, request, after)
+                        return
+                    if (
+                        isinstance(answer, errors.RemoteError)
+                        and answer.code == errors.AUTH_REQUIRED
+                    ):
+                        self._entrance.require_again()  # the agent asks who prompts to sign in
                 request.reply(answer)
 
             turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
