@@ -13,7 +13,7 @@ import pytest
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
 from acphold.faces.cli import options
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.main import (
     COMMANDS,
     FAMILIES,
@@ -27,6 +27,7 @@ from acphold.faces.cli.main import (
     split_name,
 )
 from acphold.faces.cli.options import HOST, JOURNAL, SERVER_VARIABLE
+from acphold.faces.cli.parser import Parser
 from acphold.journal_location import VARIABLE
 from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import remember

@@ -62,6 +62,6 @@ async def test_a_daemon_imports_little_before_the_first_answer(home: Home, tmp_p
     assert "acphold.live.server.connection" in imported
     # Whatever compiles many patterns, asks for the libraries of C, prints an object, or forks.
     slow = {"acphold.safety.redaction.detector", "ctypes", "inspect", "platform", "textwrap"}
-    slow |= {"importlib.util", "msgspec.inspect", "subprocess"}
+    slow |= {"argparse", "importlib.util", "msgspec.inspect", "subprocess"}
     assert not slow & imported
     assert len([name for name in imported if name.startswith("acp")]) <= 210

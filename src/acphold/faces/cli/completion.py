@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import Parser, UsageError, behind_command, command
+from acphold.faces.cli.command_line import UsageError, behind_command, command
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
+from acphold.faces.cli.parser import Parser
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
 from acphold.journal import stores

@@ -19,13 +19,12 @@ from typing import NamedTuple
 from acphold import errors
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import (
-    PARSERS,
     Exit,
     NothingChosen,
-    Parser,
     UsageError,
     behind_command,
 )
+from acphold.faces.cli.parser import Parser, declared_parser
 from acphold.faces.cli.terminal_text import VisibleLines, tell
 from acphold.version import __version__
 
@@ -320,7 +319,7 @@ def parser_of(name: str) -> Parser:
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     import_module(f"acphold.faces.cli.{entry.module}")
-    return PARSERS[name]()
+    return declared_parser(name)
 
 
 def _command_for(arguments: Sequence[str]) -> str:

@@ -9,10 +9,8 @@ An editor waits for `wrap`, so this imports little.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -139,6 +137,8 @@ def a_prompt(text: str) -> int:
     if text == "last":
         return 0
     if not text.isdecimal() or not int(text[:10]) > 0:
+        import shlex  # late, as all that few need
+
         words = "WORDS" if text.strip("-").isdecimal() else shlex.quote(text)
         raise _argument_error(
             text,
@@ -188,8 +188,10 @@ def a_later_moment(text: str) -> int:
         raise _argument_error(text, why) from None
 
 
-def _argument_error(text: str, why: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"{text!r}: {why}")
+def _argument_error(text: str, why: str) -> Exception:
+    from argparse import ArgumentTypeError  # late: a daemon does without
+
+    return ArgumentTypeError(f"{text!r}: {why}")
 
 
 TYPES: Final[Mapping[str, Callable[[str], object]]] = {
@@ -221,9 +223,9 @@ AGENT: Final[Any] = argument(
 ON_HOST: Final[Any] = value("HOST", "run this command on that machine, over ssh", "--host")
 """`main` goes there before the command runs, which does not get it."""
 
-JOURNAL: Final[Any] = value("URL", argparse.SUPPRESS, "--journal")
-"""The help of `acphold` explains it for all commands. `run` puts it into the environment: a command
-gets it only for a parameter of another name."""
+JOURNAL: Final[Any] = value("URL", "==SUPPRESS==", "--journal")
+"""The help of `acphold` explains it for all commands, theirs hides it (argparse.SUPPRESS). `run`
+puts it into the environment: a command gets it only for a parameter of another name."""
 
 SERVER: Final[Any] = value(
     "URL",

@@ -20,7 +20,6 @@ only what reading TOML takes. `[alerts]` and `[titles]` are in `alert_settings`.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,7 +31,7 @@ from acphold.faces.cli import bounds, packed_words
 from acphold.known_agents import DEMO, KNOWN_AGENTS, KnownAgent, keys_of, short_name
 
 if TYPE_CHECKING:
-    from acphold.faces.cli.command_line import Parser
+    from acphold.faces.cli.parser import Parser
 
 VARIABLE: Final = "ACPHOLD_SETTINGS"
 """The environment variable that names the file."""
@@ -270,6 +269,8 @@ def startable(
 
         otherwise, fetched = "", error.agent.npx_command
         if session_id is not None and (here := agents_on_path()):
+            import shlex  # late, as all that few need
+
             again = shlex.join(["acphold", "continue", session_id, "--with", here[0]])
             otherwise = f"; `{again}` continues with an agent that is here"
         lacks = (

@@ -13,7 +13,8 @@ from typing import NoReturn
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
 from acphold.faces.cli import options, packed_words
-from acphold.faces.cli.command_line import Parser, UsageError, command
+from acphold.faces.cli.command_line import UsageError, command
+from acphold.faces.cli.parser import Parser
 from acphold.faces.cli.servers import server_at
 from acphold.faces.cli.terminal_text import on_one_line
 

@@ -18,7 +18,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acphold.errors import AcpError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import PARSERS, Exit, Parser, UsageError, command
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.journal.journal import Journal
@@ -30,6 +30,7 @@ from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
     from acp_wire.schema import McpServerStdio
+    from acphold.faces.cli.parser import Parser
     from acphold.faces.cli.settings import NamedAgent
     from acphold.live.hub.alerts import Alerts
 
@@ -79,7 +80,9 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
 
 def parser() -> Parser:
     """The arguments of `wrap`."""
-    return PARSERS["wrap"]()
+    from acphold.faces.cli.parser import declared_parser  # late: see `options_of`
+
+    return declared_parser("wrap")
 
 
 def _add_typed(made: Parser) -> None:
