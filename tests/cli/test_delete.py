@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from acphold.faces.screen.typed import prompt_history
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.editor import Refused, wrapped
-from tests.raw_entries import CONVERSATION
+from tests.raw_entries import CONVERSATION, ended, prompt
 
 NO_ZZ = (
     "acphold: no session id begins with 'zz'; `acphold list --all --archived` shows all sessions\n"
@@ -42,11 +44,42 @@ def test_a_turn_is_forgotten_once_a_person_is_sure(acphold: CommandLine) -> None
     refused = acphold.run("session", "forget", "aa", "1")
     assert (refused.code, "--yes" in refused.err) == (2, True)
     shown = acphold.run("show", "aa-1").out
-    assert acphold.run("session", "forget", "aa", "9", "--yes").code == 2
+    for wrong, why in {
+        ("aa", "9"): "has no turn 9: it has 1 turn",
+        ("aa", "moon"): "moon: a turn is named by a number, or as ID@SEQ",
+        ("aa",): "ID@SEQ",
+        ("aa@1", "1"): "ID@SEQ",
+        ("aa@99",): "numbered from 1 to",
+    }.items():
+        failed = acphold.run("session", "forget", *wrong, "--yes")
+        assert (failed.code, why in failed.err) == (2, True), failed.err
     assert acphold.run("show", "aa-1").out == shown
     done = acphold.run("session", "forget", "aa", "1", "--yes")
     assert done.out == "Forgot turn 1 in 1 session.\n"
     assert acphold.run("show", "aa-1").out != shown
+
+
+def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
+    acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = "first line\nmy password is SEKRET77, please"
+    turns = [(prompt(said), ended()) for said in ("hello", words, "bye")]
+    remember(journal, "cc-3", *chain.from_iterable(turns))
+    history = prompt_history()
+    for typed in ("hello", words, f"/later {words}", "by"):
+        history.store_string(typed)
+    refused = acphold.on_terminal("session", "forget", "cc-3@4", typed=b"n\n").out
+    assert "> first line" in refused
+    assert "> my password is SEKRET77, please" in refused
+    done = acphold.run("session", "forget", "cc-3@4", "--yes")
+    assert done.out == "Forgot turn 2 in 1 session.\n"
+    assert "The agent's own file" in done.err
+    assert "SEKRET77" not in acphold.run("show", "cc-3", "--json").out
+    assert [*prompt_history().load_history_strings()] == ["by", "hello"]
+    assert b"SEKRET77" not in Path(str(history.filename)).read_bytes()
+    last = acphold.run("session", "forget", "cc-3@last", "--yes")
+    assert last.out == "Forgot turn 2 in 1 session.\n"
 
 
 @pytest.mark.usefixtures("two")

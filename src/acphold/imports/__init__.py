@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
 from acphold.imports.explanation import Explanation, explain
-from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
+from acphold.imports.forgotten_turns import (
+    Forgettable,
+    find_turn,
+    first_entries,
+    forget,
+    has_words,
+)
 from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
@@ -47,9 +53,11 @@ __all__ = [
     "explain",
     "fault",
     "find_turn",
+    "first_entries",
     "forecast",
     "forget",
     "give_up_lost",
+    "has_words",
     "interruptible",
     "read_beside",
     "read_listed",

@@ -28,7 +28,7 @@ from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.entry_writer import prompt_text
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
-from acphold.imports.turns import ReadTurn, squeeze
+from acphold.imports.turns import ReadTurn, is_like, squeeze
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -37,11 +37,25 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the title that its prompt makes, and the sessions that have it."""
+    """A turn, the title that its prompt makes, and the sessions that have it; the text of the
+    prompt."""
 
     turn: ReadTurn
     words: str
     sessions: list[str]
+    prompt: str = ""
+
+
+def has_words(found: Forgettable, typed: str) -> bool:
+    """Return True if a person has typed the prompt of this turn, perhaps behind a command."""
+    words = squeeze(typed)
+    is_behind = words.startswith("/") and words.endswith(found.turn.words)
+    return bool(found.turn.words) and (is_behind or is_like(words, found.turn.words))
+
+
+async def first_entries(journal: Journal, session_id: str) -> list[int]:
+    """Return the numbers of the first entries of a session's turns."""
+    return [turn.spans[0][0] for turn in (await read_known(journal, session_id)).turns]
 
 
 async def relatives(journal: Journal, session_id: str) -> list[str]:
@@ -72,6 +86,7 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
     entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
     words = title_of_prompt(entries[0].raw) if entries else None
     found = Forgettable(turn, words or "", [session_id])
+    found.prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
     async for row in rows_of(journal, await relatives(journal, session_id)):
         if any(_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns):
             found.sessions.append(row.session_id)

@@ -274,6 +274,9 @@ HISTORY_PASSAGES: Final = 100
 PROMPT_CHARACTERS: Final = 200
 """Characters of a prompt that `why` prints."""
 
+FORGOTTEN_CHARACTERS: Final = 2_000
+"""Characters shown of a prompt that is to be forgotten."""
+
 TURNS_OF_LINE: Final = 5
 """Most turns that are named for a line that may come from several."""
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from acp_wire.schema import ClientCapabilities
-from acp_wire.state_folder import state_folder
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
@@ -233,7 +232,7 @@ class ChatFrontend:
 
         from acphold.faces.screen.line_screen import LineScreen
         from acphold.faces.screen.terminal import background
-        from acphold.faces.screen.typed import PrivateHistory, PromptCompleter
+        from acphold.faces.screen.typed import PromptCompleter, prompt_history
 
         around = background(sys.stdin.fileno(), sys.stdout.fileno())
         folder = self.chat.turns.folder
@@ -243,7 +242,7 @@ class ChatFrontend:
             self.chat,
             chat=self.chat.commands,
             completer=ThreadedCompleter(PromptCompleter(lambda: session.commands, folder)),
-            history=PrivateHistory(os.path.join(state_folder(), "prompts")),
+            history=prompt_history(),
             reads_only=self.reads_only,
         )
         screen.type_ahead(around.typed)

@@ -19,7 +19,7 @@ from acphold.faces.cli.command_line import Exit, UsageError, command, confirm
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here, short_id
-from acphold.faces.cli.places import NEWEST, find_session
+from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
@@ -288,33 +288,63 @@ async def delete(
     return Exit.OK
 
 
-@command("session forget", "[OPTIONS] ID TURN", options.JOURNAL)
+@command("session forget", "[OPTIONS] ID [TURN]", options.JOURNAL)
 async def forget(
     *,
-    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
-    number: int = options.argument("TURN", "the number of the turn, from 1", type=int),
+    session_id: str = options.argument(
+        "ID", "the session's id, or a prefix of it; with @SEQ, the turn that has this entry"
+    ),
+    turn: str | None = options.argument("TURN", "or the number of the turn, from 1", nargs="?"),
     sure: bool = options.SURE,
 ) -> int:
     """Take a turn out of a session for good, such as one with a pasted secret.
 
-    The prompt and all that follows it up to the next one is removed from the session, its copies,
-    the turns that you left, the search index and the kept files; no import brings it back. The
-    agent's own copy stays on disk. Backups and exports that you made have it still.
+    The prompt and all that follows it up to the next one is removed from the session, its queue,
+    its copies, the turns that you left, the search index, the kept files, and what Up offers in
+    `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
+    ID@last the last turn. The agent's own copy stays on disk. Backups and exports that you made
+    have it still.
     """
-    from acphold import imports  # late: no other command of this module needs it
+    from acphold import imports  # late: no other command of this module needs these
+    from acphold.faces.screen.typed import prompt_history
 
     async with sessions_here() as (reader, kept):
-        row = await find_session(reader, session_id, "forgets a turn of it")
+        row, seq = await place(reader, session_id, "forgets a turn of it")
+        firsts = await imports.first_entries(kept, row.session_id)
+        if (seq is None) == (turn is None):
+            raise UsageError("name the turn as ID@SEQ, as `search` prints it, or by its number")
+        number = sum(first <= seq for first in firsts) if seq is not None else _number(turn)
         if (found := await imports.find_turn(kept, row.session_id, number)) is None:
-            raise UsageError(f"the session has no turn {number}")
-    tell(f"{on_one_line(found.words)}\n  in {quantity(len(found.sessions), 'session')}")
+            what = f"turn {number}" if seq is None else f"turn at entry {seq}"
+            has = f"it has {quantity(len(firsts), 'turn')}"
+            raise UsageError(f"the session has no {what}: {has}")
+    tell(f"{_quoted(found.prompt)}\n  in {quantity(len(found.sessions), 'session')}")
     if not confirm("Forget this turn?", "forgotten", sure=sure):
         return Exit.ERROR
     async with existing_journal() as kept:
         await imports.forget(kept, found)
         await remove_from_disk(kept, now=True)
+    with suppress(OSError):
+        prompt_history().forget(lambda typed: imports.has_words(found, typed))
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
+    tell(
+        "The agent's own file, backups, exports, an open chat and other machines may have it still."
+    )
     return Exit.OK
+
+
+def _number(turn: str | None) -> int:
+    """Return the number of a turn as a person gives it."""
+    if not (turn and turn.isascii() and turn.isdecimal() and len(turn) < 10):
+        raise UsageError(f"{on_one_line(turn or '')}: a turn is named by a number, or as ID@SEQ")
+    return int(turn)
+
+
+def _quoted(words: str) -> str:
+    """Return a prompt, or most of a long one, in lines."""
+    shown = words[: bounds.FORGOTTEN_CHARACTERS]
+    more = [f"… {len(words) - len(shown):,} more characters"] if shown != words else []
+    return "\n".join(f"  > {on_one_line(line)}" for line in [*shown.splitlines(), *more])
 
 
 def _about(row: SessionRow, short: str) -> str:

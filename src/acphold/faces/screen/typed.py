@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from prompt_toolkit.history import FileHistory
 from rich.text import Text
 
 from acp_wire.schema import AvailableCommand, PromptCapabilities, ResourceLink
+from acp_wire.state_folder import state_folder
 from acphold.client.advertised import content_blocks
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import MissingFileError
@@ -220,6 +222,23 @@ class PrivateHistory(FileHistory):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
         super().__init__(path)
+
+    def forget(self, is_meant: Callable[[str], bool]) -> None:
+        """Overwrite prompts in their place, as others may append meanwhile; raises OSError."""
+        with open(self.filename, "r+b") as file:
+            lines, at = file.readlines(), 0
+            for is_typed, group in groupby(lines, lambda line: line.startswith(b"+")):
+                its = [*group]
+                typed = b"".join(line[1:] for line in its).decode(errors="replace")
+                if is_typed and is_meant(typed.removesuffix("\n")):
+                    file.seek(at)
+                    file.write(b"".join(b"#" * (len(line) - 1) + line[-1:] for line in its))
+                at += sum(map(len, its))
+
+
+def prompt_history() -> PrivateHistory:
+    """Return the prompts that were typed in `chat` on this machine."""
+    return PrivateHistory(os.path.join(state_folder(), "prompts"))
 
 
 def continue_line(text: str) -> str | None:
