@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from bench.run import Run, machine, new_run
 from bench.table import Figure, Table
@@ -46,6 +48,10 @@ MEASUREMENTS = (
 where something has to be there first: it says what, and how to get it."""
 
 
+FIGURE_SECONDS: Final = 900
+"""A figure takes less than so long, also on a busy machine: who waits longer waits in vain."""
+
+
 def main() -> int:
     """Measure what was named; 1 when a figure misses its goal and --strict was given."""
     options = _options()
@@ -60,10 +66,27 @@ def main() -> int:
     with new_run(quick=options.quick, folder=options.folder) as run:
         for module in modules.values():
             measure: Callable[[Run], Iterator[Figure]] = module.figures
-            for figure in measure(run):
+            for figure in _in_time(measure(run)):
                 table.add(figure)
     table.end()
     return 1 if options.strict and table.missed else 0
+
+
+def _in_time(figures: Iterator[Figure]) -> Iterator[Figure]:
+    """Yield these figures. TimeoutError where it waits, if one does not come."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"no figure for {FIGURE_SECONDS} s: it waits in the innermost line here")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    try:
+        signal.alarm(FIGURE_SECONDS)
+        for figure in figures:
+            yield figure
+            signal.alarm(FIGURE_SECONDS)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _options() -> argparse.Namespace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Final
@@ -13,6 +14,9 @@ from urllib.parse import urlsplit
 from bench.wire import FOLDER
 
 READ: Final = 1 << 20
+
+PATIENCE_SECONDS: Final = 60
+"""A server that has said nothing for so long is not waited for any more."""
 
 TEXT, PING, PONG = 1, 9, 10
 """The kinds of frames; RFC 6455, 5.2."""
@@ -27,6 +31,7 @@ class FarWire(ABC):
         if token is not None:
             self._head += f"Authorization: Bearer {token}\r\n"
         self._last_id = 0
+        self._asked = "no request"
         self.session_id = ""
 
     @abstractmethod
@@ -48,6 +53,7 @@ class FarWire(ABC):
     def ask(self, method: str, params: dict[str, object]) -> None:
         """Send a request."""
         self._last_id += 1
+        self._asked = method
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
         self.send(json.dumps(message, separators=(",", ":")).encode())
 
@@ -56,7 +62,7 @@ class FarWire(ABC):
         while True:
             for line in self.lines():
                 yield line
-                if self._is_answer(line):
+                if self.is_answer(line):
                     return
 
     def call(self, method: str, params: dict[str, object]) -> dict[str, object]:
@@ -81,7 +87,8 @@ class FarWire(ABC):
         content = [{"type": "text", "text": words}]
         self.ask("session/prompt", {"sessionId": self.session_id, "prompt": content})
 
-    def _is_answer(self, line: bytes) -> bool:
+    def is_answer(self, line: bytes) -> bool:
+        """True for the answer to the last request; RuntimeError if that was refused."""
         if b'"method"' in line and b'"result"' not in line:
             return False
         message = json.loads(line)
@@ -91,16 +98,29 @@ class FarWire(ABC):
             raise RuntimeError(str(message["error"]))
         return True
 
-    @staticmethod
-    def _received(connection: socket.socket) -> bytes:
-        """What comes next; EOFError if nothing does."""
-        if data := connection.recv(READ):
-            return data
-        raise EOFError("the server has ended the connection")
+    def _received(self, connection: socket.socket) -> bytes:
+        """What comes next; EOFError at the end, TimeoutError if nothing does for too long."""
+        try:
+            data = connection.recv(READ)
+        except BlockingIOError:
+            raise self._silence() from None
+        if not data:
+            raise EOFError(f"{self._told()} has ended the connection")
+        return data
+
+    def _silence(self) -> TimeoutError:
+        return TimeoutError(f"{self._told()} said nothing for {PATIENCE_SECONDS} s")
+
+    def _told(self) -> str:
+        return f"the server at {self._address}, after {self._asked} ({self._last_id}),"
 
     def _connected(self) -> socket.socket:
         found = socket.create_connection(self._address)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # By the kernel: a time-out of Python's would ask it before each read.
+        patience = struct.pack("ll", PATIENCE_SECONDS, 0)
+        for side in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            found.setsockopt(socket.SOL_SOCKET, side, patience)
         return found
 
 
@@ -210,7 +230,10 @@ class FarHttp(FarWire):
             answers, self._answers = self._answers, []
             return answers
         found = []
-        for stream in select.select(self._streams, [], [])[0]:
+        ready, _, _ = select.select(self._streams, [], [], PATIENCE_SECONDS)
+        if not ready:
+            raise self._silence()
+        for stream in ready:
             data = self._rest[stream] + self._received(stream)
             *lines, self._rest[stream] = data.split(b"\n")
             found += [line[5:].strip() for line in lines if line.startswith(b"data:")]

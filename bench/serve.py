@@ -28,7 +28,7 @@ import psutil
 
 from acphold.faces.cli.front import daemon_lock
 from acphold.machine.locked_file import holder
-from bench.far_wire import FarHttp, FarSocket, FarWire
+from bench.far_wire import PATIENCE_SECONDS, FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB
 from bench.programs import (
@@ -228,7 +228,10 @@ def _rate(prompting: FarWire, watchers: list[FarWire], number: int) -> float:
         for watcher in watchers:
             ready.register(watcher, selectors.EVENT_READ)
         while waiting:
-            for key, _ in ready.select():
+            found = ready.select(PATIENCE_SECONDS)
+            if not found:
+                raise TimeoutError(f"{len(waiting)} of {len(watchers)} lack the end of a flood")
+            for key, _ in found:
                 heard = key.fileobj
                 assert isinstance(heard, FarWire)
                 if any(b'0123456!"' in line for line in heard.lines()):
@@ -271,7 +274,9 @@ def _caught_up(server: Server, session_id: str, reached: dict[str, object]) -> f
     client.ask("session/resume", {**_opened(session_id), "_meta": reached})
     count = 0
     while count < MISSED:
-        count += sum(b"agent_message_chunk" in line for line in client.lines())
+        for line in client.lines():
+            if not client.is_answer(line):  # which is no refusal
+                count += b"agent_message_chunk" in line
     taken = (perf_counter() - began) * 1e3
     client.close()
     return taken
