@@ -140,6 +140,31 @@ async def test_what_was_said_in_the_terminal_between_prompts_here_is_told(
     assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
 
 
+async def test_turns_of_an_earlier_release_are_left_once_beside_a_copy(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = conversation("one")
+    first = whole.last
+    for words in ("two", "three"):
+        say(whole, words)
+    put(tmp_path, whole, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(session_writer, "FORM", 1)
+        await take(opened, tmp_path)
+    put(tmp_path, whole, upto=4)
+    back = Transcript()
+    back.records = [*whole.records[:2]]
+    back.last = first
+    say(back, "back", first)
+    for record in back.records[2:]:
+        record["timestamp"] = "2026-02-02T03:00:00.000Z"
+        record["uuid"] = f"b{record['uuid'][1:]}"
+    put(tmp_path, back, 1)
+    await take(opened, tmp_path)
+    told = [await prompts(opened, session_id) for session_id in (SESSION, *await others(opened))]
+    assert sorted(words for its in told for words in its) == ["back", "one", "three", "two"]
+
+
 # -- copies ------------------------------------------------------------------------------------
 
 

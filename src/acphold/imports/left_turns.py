@@ -132,7 +132,8 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     if not (others := await beside(journal, source, session_id)):
         return
     ours = await read_known(journal, session_id)
-    keys = {turn.key for turn in ours.turns}
+    # One that was taken in before turns had identities is known by its moment.
+    keys = {name for turn in ours.turns for name in (turn.identity, turn.moment)}
     for it in others:
         is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
         if is_kept or await is_live(journal, it.session_id):
