@@ -22,7 +22,8 @@ from acphold.serve_options import OptionHelp, ServeOptions
 
 def reference(text: str) -> str:
     """The reference with the options as they are now."""
-    typed = [field for field in fields(ServeOptions) if field.name in TYPED]
+    own = [name for name in TYPED if name != "journal"]  # every command has that
+    typed = [field for field in fields(ServeOptions) if field.name in own]
     return _with(text, "### `acphold wrap ", map(_row, typed))
 
 
