@@ -69,8 +69,8 @@ PUBLIC = {
     "acphold.imports": """
         ALL Deletion Explanation Forgettable Growth Home IMPORTED ImportMemory
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source TakenSource WAVES
-        WORTH_LISTING deletions each ending_at_ctrl_c explain fault find_turn forecast
-        forget give_up_lost interruptible read_beside read_listed reader searching
+        WORTH_LISTING deletions each ending_at_ctrl_c explain fault find_turn first_entries forecast
+        forget give_up_lost has_words interruptible read_beside read_listed reader searching
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol
