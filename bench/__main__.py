@@ -49,7 +49,7 @@ where something has to be there first: it says what, and how to get it."""
 
 
 FIGURE_SECONDS: Final = 900
-"""A figure takes less than so long, also on a busy machine: who waits longer waits in vain."""
+"""The longest that a figure takes, on a busy machine, too; behind that, something hangs."""
 
 
 def main() -> int:

@@ -17,15 +17,15 @@ from tests.hub.shared import shared
 from tests.postgresql import Databases
 
 BYTECODES = {
-    ("hub", "prompt"): 5_817,
+    ("hub", "prompt"): 5_797,
     ("hub", PAUSE): 6_431,
-    ("hub", "prompt with ten updates"): 8_710,
+    ("hub", "prompt with ten updates"): 8_690,
     ("hub", "prompt with ten updates apart"): 22_653,
     ("hub", "load of 1,000"): 30_802,
     ("hub", "one more client"): 9_989,
-    ("library", "prompt"): 5_348,
+    ("library", "prompt"): 5_330,
     ("library", PAUSE): 5_963,
-    ("library", "prompt with ten updates"): 7_759,
+    ("library", "prompt with ten updates"): 7_742,
     ("library", "prompt with ten updates apart"): 28_828,
     ("library", "load of 1,000"): 30_777,
     ("library", "one more client"): 9_072,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from acp_wire.surroundings import is_same_folder
@@ -22,6 +22,7 @@ from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
+from acphold.live.hub.prompt_turn import PromptTurn
 
 FOLDED = frozenset({"update", "params", "settings", QUEUE, TURN_END})
 """Kinds of entries that may change the attributes or the queue of a session."""
@@ -130,25 +131,24 @@ class ListedRow:
             self._is_agents = True
         return None if change == NO_CHANGE else change
 
-    def prompt_change(
-        self, title: str | None, agent: HubAgent, *, by_program: bool = False
-    ) -> RowChange:
+    def prompt_change(self, title: str | None, agent: HubAgent, turn: PromptTurn) -> RowChange:
         """Return what a prompt changes in the list: the session is worth listing, and moves to the
         top.
 
         How `agent` was started is noted if the session belongs to it, and a session stays a
-        program's while all of its prompts are `by_program`.
+        program's while all of its turns are.
 
         Within TOUCH_MS of the last written change nothing is returned: see the module. `title`
         stands in the list until a turn has ended.
         """
         self.note_activity()
         is_recent = self._touched <= self._active <= self._touched + bounds.TOUCH_MS
-        is_same = self._by_program is by_program or self._by_program is False
+        is_same = self._by_program is False or self._by_program is turn.is_by_program
         if is_recent and is_same and not self._is_changed_elsewhere:
             return NO_CHANGE
+        by_program: bool | UnsetType = UNSET
         if not is_same:
-            self._by_program = by_program
+            self._by_program = by_program = turn.is_by_program
         self._touched, self._is_changed_elsewhere = self._active, False
         shown = UNSET if title is None or not self.untitled else title
         start = agent.start if agent.start and agent.key == self._row.agent else UNSET
@@ -158,7 +158,7 @@ class ListedRow:
             prompted=UNSET if self.is_listed_elsewhere else True,
             archived=False,  # whoever goes on with it would not look for it in the archive
             start=start,
-            by_program=UNSET if is_same else by_program,
+            by_program=by_program,
         )
 
     def question_change(self, *, by_rule: bool = False) -> RowChange:

@@ -306,13 +306,12 @@ class Turns(Struct, eq=False):
         if turn.is_recorded:
             return
         turn.is_recorded = True
-        title = self._title_of(turn) if self._session.row.untitled else None
-        change = self._session.row.prompt_change(
-            title, self._side.agent, by_program=turn.is_by_program
-        )
+        session = self._session
+        title = self._title_of(turn) if session.row.untitled else None
+        change = session.row.prompt_change(title, self._side.agent, turn)
         for kind, raw in turn.preface():
-            self._session.hold(kind, [raw])
-        self._session.hold("prompt", [turn.prompt], turn.author, change)
+            session.hold(kind, [raw])
+        session.hold("prompt", [turn.prompt], turn.author, change)
 
     async def _agent_is_free(self) -> None:
         """Wait for the agent to end an earlier turn that was answered for; if it does not, restart
@@ -379,8 +378,9 @@ class Turns(Struct, eq=False):
                     # The agent has given none: a session gets a title with its first turn, and
                     # another one with the first that says something.
                     self._session.hold("update", [title_update(title)])
-                may_be_limited = not isinstance(answer, bytes) or b"sessionFailure" in answer
-                if may_be_limited and not turn.is_cancelled:
+                if (
+                    not isinstance(answer, bytes) or b"sessionFailure" in answer
+                ) and not turn.is_cancelled:
                     from acphold.live.hub.usage_limit import with_limit_reached  # few turns fail
 
                     agent, waits = self._side.agent, self._shared.options.when_limited == "wait"

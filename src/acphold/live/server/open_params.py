@@ -165,9 +165,9 @@ class OpenParams(Struct, frozen=True):
         return OpenParams(parts, meta, left_out=left_out)
 
     def joining(self, cwd: str, additional_directories: Sequence[str]) -> OpenParams:
-        """Return so much as whoever may not set the session up says: they join it in these folders,
-        with no MCP servers. No client can leave out the working directory, so that is only left out
-        if it is another one."""
+        """Return what counts of it for a client that may not set the session up, and only joins it:
+        the session's own folders, and no MCP servers. Every client has to send a working directory,
+        so that is told as left out only if it is another one."""
         meta = {
             key: raw for key, raw in self.meta.items() if key in RESUMING or names_trace(key, raw)
         }

@@ -335,7 +335,7 @@ class SessionOpener(Struct, eq=False):
                 self.openings.reading.discard(session_id)
             elif not self.is_open(session_id):
                 self.openings.reading.add(session_id)
-            scopes = self._client.scopes_in(session_id)  # of who only reads they have no `prompt`
+            scopes = self._client.scopes_in(session_id)  # without `prompt` for one that reads
             agent = found.agent_for(scopes)
             if self._directory.are_many:
                 if "prompt" not in scopes:  # once it may, it has to say that it continues it
