@@ -57,6 +57,7 @@
         ├── NewerJournalError        written by a later release                  -32052
         ├── SessionExistsError       the id is taken                             -32052
         ├── RewrittenError           entries were joined while they were copied  -32052
+        ├── ForgottenTurnError       a person took out what was to be taken in   -32052
         ├── IllegibleNameError       half a surrogate pair in an id or a path    -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
         └── LeaseLostError           another process owns the session now        -32050
