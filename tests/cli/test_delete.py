@@ -67,7 +67,7 @@ def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
     turns = [(prompt(said), ended()) for said in ("hello", words, "bye")]
     remember(journal, "cc-3", *chain.from_iterable(turns))
     history = prompt_history()
-    for typed in ("hello", words, f"/later {words}", "by"):
+    for typed in ("hello", words, f"/later {words}", f"/later 02:00 {words}", "by"):
         history.store_string(typed)
     refused = acphold.on_terminal("session", "forget", "cc-3@4", typed=b"n\n").out
     assert "> first line" in refused
@@ -78,8 +78,12 @@ def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
     assert "SEKRET77" not in acphold.run("show", "cc-3", "--json").out
     assert [*prompt_history().load_history_strings()] == ["by", "hello"]
     assert b"SEKRET77" not in Path(str(history.filename)).read_bytes()
+    others = ["/tag good bye", "/bye", "by", "hello"]
+    for typed in (*reversed(others[:2]), "/now bye"):
+        history.store_string(typed)
     last = acphold.run("session", "forget", "cc-3@last", "--yes")
     assert last.out == "Forgot turn 2 in 1 session.\n"
+    assert [*prompt_history().load_history_strings()] == others
 
 
 @pytest.mark.usefixtures("two")

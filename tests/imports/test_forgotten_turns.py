@@ -146,6 +146,22 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
         assert b"sekret77" not in path.read_bytes().lower()
 
 
+async def test_prompts_without_words_stay_in_the_queue_when_a_turn_without_words_goes(
+    opened: Journal,
+) -> None:
+    lease = await opened.create(NewSession(SESSION, READER.key, CWD))
+    one, other = ([{"type": "image", "data": it, "mimeType": "image/png"}] for it in ("AAAA", "BB"))
+    add, drop = queued("add", "dropped", prompt=other), queued("drop", "dropped")
+    prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps(one).encode()])
+    end: tuple[str, list[bytes]] = ("turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.append(lease, [add, drop, prompt])
+    await opened.append(lease, [end])
+    await opened.release(lease)
+    await forget_turn(opened, 1)
+    left = await raw(opened)
+    assert (b'"AAAA"' in left, b'"BB"' in left) == (False, True)
+
+
 async def test_a_turn_that_was_said_here_stays_out_when_it_is_read_from_disk(
     opened: Journal, tmp_path: Path
 ) -> None:

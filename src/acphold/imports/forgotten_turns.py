@@ -24,7 +24,7 @@ from acphold.conversation.history.entries import (
     now_ms,
     turn_spans,
 )
-from acphold.conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.prompt_queue import QueueChange, after_moment
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.entry_writer import prompt_text
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
@@ -48,9 +48,11 @@ class Forgettable(Struct):
 
 def has_words(found: Forgettable, typed: str) -> bool:
     """Return True if a person has typed the prompt of this turn, perhaps behind a command."""
-    words = squeeze(typed)
-    is_behind = words.startswith("/") and words.endswith(found.turn.words)
-    return bool(found.turn.words) and (is_behind or is_like(words, found.turn.words))
+    said, words = [typed], found.turn.words
+    if typed.startswith("/"):
+        behind = "".join(typed.split(maxsplit=1)[1:])
+        said += [behind, after_moment(behind)]
+    return bool(words) and any(is_like(squeeze(it), words) for it in said)
 
 
 async def first_entries(journal: Journal, session_id: str) -> list[int]:
@@ -112,7 +114,8 @@ async def _unqueued(
 ) -> list[tuple[int, bytes]]:
     """Return the entries of the queue that have the prompts of these turns, and those with the
     words of one that were taken back, as they are without them."""
-    prompts, words = {turn.prompt for turn in turns}, {turn.words for turn in turns}
+    prompts = {turn.prompt for turn in turns}
+    words = {turn.words for turn in turns} - {""}  # an image alone has none
     changes: dict[str, list[tuple[int, QueueChange]]] = {}
     gone: list[tuple[int, QueueChange]] = []
     begun = ""  # the prompt whose turn comes next
