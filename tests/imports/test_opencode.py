@@ -386,6 +386,42 @@ def test_a_session_that_was_migrated_is_told_once(tmp_path: Path) -> None:
     assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "1"]
 
 
+def put_files(store: Store, *said: str) -> None:
+    """Write the files that the session was migrated from; a message without words has no part."""
+    data = store.path.with_name("storage")
+
+    def tell(path: str, value: Json) -> None:
+        (data / path).parent.mkdir(parents=True, exist_ok=True)
+        (data / path).write_text(json.dumps(value))
+
+    tell("session/project/ses_1.json", {"id": SESSION, "directory": CWD, "version": "1.1.0"})
+    for n, words in enumerate(said, 1):
+        message: Json = {"role": "user" if n % 2 else "assistant", "finish": "stop"}
+        message["time"] = {"created": 1_700_000_000_000 + n}
+        tell(f"message/ses_1/msg_{n:04}.json", message)
+        if words:
+            tell(f"part/msg_{n:04}/prt_1.json", {"type": "text", "text": words})
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+def test_what_was_migrated_and_then_reverted_is_not_told_from_the_files(
+    tmp_path: Path, *, is_second: bool
+) -> None:
+    store = SecondStore(tmp_path, beside=True)
+    put_files(store, "One.", "", "Two.", "2")
+    if is_second:
+        store.second()
+    else:
+        store.session()
+    for count, words in ((0, "One."), (1, ""), (4, "Newer.")):  # two were taken out before it
+        store._count, role = count, "assistant" if count == 1 else "user"
+        if is_second:
+            store.say(role, text=words)
+        else:
+            store.message(role, *filter(None, [words]))
+    assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "Newer."]
+
+
 @pytest.mark.parametrize("program", ["opencode", "kilo"])
 @pytest.mark.parametrize("parts", [1, 0])
 async def test_what_an_interrupted_migration_left_in_files_is_told_too(
@@ -394,17 +430,7 @@ async def test_what_an_interrupted_migration_left_in_files_is_told_too(
     reader = KILO if program == "kilo" else READER
     store = Store(tmp_path, program)
     store.session(version="1.1.0", time_created=1)
-    data = store.path.with_name("storage")
-
-    def tell(path: str, value: Json) -> None:
-        (data / path).parent.mkdir(parents=True, exist_ok=True)
-        (data / path).write_text(json.dumps(value))
-
-    tell("session/project/ses_1.json", {"id": SESSION, "directory": CWD, "version": "1.1.0"})
-    for n, words in enumerate(["One.", "1", "Two.", "2"], 1):
-        said: Json = {"role": "user" if n % 2 else "assistant", "finish": "stop"}
-        tell(f"message/ses_1/msg_{n:04}.json", said | {"time": {"created": 1_700_000_000_000 + n}})
-        tell(f"part/msg_{n:04}/prt_1.json", {"type": "text", "text": words})
+    put_files(store, "One.", "1", "Two.", "2")
     store.message("user", *["One."][:parts])
     for _ in range(2):
         for source in sources(reader, tmp_path):

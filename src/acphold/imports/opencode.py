@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from errno import EINVAL
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -113,6 +114,10 @@ def _in_order(places: Iterable[_Place]) -> Iterator[str]:
     yield from untold  # each is the answer to another one of them
 
 
+def _created(message: Object) -> int:
+    return milliseconds(obj(message, "time").get("created")) or 0
+
+
 def existing_tables(database: Path) -> list[str]:
     """Return the tables of sessions that a database has; an unreadable one is noted."""
     note_database(database)
@@ -155,8 +160,7 @@ class OpencodeRows:
         if "session" in self._tables:
             for name, data in self._rows("message", "id, data", "session_id = ?", session_id):
                 message = self._decode(data)
-                at = milliseconds(obj(message, "time").get("created")) or 0
-                old[name] = _Place(at, 0, name, text(message, "parentID"))
+                old[name] = _Place(_created(message), 0, name, text(message, "parentID"))
                 if size <= HELD_BYTES:
                     held[name], size = message, size + len(str(data))
         if "session_v2" in self._tables:
@@ -178,6 +182,17 @@ class OpencodeRows:
             else:
                 for (data,) in self._rows("message", "data", "id = ?", name):
                     yield self._decode(data) | {"id": name}
+
+    def newest(self, session_id: str) -> int:
+        """Return the time of its newest message, -1 if it has none."""
+        times = [-1]
+        if "session" in self._tables:
+            found = self._rows("message", "id, data", "session_id = ?", session_id)
+            times += [_created(self._decode(data)) for _, data in found]
+        if "session_v2" in self._tables:
+            found = self._rows("session_message", "id, time_created", "session_id = ?", session_id)
+            times += [milliseconds(at) or 0 for _, at in found]
+        return max(times)
 
     def parts(self, message: Object) -> Iterator[Object]:
         """Yield the parts of a message in order, each with its `id`."""
@@ -226,8 +241,7 @@ class OpencodeFiles:
         places: list[_Place] = []
         for name, path in paths.items():
             message = document(path, Missed())
-            at = milliseconds(obj(message, "time").get("created")) or 0
-            places.append(_Place(at, 0, name, text(message, "parentID")))
+            places.append(_Place(_created(message), 0, name, text(message, "parentID")))
         for name in _in_order(places):
             yield document(paths[name], self._missed) | {"id": name}
 
@@ -319,29 +333,46 @@ def session_sources(
                 found[it.session_id] = it
         stored |= dict.fromkeys(found, database)
         yield from found.values()
+    parts_of = cache(_parts_of)
     for path in files_below(folder / "storage/session", "*/ses_*.json"):
-        is_whole = path.stem in stored and _is_migrated(path, stored[path.stem])
-        if not is_whole and not text(document(path, Missed()), "parentID"):
+        migrated = stored.get(path.stem)
+        is_wanted = migrated is None or _has_more(path, migrated, parts_of(migrated))
+        if is_wanted and not text(document(path, Missed()), "parentID"):
             yield from file_sources([path])
 
 
-_WHOLE: Final = {
-    "session": "SELECT id FROM message WHERE session_id = ?"
-    " AND EXISTS (SELECT 1 FROM part WHERE message_id = message.id)",
-    "session_v2": "SELECT id FROM session_message WHERE session_id = ?",
+_WITH_PARTS: Final = {
+    "session": "SELECT id, id IN (SELECT message_id FROM part) FROM message",
+    "session_v2": "SELECT id, 1 FROM session_message",
 }
-"""Queries of the messages of a session that have their parts, by its table."""
+"""Queries of the messages, and whether they have parts, by the table of their sessions."""
 
 
-def _is_migrated(path: Path, database: Path) -> bool:
-    """Return True if a database has all messages that the files of a session have: a migration may
-    be interrupted, or leave out what it cannot convert."""
-    found: set[object] = set()
+def _parts_of(database: Path) -> dict[str, bool]:
+    """Return the ids of the messages of a database; True for those that have parts."""
+    found: dict[str, bool] = {}
     with suppress(OSError):
         for table in existing_tables(database):
-            found.update(name for (name,) in databases.rows(database, _WHOLE[table], path.stem))
-    messages = path.parent.parent.parent / "message" / path.stem
-    return all(it.stem in found for it in files_below(messages, "*.json"))
+            found.update(databases.rows(database, _WITH_PARTS[table]))
+    return found
+
+
+def _has_more(path: Path, database: Path, known: dict[str, bool]) -> bool:
+    """Return True if the files of a session have what an interrupted migration left out of the
+    database with these messages: the parts of a message, or newer messages.
+
+    Older messages that the database lacks were removed, as by a revert.
+    """
+    storage, missing = path.parent.parent.parent, []
+    for message in files_below(storage / "message" / path.stem, "*.json"):
+        if message.stem not in known:
+            missing.append(message)
+        elif not known[message.stem] and [*files_below(storage / "part" / message.stem, "*.json")]:
+            return True
+    newest = -1
+    with suppress(OSError):
+        newest = OpencodeRows(database, Missed()).newest(path.stem) if missing else newest
+    return any(_created(document(message, Missed())) > newest for message in missing)
 
 
 # -- read ----------------------------------------------------------------------------------
