@@ -24,7 +24,8 @@ def load_asyncio() -> None:
     """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
-    if not any(finder.find_spec("_ssl", None) is not None for finder in sys.meta_path):
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+    if not any(find_spec and find_spec("_ssl", None) for find_spec in finders):
         return
     modules = [LateModule(name) for name in LATE if name not in sys.modules]
     for module in modules:

@@ -22,7 +22,11 @@ def has_packages(*names: str) -> bool:
     return all(
         sys.modules[name] is not None
         if name in sys.modules
-        else any(finder.find_spec(name, None) for finder in sys.meta_path)
+        else any(
+            # Python skips a finder without it, such as those of before 3.4.
+            (find_spec := getattr(finder, "find_spec", None)) and find_spec(name, None)
+            for finder in sys.meta_path
+        )
         for name in names
     )
 
