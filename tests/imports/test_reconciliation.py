@@ -165,6 +165,22 @@ async def test_turns_of_an_earlier_release_are_left_once_beside_a_copy(
     assert sorted(words for its in told for words in its) == ["back", "one", "three", "two"]
 
 
+async def test_another_agent_keeps_its_turns_where_both_have_one_id(
+    opened: Journal, tmp_path: Path
+) -> None:
+    one, two, other = (Said(n, 1_767_323_045_000 + n, f"Q{n}", f"A{n}") for n in (1, 2, 3))
+    write("claude", tmp_path, [one])
+    write("pi", tmp_path, [other])
+    write("pi", tmp_path, [two], copied=True)  # apart, as both have one id
+    for said in ([one], [one, two]):
+        write("claude", tmp_path, said)
+        for name in ("pi", "claude"):
+            for source in found(name, tmp_path):
+                await Intake(opened).take(source, reader(name))
+    told = [await prompts(opened, session_id) for session_id in (SESSION, *await others(opened))]
+    assert sorted(told) == [["Q1", "Q2"], ["Q2"], ["Q3"]]
+
+
 # -- copies ------------------------------------------------------------------------------------
 
 

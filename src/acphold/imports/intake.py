@@ -546,7 +546,7 @@ class Intake:
         if ours is None:
             return source, row
         beside = await sessions_beside(self._journal, ours)
-        others = (it.session_id for it in beside if not it.tail_of)
+        others = (it.session_id for it in beside if not it.tail_of and it.agent == row.agent)
         for session_id in (ours, row.session_id, *others):
             session = await read_known(self._journal, session_id)
             async for piece in news(whole, session.part(source)):

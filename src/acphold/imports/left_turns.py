@@ -116,10 +116,11 @@ async def _open_tail(
 
 
 async def beside(journal: Journal, source: Source, session_id: str) -> list[SessionRow]:
-    """Return the tails of a session, and those that have the id of its source."""
+    """Return the tails of a session, and those of its agent that have the id of its source."""
     names = {session_id, replace(source, apart=False).default_id}
+    agent = (await journal.session(session_id)).agent
     found = [it for name in names for it in await sessions_beside(journal, name)]
-    return [it for it in found if it.session_id != session_id]
+    return [it for it in found if it.session_id != session_id and it.agent == agent]
 
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
