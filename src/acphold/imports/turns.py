@@ -251,8 +251,9 @@ class KnownPart(Struct, frozen=True):
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If there were `losses` when ours were read, an id may have been lost: the words with their time
     decide, too. Ours are `is_unordered` if an import was killed that moved some. Turns in
-    `forgotten`, by identity or by `ReadTurn.moment`, are not told, and of the turns that may be one
-    that was said here, `ReadTurn.said`, not the nearest; with `only`, no others than these are.
+    `forgotten` are not told; each is named by its identity or its `ReadTurn.moment`. A turn that
+    was said here is named by its `ReadTurn.said`, which several of theirs may match: then the one
+    that is nearest to it in time is not told. With `only`, no turns but these are told.
     """
 
     turns: list[ReadTurn] = []
