@@ -100,6 +100,13 @@ def belongings(location: str) -> str:
     return os.path.join(account_folder(), f"journal-{short_mark(without_password(real))}")
 
 
+def is_gone(location: str) -> bool:
+    """Return True if the folder of a journal's real file is not there: it was moved, say, and could
+    not be moved back if anything made it again. Raises JournalUnavailableError."""
+    real = real_location(location)
+    return scheme_of(real) is None and not os.path.isdir(os.path.dirname(real))
+
+
 def refuse_newer(found: int, known: int, where: str) -> None:
     """Raise NewerJournalError if the version `found` of a journal is newer than `known`."""
     if found > known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shlex
@@ -21,9 +22,10 @@ from typing import Any
 import psutil
 import pytest
 
+from acp_wire.tasks import beside
 from acphold.errors import JournalUnavailableError
-from acphold.faces.cli import front, process_commands
-from acphold.faces.cli.daemon import log_to_file
+from acphold.faces.cli import bounds, front, process_commands
+from acphold.faces.cli.daemon import _keep_lock, log_to_file
 from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.journal.stores import journal_name
 from acphold.live.reading.processes import Process
@@ -779,11 +781,58 @@ async def test_a_daemon_whose_journal_was_moved_makes_room_for_one_at_the_new_pl
         home.journal.parent.rename(moved := tmp_path.with_name("moved"))
         await until(lambda: daemon not in home.daemons())
         await one.ended()
+    assert not home.journal.parent.exists()  # so it could be moved back
     home.env["ACPHOLD_JOURNAL"] = str(journal := moved / home.journal.name)
     async with introduced(wrap_command(scripted_agent()), journal=journal, env=home.env) as two:
         await two.load(session)
         assert two.text() == "hello"
     assert home.run("agent", "stop").returncode == 0
+
+
+async def test_a_journal_that_is_moved_back_at_once_keeps_its_daemon_and_the_turn(
+    home: Home, tmp_path: Path
+) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        turn = one.begin_prompt(session, {"say": "begun"}, {"until": "cancel"})
+        await one.until_text("begun")
+        [daemon] = home.daemons()
+        await asyncio.sleep(1.2)  # until it watches its lock
+        folder = home.journal.parent
+        folder.rename(moved := tmp_path.with_name("away"))
+        await asyncio.sleep(1)  # it looks ten times
+        assert not folder.exists()
+        moved.rename(folder)
+        one.tell("session/cancel", {"sessionId": session})
+        assert (await turn)["stopReason"] == "cancelled"
+        await one.talk({"say": "again"})
+        assert home.daemons() == [daemon]
+    assert home.run("agent", "stop", "--force").returncode == 0
+
+
+async def test_a_disk_that_fails_for_a_moment_ends_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (journal := tmp_path / "journal.db").touch()
+    held = hold(f"{journal}-daemon")
+    assert held is not None
+    stop, look, looks = asyncio.Event(), os.lstat, 0
+
+    def broken(path: str) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        if 1 < looks < 6:
+            raise OSError(errno.EIO, "the disk is broken", path)
+        return look(path)
+
+    for name in ("LOG_LOOK_SECONDS", "LOCK_LOOK_SECONDS"):
+        monkeypatch.setattr(bounds, name, 0.01)
+    monkeypatch.setattr("acphold.faces.cli.daemon.REBIND_SECONDS", 0.0)
+    monkeypatch.setattr(os, "lstat", broken)
+    async with beside(_keep_lock(held, str(journal), stop), "keep lock"):
+        await until(lambda: looks > 8 or stop.is_set())
+        assert not stop.is_set()
+    held.release()
 
 
 async def test_a_stopped_daemon_whose_lock_was_removed_is_named_and_no_other_begins(

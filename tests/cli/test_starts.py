@@ -171,6 +171,8 @@ def test_a_start_is_known_on_its_own_machine_alone(
     (tmp_path / "id").write_text("0123456789abcdef" * 2)
     monkeypatch.setattr(runtime_folder, "MACHINE", str(tmp_path / "id"))
     assert find_start(start.mark, journal) is None
+    write_start(start, str(tmp_path / "moved" / "journal.db"))
+    assert not (tmp_path / "moved").exists()
 
 
 def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:

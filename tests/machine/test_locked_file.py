@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -46,6 +47,53 @@ def test_the_holder_of_a_file_that_was_removed_makes_it_again_unless_another_has
     first.release()  # and leaves the other's alone
     assert (read_note(path), is_held(path)) == ("second", True)
     second.release()
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_removed(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = hold(path)
+    assert held is not None
+
+    def broken(path: str) -> os.stat_result:
+        raise OSError(errno.EIO, "the disk is broken", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", broken)
+        for look in (held.keep, lambda: held.is_there, lambda: hold(f"{path}.other")):
+            with pytest.raises(OSError, match="broken"):
+                look()
+    assert held.keep()
+    held.release()
+
+
+def test_a_note_that_a_full_disk_refused_is_written_once_there_is_room(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = hold(path)
+    assert held is not None
+    held.note("first")
+
+    def full(descriptor: int, raw: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="full"):
+            held.note("second")
+        with pytest.raises(OSError, match="full"):
+            held.keep()
+    assert held.keep()
+    assert read_note(path) == "second"
+    os.unlink(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="full"):
+            held.keep()
+        assert not is_held(path)  # so that whoever comes asks elsewhere
+    assert held.keep()
+    assert (read_note(path), is_held(path)) == ("second", True)
+    held.release()
 
 
 def test_a_file_is_free_when_its_holder_was_killed(path: str) -> None:

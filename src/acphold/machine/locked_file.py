@@ -28,7 +28,7 @@ NOTE_BYTES = 4096
 class LockedFile:
     """A file that this process holds."""
 
-    __slots__ = ("_before", "_descriptor", "_text", "mark", "path")
+    __slots__ = ("_before", "_descriptor", "_is_due", "_text", "mark", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
@@ -38,29 +38,38 @@ class LockedFile:
         self._descriptor = descriptor
         self._before: list[int] = []
         self._text = ""
+        self._is_due = False
 
     def note(self, text: str) -> None:
-        """Write a text into the file, which others can read; raises OSError."""
-        self._text = text
+        """Write a text into the file, which others can read; raises OSError, and then `keep` tries
+        it again."""
+        self._text, self._is_due = text, True
         raw = os.fsencode(f"{text}\n{self.path}")
         os.pwrite(self._descriptor, raw, 0)
         os.ftruncate(self._descriptor, len(raw))
+        self._is_due = False
 
     @property
     def is_there(self) -> bool:
-        """True if its name leads to it."""
+        """True if its name leads to it; raises OSError if that cannot be found out."""
         return is_at(self._descriptor, self.path)
 
     def keep(self) -> bool:
         """Make the file again if somebody removed it or its folder; return False if another process
         holds it by now. Raises OSError. One that was moved stays held, too."""
         if self.is_there:
+            if self._is_due:
+                self.note(self._text)
             return True
         if (again := hold(self.path)) is None:
             return False
+        try:
+            again.note(self._text)
+        except OSError:  # without its note it would lead nobody to us, and keep others from asking
+            again.release()
+            raise
         self._before.append(self._descriptor)
-        self._descriptor = again._descriptor
-        self.note(self._text)
+        self._descriptor, self._is_due = again._descriptor, False
         return True
 
     def release(self) -> None:
@@ -90,17 +99,16 @@ def hold(path: str) -> LockedFile | None:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_at(descriptor, path):
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError(EINVAL, "it is no file", path)
+                return LockedFile(path, descriptor)
         except BlockingIOError:
             os.close(descriptor)
             return None
         except OSError:
             os.close(descriptor)
             raise
-        if is_at(descriptor, path):
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                os.close(descriptor)
-                raise OSError(EINVAL, "it is no file", path)
-            return LockedFile(path, descriptor)
         os.close(descriptor)
         time.sleep(0.001)
     raise OSError(EBUSY, "another program keeps removing it", path)
@@ -156,10 +164,11 @@ def holder(path: str) -> int | None:
 
 
 def is_at(descriptor: int, path: str) -> bool:
-    """Return True if this name leads to the open file."""
+    """Return True if this name leads to the open file; raises OSError if that cannot be found
+    out."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -354,8 +354,8 @@ class UnixListener:
         self._has_stopped = True
         self._close()
         name, self._name = self._name, None
-        if name is not None and identity_at(self._path) == name:  # not that of our successor
-            with suppress(OSError):
+        with suppress(OSError):
+            if name is not None and identity_at(self._path) == name:  # not that of our successor
                 os.unlink(self._path)
 
     async def aclose(self) -> None:
@@ -365,10 +365,11 @@ class UnixListener:
 
 
 def identity_at(path: str) -> tuple[int, int] | None:
-    """Return device and inode of what is at `path`; None if nothing is."""
+    """Return device and inode of what is at `path`; None if nothing is. Raises OSError if that
+    cannot be found out."""
     try:
         found = os.lstat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 

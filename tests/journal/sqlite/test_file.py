@@ -29,7 +29,7 @@ from acphold.errors import (
 )
 from acphold.journal.journal import Lease, state_of
 from acphold.journal.rows import NewSession, RowChange
-from acphold.journal.sqlite import file as journal_file
+from acphold.journal.sqlite import file as journal_file, file_system
 from acphold.journal.sqlite.connection import Connection, OpenMode, connect
 from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
@@ -166,7 +166,8 @@ async def test_a_hard_link_to_a_journal_is_refused_as_long_as_it_has_the_name_it
         pytest.skip("a file system without attributes")
     os.link(path, other)
     for create in (True, False):
-        refused(other, JournalUnavailableError, f"the same file as {path}", create=create)
+        words = f"the same file as {path}", f"Use {path}; or remove {other}, "
+        refused(other, JournalUnavailableError, *words, create=create)
     await open_file(path).aclose()
     path.unlink()
     journal = open_file(other)
@@ -176,6 +177,39 @@ async def test_a_hard_link_to_a_journal_is_refused_as_long_as_it_has_the_name_it
     journal = open_file(path)
     assert await read_all(journal) == history
     await journal.aclose()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="notes are in attributes")
+async def test_of_two_names_that_are_opened_at_once_only_one_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(path)
+    if not os.listxattr(path):
+        pytest.skip("a file system without attributes")
+    os.link(path, one := path.with_name("one.db"))
+    os.link(path, two := path.with_name("two.db"))
+    os.unlink(path)  # so the name that is noted is nobody's
+    opened: list[Path] = []
+
+    async def try_to_open(name: Path) -> None:
+        with suppress(JournalUnavailableError):
+            await open_file(name).aclose()
+            opened.append(name)
+
+    looking = threading.Thread(target=lambda: asyncio.run(try_to_open(one)))
+    look = file_system.other_name
+
+    def look_slowly(name: str) -> str:
+        found = look(name)
+        if name == str(two) and not looking.ident:
+            looking.start()
+            looking.join(0.3)
+        return found
+
+    monkeypatch.setattr(file_system, "other_name", look_slowly)
+    await try_to_open(two)
+    looking.join()
+    assert len(opened) == 1
 
 
 async def test_a_later_release_that_is_still_at_work_is_noticed(path: Path) -> None:

@@ -118,6 +118,20 @@ async def test_an_owner_whose_file_is_removed_makes_it_anew_and_keeps_its_sessio
     await other.aclose()
 
 
+async def test_an_owner_whose_journal_was_moved_makes_nothing_there_and_goes_on_once_it_is_back(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other = open_file(path)
+    lease = await other.acquire(session)
+    os.rename(path.parent, away := path.parent.with_name("away"))
+    with pytest.raises(JournalUnavailableError, match="gone with its folder"):
+        await other.renew([lease])
+    os.rename(away, path.parent)  # it is not there
+    assert await other.renew([lease]) == []
+    assert isinstance(await journal.owner(session), At)
+    await other.aclose()
+
+
 async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:

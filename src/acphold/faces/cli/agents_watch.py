@@ -18,6 +18,7 @@ from acp_wire.tasks import timeout
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
 from acphold.journal import stores
+from acphold.journal_location import is_gone
 from acphold.machine.folder_watch import (
     CREATED,
     DELETED,
@@ -56,6 +57,8 @@ async def _look(watch: FolderWatch, location: str) -> float:
     watch.changed.clear()
     began, took = time.monotonic(), time.thread_time()
     try:
+        if is_gone(location):
+            return bounds.WATCH_SECONDS
         folder = os.path.dirname(memory_file(location))
         os.makedirs(folder, 0o700, exist_ok=True)
         grown = growth(location)

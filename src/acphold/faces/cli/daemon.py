@@ -51,7 +51,13 @@ from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal import stores
-from acphold.journal_location import VARIABLE, belongings, default_location, short_mark
+from acphold.journal_location import (
+    VARIABLE,
+    belongings,
+    default_location,
+    scheme_of,
+    short_mark,
+)
 from acphold.live.agents.interface import HubAgent
 from acphold.live.server.daemon import DaemonRunsError, serve_journal
 from acphold.live.server.pool import PreparedAgent
@@ -205,25 +211,27 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
 
 async def _keep_lock(held: LockedFile, journal: str, stop: asyncio.Event) -> None:
     """Take our lock back as soon as it is removed, and stop once another daemon has it for good, or
-    the file of the journal has gone, too: it was moved with its folder, say.
+    the file of the journal has gone for good, too: it was moved with its folder, say. Nothing is
+    made in its place meanwhile, since it may be moved back.
 
     A daemon that begins meanwhile holds it only until it has found us in the journal.
     """
-    known, lost = identity_at(journal), 0.0
+    is_in_file = scheme_of(journal) is None
+    known, lost = None, 0.0
+    with suppress(OSError):
+        known = identity_at(journal) if is_in_file else None
     await asyncio.sleep(REBIND_SECONDS)  # the first editor waits for its agent
     watch = FolderWatch(LOSSES)
     try:
         while lost < bounds.LOCK_LOST_SECONDS:
             watch.changed.clear()
             is_told = watch.add([os.path.dirname(held.path)])  # first: no loss is missed
-            its_file = identity_at(journal)
-            if held.is_there:
-                known = its_file
-            elif known not in (None, its_file):
-                break
             try:
-                is_lost = not held.keep()
-            except OSError:  # its folder cannot be written now
+                its_file = identity_at(journal) if is_in_file else None
+                if held.is_there:
+                    known = its_file
+                is_lost = known not in (None, its_file) or not held.keep()
+            except OSError:  # its folder cannot be read or written now
                 is_told, is_lost = False, False
             lost = lost + bounds.LOCK_LOOK_SECONDS if is_lost else 0.0
             if not is_lost:

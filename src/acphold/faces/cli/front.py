@@ -425,8 +425,8 @@ MAIN = "from acphold.__main__ import main; main()"
 """Runs a command; `-m acphold` takes three milliseconds more, for the search of the module."""
 
 LISTENS, TAKEN, JOURNAL_FAILED, FAILED = "listens", "taken", "journal", "failed"
-"""The first word of that line. After the last two, the reason follows; after the second, the socket
-of the other daemon, if only that tells of it."""
+"""The first word of that line. JOURNAL_FAILED and FAILED are followed by the reason; TAKEN by the
+socket of the other daemon, if it was found in the journal and not by its lock."""
 
 
 def _start(held: str, journal: str, frame: bytes) -> str:

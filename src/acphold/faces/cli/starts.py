@@ -23,7 +23,7 @@ from acp_wire.state_folder import state_folder, write_private
 from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import bounds
 from acphold.faces.cli.options import a_text
-from acphold.journal_location import belongings, scheme_of, short_mark
+from acphold.journal_location import belongings, is_gone, scheme_of, short_mark
 from acphold.machine.runtime_folder import machine_id
 
 
@@ -109,7 +109,7 @@ def remember(start: Start, journal: str) -> Iterator[None]:
 def write_start(start: Start, journal: str) -> None:
     """Remember the start now, if its words can be repeated and hold no secret."""
     path = _path(start.mark, journal)
-    if os.path.exists(path) or not (start.agent or start.command):
+    if is_gone(journal) or os.path.exists(path) or not (start.agent or start.command):
         return
     # If it cannot be written, the person will be asked for the command.
     with suppress(OSError):

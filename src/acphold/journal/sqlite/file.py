@@ -114,8 +114,8 @@ class JournalFile:
             if other := file_system.other_name(path):
                 raise errors.JournalUnavailableError(
                     f"the journal {path} is the same file as {other}, a hard link, and each name "
-                    f"would have a log of its own; nothing was changed. Use {other}, or remove it "
-                    "if nothing has it open"
+                    f"would have a log of its own; nothing was changed. Use {other}; or remove "
+                    f"{path}, the name that was asked for"
                 )
             try:
                 connection = connect(path, busy_seconds, access=access)

@@ -27,7 +27,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from struct import unpack_from
 from typing import Final
@@ -289,13 +291,38 @@ def other_name(path: str) -> str:
 
 
 def keep_name(path: str) -> None:
-    """Note the name under which a file is opened to be written; call `other_name` afterwards, for
-    another process may have done the same."""
-    if sys.platform == "linux" and not other_name(path):
-        with suppress(OSError):
+    """Note the name under which a held journal is opened to be written, unless it has another; call
+    `other_name` afterwards. One at a time does this: of two names the first one stays."""
+    if sys.platform == "linux":
+        with suppress(OSError), _alone(path):
             name = os.fsencode(os.path.realpath(path))
-            if _NAME not in os.listxattr(path) or os.getxattr(path, _NAME) != name:
+            is_noted = _NAME in os.listxattr(path) and os.getxattr(path, _NAME) == name
+            if not (is_noted or other_name(path)):
                 os.setxattr(path, _NAME, name)
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Lock a held journal for the block with flock(2), of which SQLite's locks know nothing; go on
+    without if another program keeps it locked. Raises OSError."""
+    import fcntl  # late, for a quick start
+
+    with _changing:
+        descriptor = _descriptor(_journals[os.path.realpath(path)], path)
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+_TRIES: Final = 1000
+"""Most tries to lock it, a millisecond apart."""
 
 
 def _log_of(path: str) -> tuple[Identity, str]:

@@ -65,7 +65,10 @@ class OwnerFile:
 
     def keep(self) -> None:
         """Create the file again if somebody removed it or its folder; raises
-        JournalUnavailableError."""
+        JournalUnavailableError, also if the folder of the journal has gone."""
+        folder = os.path.dirname(os.path.dirname(self._file.path))
+        if not os.path.isdir(folder):  # it was moved, say, and may be moved back
+            raise JournalUnavailableError(f"the journal has gone with its folder, {folder}")
         _until_true(self._file.path, self._file.keep)
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ DAEMON_IDLE_SECONDS = 3.0
 """Seconds that a daemon stays without an agent and a client: an editor may come back at once."""
 
 FIND_DAEMON_SECONDS = 1.0
-"""Seconds for the journal to say if it has a daemon already, whose lock somebody removed."""
+"""Seconds for the journal to say if another daemon has it already: that may have lost its lock."""
 
 # -- servers in front of a network ----------------------------------------------------------
 
