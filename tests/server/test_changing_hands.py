@@ -15,9 +15,11 @@ from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
 from acphold.live.hub.attachments import Attachments
+from acphold.live.hub.restoration import Restoration
 from acphold.live.server import bounds
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
+from acphold.live.server.session_opener import Openings
 from tests.editor import (
     DEADLINE,
     Editor,
@@ -123,6 +125,108 @@ async def test_a_slow_client_whose_session_is_taken_has_all_of_its_turn_before_t
             assert await late == {"stopReason": "end_turn"}
             assert one.text(session_id=session).endswith("too late")
     await kept.aclose()
+
+
+async def take(journal: Path, session: str, other: Editor | Guest) -> None:
+    """Let this client's process have the session, unnoticed by its owner."""
+    kept = open_journal(str(journal))
+    whose = await kept.owner(session)
+    await kept.aclose()
+    assert isinstance(whose, At)
+    retire(journal, whose.owner.id)
+    await other.load(session)
+
+
+async def end(one: Guest, session: str, method: str) -> None:
+    """Have the session's prompts end, by a request or a notification of this method."""
+    if method == "session/cancel":
+        one.tell(method, {"sessionId": session})
+    else:
+        assert await one.call(method, {"sessionId": session}) == {}
+
+
+ENDS = pytest.mark.parametrize("method", ["session/cancel", "session/close"])
+
+
+@ENDS
+async def test_a_waiting_prompt_that_is_ended_is_answered_and_does_not_run_at_the_next_owner(
+    journal: Path, method: str
+) -> None:
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        session = await one.talk({"say": "hello "})
+        running = one.begin_prompt(session, {"say": "first "}, {"until": "cancel"})
+        waiting = one.begin_prompt(session, {"say": "waiting "})
+        await one.until_text("first ")
+        await take(journal, session, other)
+        await end(one, session, method)
+        for turn in (waiting, running):
+            assert await asyncio.wait_for(turn, DEADLINE) == {"stopReason": "cancelled"}
+        await other.prompt(session, {"say": "again"})
+        assert "waiting" not in other.text() + other.text("user_message_chunk")
+
+
+@ENDS
+async def test_a_prompt_that_is_ended_before_its_client_follows_the_session_does_not_run_there(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    may_follow, go = asyncio.Event(), tmp_path / "go"
+
+    async def late(self: Openings, *_: object) -> None:
+        await may_follow.wait()
+
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        session = await one.talk({"say": "hello "})
+        running = one.begin_prompt(session, {"say": "first "}, {"until": str(go)})
+        waiting = one.begin_prompt(session, {"say": "waiting "})
+        await one.until_text("first ")
+        await take(journal, session, other)
+        monkeypatch.setattr(Openings, "wait", late)
+        go.touch()
+        with pytest.raises(Refused, match="another acphold process"):
+            await asyncio.wait_for(running, DEADLINE)
+        await end(one, session, method)
+        assert await asyncio.wait_for(waiting, DEADLINE) == {"stopReason": "cancelled"}
+        may_follow.set()
+        await other.prompt(session, {"say": "again"})
+        assert "waiting" not in other.text() + other.text("user_message_chunk")
+
+
+async def test_a_prompt_without_an_id_that_is_in_the_journal_is_not_sent_to_the_next_owner(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_open, ready, kept = asyncio.Event(), Restoration.ready, open_journal(str(journal))
+
+    async def slowly(self: Restoration) -> None:
+        await is_open.wait()
+        await ready(self)
+
+    async with wrapped(journal) as first:
+        session = await first.talk({"say": "hello "})
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        await one.load(session)
+        monkeypatch.setattr(Restoration, "ready", slowly)
+        turn = one.begin_prompt(session, {"say": "once"})
+        async with asyncio.timeout(DEADLINE):
+            while (await kept.summary(session)).turn == "idle":  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        await take(journal, session, other)
+        is_open.set()
+        with pytest.raises(Refused, match="another acphold process"):
+            await asyncio.wait_for(turn, DEADLINE)
+        await other.prompt(session, {"say": "again"})
+        assert other.text("user_message_chunk").count("once") == 1
+    await kept.aclose()
+
+
+@pytest.mark.of_a_file
+async def test_a_prompt_without_an_id_that_is_not_in_the_journal_runs_at_the_next_owner(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        session = await one.talk({"say": "hello "})
+        await take(journal, session, other)
+        assert await one.prompt(session, {"say": "late"}) == {"stopReason": "end_turn"}
+        assert one.text().endswith("late")
 
 
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(

@@ -70,6 +70,8 @@ class Conversation:
     ) -> None:
         self.session = session
         self._is_end_told = False
+        self.is_moving = False
+        """True once its clients are led to the process that has taken it."""
         self._come_to(shared, setup, cut_off=cut_off)
 
     def _come_to(self, shared: SharedParts, setup: Setup, *, cut_off: bool) -> None:
@@ -462,6 +464,7 @@ class Conversation:
 
     def lose(self, error: errors.LeaseLostError) -> None:
         """End everything here: another process owns the session, or it is gone."""
+        self.is_moving = not error.deleted
         self.turns.lose(error)
         self._end()
         self.session.stop()

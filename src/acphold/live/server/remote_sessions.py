@@ -32,6 +32,7 @@ from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
+from acphold.live.server.positions import find_sent
 from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
@@ -136,6 +137,13 @@ class RemoteSessions:
         request.on_cancel = partial(request.answer, CANCELLED)
         self._left.setdefault(session_id, []).append((request, after))
 
+    def cancel_left(self, session_id: str, sent_id: str | None = None) -> None:
+        """Cancel the prompts of `ask_next`, or the one that its client sent under this id."""
+        for request, _ in self._left.get(session_id, ()):
+            sent = None if sent_id is None else find_sent(request.params)
+            if sent_id is None or (sent is not None and sent.id == sent_id):
+                request.answer(CANCELLED)
+
     def stay(self, session_id: str) -> None:
         """Refuse the prompts of `ask_next`: the client does not follow the session."""
         self._refuse(session_id, self._left.pop(session_id, []))
@@ -195,6 +203,7 @@ class RemoteSessions:
 
     async def archive(self, session_id: str) -> None:
         """Archive and close a session at its owner, if the client has it open there."""
+        self.cancel_left(session_id)
         if (line := self._lines.get(session_id)) is not None:
             await line.far.call(ARCHIVE_SESSION.name, encode({"sessionId": session_id}))
             self._end(line)

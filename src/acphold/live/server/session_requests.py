@@ -26,7 +26,7 @@ from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import end_of_sent
-from acphold.live.hub.prompt_turn import PromptTurn
+from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
 from acphold.live.reading.one_question import deleting
@@ -94,7 +94,9 @@ class SessionRequests(Struct, eq=False):
 
             def reply(answer: bytes | Exception) -> None:
                 if not isinstance(answer, bytes):
-                    if self._begins_elsewhere(conversation, turn, answer):
+                    if turn.is_cancelled and isinstance(answer, errors.LeaseLostError):
+                        answer = CANCELLED
+                    elif self._begins_elsewhere(conversation, turn, answer):
                         after = turn.began if turn.is_recorded and turn.sent_id else None
                         self._remote.ask_next(session_id, request, after)
                         return
@@ -123,17 +125,19 @@ class SessionRequests(Struct, eq=False):
     def _begins_elsewhere(
         self, conversation: Conversation, turn: PromptTurn, answer: bytes | Exception
     ) -> bool:
-        """Return True if the next owner of a lost session begins this turn, as our agent has not:
-        its client follows the session there. A line asks there itself. Of a prompt that an outage
-        of a database may have taken along, only its id tells."""
+        """Return True if the next owner of a session that is being lost begins this turn, as our
+        agent has not: its client follows the session there. A line asks there itself. Only its id
+        tells that a prompt is in the journal, which an outage of a database may have taken along;
+        one without may go only if nothing has been written since."""
         session, client = conversation.session, self._client
-        is_known = bool(turn.sent_id) or self._directory.hub.journal.file is not None
+        is_unwritten = not turn.is_recorded or (
+            self._directory.hub.journal.file is not None and session.last_seq == turn.began
+        )
         return (
             type(answer) is errors.LeaseLostError
-            and session.is_lost
-            and not answer.deleted
+            and conversation.is_moving
             and turn.at_agent is None
-            and (is_known or not turn.is_recorded)
+            and (is_unwritten or bool(turn.sent_id))
             and not client.offer.is_line
             and session.attachments.find(client) is not None
         )
@@ -221,11 +225,13 @@ class SessionRequests(Struct, eq=False):
         session_id, hub = session_id_of(params), self._directory.hub
         self._openings.cancel(session_id)
         self._refuse_reader(session_id, schema.CANCEL.name, params)
+        sent = find_sent(params)
+        self._remote.cancel_left(session_id, None if sent is None else sent.id)
         if self._remote.has(session_id):
             self._remote.tell(session_id, schema.CANCEL.name, params)
         elif hub.holds(session_id) or not self._openings.has(session_id):
             conversation = hub.conversation(session_id)
-            if (sent := find_sent(params)) is not None:
+            if sent is not None:
                 await conversation.turns.cancel_sent(sent.id)
             else:
                 await conversation.cancel(self._client)
@@ -252,6 +258,7 @@ class SessionRequests(Struct, eq=False):
         named = session_id_in(request.params)
         if REQUESTS[request.method].leaves:
             named = session_id_of(request.params)
+            self._remote.cancel_left(named)
         elif named is not None:
             await self._openings.wait(named)
             self._refuse_reader(named, request.method, request.params)
