@@ -358,7 +358,7 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         assert await turn == {"stopReason": "cancelled"}
         await one.ended()
         assert one.text().startswith("keptcut\n\n[acphold] acphold has stopped")
-        assert "has ended" in one.stderr.decode()
+        assert "the acphold daemon ended" in one.stderr.decode()
     assert home.daemons() == []
     assert await asyncio.to_thread(home.run, "agent", "stop") is not None
     async with home.editor() as other:
@@ -400,7 +400,7 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
         [daemon] = home.daemons()
         os.kill(daemon, signal.SIGKILL)
         await one.ended()
-        assert "has ended" in one.stderr.decode()
+        assert "the acphold daemon ended" in one.stderr.decode()
     async with home.editor() as other:
         await other.load(session)
         assert other.text() == "kept"
