@@ -24,6 +24,8 @@ def test_asyncio_runs_without_ssl_having_been_imported() -> None:
     program = """
         import sys
         from acphold.machine.late_tls import load_asyncio
+        old = type("Old", (), {"find_module": lambda *_: None})  # it has no `find_spec`
+        sys.meta_path.insert(0, old())
         load_asyncio()
         import asyncio
         asyncio.run(asyncio.sleep(0))
