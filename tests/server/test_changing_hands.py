@@ -195,9 +195,11 @@ async def test_a_prompt_without_an_id_that_is_in_the_journal_is_not_sent_to_the_
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_open, ready, kept = asyncio.Event(), Restoration.ready, open_journal(str(journal))
+    first_only = iter([is_open])
 
     async def slowly(self: Restoration) -> None:
-        await is_open.wait()
+        for gate in first_only:
+            await gate.wait()
         await ready(self)
 
     async with wrapped(journal) as first:
