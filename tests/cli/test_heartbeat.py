@@ -119,7 +119,7 @@ async def test_an_editor_that_was_told_of_a_silence_sees_its_front_end_with_the_
         await until(partial(_has_said, one, b"does not answer: it is stopped"))
         os.kill(daemon, signal.SIGKILL)
         await one.ended()
-        assert b"the daemon has ended" in one.stderr
+        assert b"the acphold daemon ended" in one.stderr
 
 
 @pytest.mark.slow
