@@ -43,8 +43,8 @@ NOT_PAIRED: Final = (
     "prints there, including `#pair=CODE`"
 )
 REVOKED: Final = (
-    f"it does not accept our token, the one from pairing or in {TOKEN_VARIABLE}: that was revoked, "
-    "has expired, or is not of this server; pair again, with the address that `acphold serve` "
+    f"it does not accept our token, from pairing or in {TOKEN_VARIABLE}: the token was revoked, "
+    "has expired, or is another server's; pair again, with the address that `acphold serve` "
     "prints there"
 )
 WANTS_TOKEN: Final = (
