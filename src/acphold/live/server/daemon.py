@@ -98,7 +98,8 @@ async def serve_journal(
     """
     journal = journal_at(service.journal)
     try:
-        if other := await _other_daemon(journal):
+        # Each URL of a database has a daemon of its own: it may be of another user there.
+        if journal.file is not None and (other := await _other_daemon(journal)):
             raise DaemonRunsError(journal_name(service.journal), other)
         hub = Hub(journal)
         # For clients that join live sessions, and start no agent.
