@@ -158,7 +158,7 @@ def start_front(
     except OSError:
         pass  # reset: it was killed
     print(
-        "acphold wrap: the daemon has ended, and this agent with it; begin the agent again",
+        "acphold wrap: the acphold daemon ended, and this agent with it; begin the agent again",
         file=sys.stderr,
     )
     return AGENT
