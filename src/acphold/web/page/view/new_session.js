@@ -64,14 +64,16 @@ export function NewForm({ desk }) {
       const session = await desk.newSession(starting.value.agent, folder, isCopy ? { include: hasIgnored } : undefined);
       void draft.write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), session.cwd));
-      if (here().name === from) {
+      const isHere = here().name === from;
+      if (isHere) {
         // Until it is shown, nobody starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
         go(sessionPlace(session.id));
         await isShown;
-        await toComposer(session.id);
       }
-      if (next.value) void session.draft.takeBack([{ type: "text", text: next.value }]);
+      // First, so that the next key goes on behind it.
+      if (next.value) await session.draft.takeBack([{ type: "text", text: next.value }]);
+      if (isHere) await toComposer(session.id);
     } catch (error) {
       problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
       if (next.value) void draft.write([words, next.value].filter(Boolean).join("\n\n"));
