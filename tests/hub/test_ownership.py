@@ -141,7 +141,10 @@ async def test_a_prompt_that_is_refused_because_the_session_was_taken_never_reac
         session = await one.new()
         await two.load(session)
         error = await one.refused("session/prompt", prompt_params(session, "mine"))
-        assert "which cannot be reached from here" in error.message
+        # It goes along to the next owner, unless a database may have it already.
+        is_url = "://" in str(journal)
+        why = "owned by another acphold process" if is_url else "which cannot be reached from here"
+        assert why in error.message
         assert "session/prompt" not in [method for method, _ in first.agent.asked]
         # It is not open here any more, and the other process shares nothing.
         await one.refused("session/prompt", prompt_params(session, "mine"))
