@@ -20,7 +20,7 @@ from acp_check.errands import (
 )
 from acp_check.exemplar import Exemplar
 from acp_check.grammar import NEEDS
-from acp_check.record import Json, RefusedError, objects
+from acp_check.record import Json, RefusalError, objects
 from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults, chunk, tell_later
@@ -39,7 +39,7 @@ class _NextVersion(Exemplar):
         if params["protocolVersion"] == 1:
             return await super().initialize(params)
         if not {"info", "capabilities"} <= params.keys():
-            raise RefusedError(INVALID_PARAMS, "`info` and `capabilities` are missing")
+            raise RefusalError(INVALID_PARAMS, "`info` and `capabilities` are missing")
         methods = [{"methodId": name, "type": "agent", "name": name} for name in ("key", "web")]
         return {
             "protocolVersion": 2,
@@ -79,7 +79,7 @@ class _OwnSessionsAlone(Exemplar):
         params = request.get("params")
         used = params.get("sessionId") if isinstance(params, dict) else None
         if method in OF_OPEN_SESSIONS and used not in self.links:
-            raise RefusedError(INVALID_PARAMS, f"the session {used} is not open here")
+            raise RefusalError(INVALID_PARAMS, f"the session {used} is not open here")
         return await super().result(method, request)
 
 
@@ -104,7 +104,7 @@ class _KeepsTheOpen(Exemplar):
 
     async def delete_session(self, params: Json) -> Json:
         if any(params["sessionId"] in one.links for one in self.opened):
-            raise RefusedError(INVALID_PARAMS, "this session is open")
+            raise RefusalError(INVALID_PARAMS, "this session is open")
         return await super().delete_session(params)
 
 
@@ -391,8 +391,8 @@ class _InternalErrors(Exemplar):
     def session(self, session_id: str) -> ExemplarSession:
         try:
             return super().session(session_id)
-        except RefusedError as error:
-            raise RefusedError(INTERNAL_ERROR, str(error)) from None
+        except RefusalError as error:
+            raise RefusalError(INTERNAL_ERROR, str(error)) from None
 
 
 @odd("answers an array with an array, as JSON-RPC does")
@@ -421,7 +421,7 @@ class _OpenInOneProcess(Exemplar):
         key = id(self.memory), session_id
         if method in ("session/load", "session/resume"):
             if self.owners.get(key, self) is not self:
-                raise RefusedError(INTERNAL_ERROR, "it is open elsewhere")
+                raise RefusalError(INTERNAL_ERROR, "it is open elsewhere")
             self.owners[key] = self
         elif method == "session/close":
             self.owners.pop(key, None)

@@ -22,7 +22,7 @@ from acp_check import bounds
 from acp_check.record import (
     Json,
     Record,
-    RefusedError,
+    RefusalError,
     WireLine,
     id_of,
     loose_id,
@@ -102,7 +102,7 @@ class Host:
                         return {"outcome": chosen}
                 return {"outcome": {"outcome": "cancelled"}}
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
-                raise RefusedError(
+                raise RefusalError(
                     errors.INTERNAL_ERROR, "this client cannot access files or terminals"
                 )
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
@@ -119,7 +119,7 @@ class Host:
                 if self._shell is None:
                     self._shell = self._new_shell()
                 return await self._shell.call(method, params)
-        raise RefusedError(errors.METHOD_NOT_FOUND, f"this client has no {method}")
+        raise RefusalError(errors.METHOD_NOT_FOUND, f"this client has no {method}")
 
     @contextmanager
     def deciding(self, decision: Decision) -> Iterator[None]:
@@ -154,33 +154,33 @@ class Host:
 
 
 def read(params: Json) -> Json:
-    """Return the result of `fs/read_text_file`; raises RefusedError."""
+    """Return the result of `fs/read_text_file`; raises RefusalError."""
     try:
         lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError as error:
-        raise RefusedError(errors.RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
+        raise RefusalError(errors.RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(errors.INTERNAL_ERROR, str(error)) from None
+        raise RefusalError(errors.INTERNAL_ERROR, str(error)) from None
     first = max(_number(params.get("line"), 1), 1) - 1
     limit = _number(params.get("limit"), len(lines))
     return {"content": "".join(lines[first : first + limit])}
 
 
 def write(params: Json) -> Json:
-    """Return the result of `fs/write_text_file`; raises RefusedError."""
+    """Return the result of `fs/write_text_file`; raises RefusalError."""
     path = _path(params)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(params.get("content", "")), encoding="utf-8")
     except OSError as error:
-        raise RefusedError(errors.INTERNAL_ERROR, str(error)) from None
+        raise RefusalError(errors.INTERNAL_ERROR, str(error)) from None
     return {}
 
 
 def _path(params: Json) -> Path:
     path = params.get("path")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise RefusedError(errors.INVALID_PARAMS, f"path: {path!r} is not absolute")
+        raise RefusalError(errors.INVALID_PARAMS, f"path: {path!r} is not absolute")
     return Path(path)
 
 

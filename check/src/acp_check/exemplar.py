@@ -16,7 +16,7 @@ import msgspec
 from acp_check.errands import ExemplarSession, ExemplarTurn, Memory, Script
 from acp_check.exemplar_line import ExemplarLine
 from acp_check.exemplar_servers import ServerLink, connect, tool_text
-from acp_check.record import Json, RefusedError, time_of_day
+from acp_check.record import Json, RefusalError, time_of_day
 from acp_wire import errors
 from acp_wire.rpc.transport import Transport
 from acp_wire.schema import AGENT_METHODS, Method, decode
@@ -57,11 +57,11 @@ class ExemplarSessions(ExemplarLine):
 
     def require_sign_in(self) -> None:
         if self.sign_in_wanted:
-            raise RefusedError(errors.AUTH_REQUIRED, "sign in first")
+            raise RefusalError(errors.AUTH_REQUIRED, "sign in first")
 
     def is_absolute(self, cwd: str) -> None:
         if not cwd.startswith("/"):
-            raise RefusedError(errors.INVALID_PARAMS, f"the folder {cwd} is not absolute")
+            raise RefusalError(errors.INVALID_PARAMS, f"the folder {cwd} is not absolute")
 
     def new_id(self) -> str:
         return f"session-{self.memory.next_number()}"
@@ -99,10 +99,10 @@ class ExemplarSessions(ExemplarLine):
         return {}
 
     def session(self, session_id: str) -> ExemplarSession:
-        """Return a session; raises RefusedError if it does not exist."""
+        """Return a session; raises RefusalError if it does not exist."""
         found = self.memory.sessions.get(session_id)
         if found is None:
-            raise RefusedError(errors.RESOURCE_NOT_FOUND, f"no session {session_id}")
+            raise RefusalError(errors.RESOURCE_NOT_FOUND, f"no session {session_id}")
         return found
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
@@ -142,7 +142,7 @@ class ExemplarSessions(ExemplarLine):
             return 0
         word, _, number = cursor.partition("-")
         if word != "from" or not number.isdecimal():
-            raise RefusedError(errors.INVALID_PARAMS, "the cursor is none of ours")
+            raise RefusalError(errors.INVALID_PARAMS, "the cursor is none of ours")
         return int(number)
 
     def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
@@ -182,7 +182,7 @@ class ExemplarSessions(ExemplarLine):
     async def set_mode(self, params: Json) -> Json:
         kept = self.session(params["sessionId"])
         if params["modeId"] not in [mode["id"] for mode in MODES]:
-            raise RefusedError(errors.INVALID_PARAMS, f"no mode {params['modeId']}")
+            raise RefusalError(errors.INVALID_PARAMS, f"no mode {params['modeId']}")
         kept.mode = params["modeId"]
         options = {"configOptions": self.options(params["sessionId"])}
         changed = {"sessionUpdate": "config_option_update", **options}
@@ -202,7 +202,7 @@ class ExemplarSessions(ExemplarLine):
             case "brave" if isinstance(value, bool) and self.shows_booleans():
                 kept.brave = value
             case option:
-                raise RefusedError(errors.INVALID_PARAMS, f"no option {option}, or no such value")
+                raise RefusalError(errors.INVALID_PARAMS, f"no option {option}, or no such value")
         return {"configOptions": self.options(session_id)}
 
     async def send_commands(self, session_id: str) -> None:
@@ -242,7 +242,7 @@ class Exemplar(ExemplarSessions):
     script_type = Script
 
     async def result(self, method: str, request: Json) -> object:
-        """Return the result of a request; raises RefusedError."""
+        """Return the result of a request; raises RefusalError."""
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
         answers: dict[str, Callable[[Json], Awaitable[object]]] = {
@@ -262,7 +262,7 @@ class Exemplar(ExemplarSessions):
             self.fits(method, params)
             return await self.prompt(request, params)
         if method not in answers:
-            raise RefusedError(errors.METHOD_NOT_FOUND, f"no method {method}")
+            raise RefusalError(errors.METHOD_NOT_FOUND, f"no method {method}")
         self.fits(method, params)
         return await answers[method](params)
 
@@ -306,7 +306,7 @@ class Exemplar(ExemplarSessions):
 
     async def authenticate(self, params: Json) -> Json:
         if params["methodId"] != "key":
-            raise RefusedError(errors.INVALID_PARAMS, f"no method {params['methodId']}")
+            raise RefusalError(errors.INVALID_PARAMS, f"no method {params['methodId']}")
         self.sign_in_wanted = False
         return {}
 
@@ -319,7 +319,7 @@ class Exemplar(ExemplarSessions):
         session_id = params["sessionId"]
         kept = self.session(session_id)
         if session_id in self.turns:
-            raise RefusedError(errors.INTERNAL_ERROR, "a turn runs in this session")
+            raise RefusalError(errors.INTERNAL_ERROR, "a turn runs in this session")
         self.remember_prompt(kept, params["prompt"])
         turn = self.turns[session_id] = ExemplarTurn(session_id, request)
         try:

@@ -32,7 +32,7 @@ class ExemplarLine:
         self._tasks = TaskSet()
 
     async def result(self, method: str, request: Json) -> object:
-        """Return the result of a request; raises RefusedError."""
+        """Return the result of a request; raises RefusalError."""
         raise NotImplementedError
 
     async def end_servers(self) -> None:

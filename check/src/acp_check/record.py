@@ -163,7 +163,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
         return (self.request, self.answer) if self.answer else (self.request,)
 
 
-class RefusedError(AcpError):
+class RefusalError(AcpError):
     """A request is answered with this error."""
 
     def __init__(self, code: int, message: str) -> None:

@@ -30,7 +30,7 @@ from acp_check.errands import (
     write_text,
 )
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, Record, RefusedError
+from acp_check.record import Json, Record, RefusalError
 from acp_check.usage import OFFERS
 from acp_check.verdicts import Finding, Signal, Verdict
 from acp_wire.errors import INVALID_PARAMS
@@ -374,7 +374,7 @@ class Watcher(Exemplar):
 
     def first_of(self, cursor: str | None) -> int:
         if cursor is not None and cursor not in self._cursors:
-            raise RefusedError(INVALID_PARAMS, "the cursor is none of ours")
+            raise RefusalError(INVALID_PARAMS, "the cursor is none of ours")
         return 0 if cursor is None else self._cursors[cursor]
 
     def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -82,7 +82,7 @@ class _OneClientName(Exemplar):
     async def initialize(self, params: Json) -> Json:
         self.memory.numbers += 1
         if self.memory.numbers == 6 and "title" in (params.get("clientInfo") or {}):
-            raise RefusedError(INTERNAL_ERROR, "you are connected")
+            raise RefusalError(INTERNAL_ERROR, "you are connected")
         return await super().initialize(params)
 
 
@@ -121,7 +121,7 @@ FAULTS.passes_over("auth.unknown-method", "authenticate", lambda *_: True, {})
 @FAULTS.breaks("auth.signed-in")
 class _NeverSignedIn(Exemplar):
     def require_sign_in(self) -> None:
-        raise RefusedError(AUTH_REQUIRED, "sign in first")
+        raise RefusalError(AUTH_REQUIRED, "sign in first")
 
 
 FAULTS.refuses("auth.logout", "logout", lambda _: True, METHOD_NOT_FOUND)
@@ -133,7 +133,7 @@ class _ForgetsTheCode(Exemplar):
 
     async def result(self, asked: str, request: Json) -> object:
         if self.is_out and asked == "session/new":
-            raise RefusedError(INTERNAL_ERROR, "nobody is signed in")
+            raise RefusalError(INTERNAL_ERROR, "nobody is signed in")
         self.is_out = self.is_out or asked == "logout"
         return await super().result(asked, request)
 
@@ -370,7 +370,7 @@ class _SulksAfterErrors(Exemplar):
 
     async def new_session(self, params: Json) -> Json:
         if self.refused:
-            raise RefusedError(INTERNAL_ERROR, "something went wrong before")
+            raise RefusalError(INTERNAL_ERROR, "something went wrong before")
         self.made = True
         return await super().new_session(params)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from acp_check.errands import ExemplarSession, ExemplarTurn, Memory, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import INTERNAL_ERROR
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults
@@ -128,7 +128,7 @@ class _CancelledToolFails(Exemplar):
     async def prompt(self, request: Json, params: Json) -> Json:
         ended = await super().prompt(request, params)
         if ended["stopReason"] == "cancelled" and "sleep" in str(params["prompt"]):
-            raise RefusedError(INTERNAL_ERROR, "the command was aborted")
+            raise RefusalError(INTERNAL_ERROR, "the command was aborted")
         return ended
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from acp_check.errands import ExemplarSession, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import INVALID_PARAMS
 from acp_wire.schema import AGENT_METHODS
 
@@ -69,7 +69,7 @@ class Faults(dict[str, Broken]):
         class Refusing(Exemplar):
             async def result(self, asked: str, request: Json) -> object:
                 if asked == method and when(fitting(self, method, request)):
-                    raise RefusedError(code, "not with me")
+                    raise RefusalError(code, "not with me")
                 return await super().result(asked, request)
 
     def answers(

@@ -10,7 +10,7 @@ import msgspec
 
 from acp_check.errands import ExemplarSession, ExemplarTurn, Memory, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults, chunk, tell_later
@@ -119,7 +119,7 @@ class _Interfering(Exemplar):
     async def result(self, method: str, request: Json) -> object:
         id = str((request.get("params") or {}).get("sessionId"))
         if method == "session/prompt" and id in self.closed:
-            raise RefusedError(INVALID_PARAMS, "the session is closed")
+            raise RefusalError(INVALID_PARAMS, "the session is closed")
         try:
             return await super().result(method, request)
         finally:
@@ -314,7 +314,7 @@ class _ClosesWhatItLists(Exemplar):
 
     async def prompt(self, request: Json, params: Json) -> Json:
         if params["sessionId"] in self.closed:
-            raise RefusedError(INVALID_PARAMS, "this session is closed")
+            raise RefusalError(INVALID_PARAMS, "this session is closed")
         return await super().prompt(request, params)
 
 
@@ -365,7 +365,7 @@ class _LoadsItsOwn(Exemplar):
 
     async def load_session(self, params: Json) -> Json:
         if params["sessionId"] in self.before:
-            raise RefusedError(INTERNAL_ERROR, "it was lost")
+            raise RefusalError(INTERNAL_ERROR, "it was lost")
         return await super().load_session(params)
 
 
@@ -496,7 +496,7 @@ class _ReplaysOnce(Opener):
 class _ReadOnly(Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
         if params["sessionId"] in self.loaded and len(params["prompt"][0]["text"]) < 60:
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise RefusalError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
@@ -556,7 +556,7 @@ class _ReplaysOnResume(Exemplar):
 class _ResumesAsItLoads(Exemplar):
     async def resume_session(self, params: Json) -> Json:
         if "mcpServers" not in params:
-            raise RefusedError(INVALID_PARAMS, "mcpServers is missing")
+            raise RefusalError(INVALID_PARAMS, "mcpServers is missing")
         return await self.load_session(params)
 
 
@@ -572,7 +572,7 @@ class _ReplaysSoonAfter(Exemplar):
 class _ResumesNothing(Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
         if params["sessionId"] in self.resumed:
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise RefusalError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
@@ -585,7 +585,7 @@ class _CannotCloseIdle(Exemplar):
     async def close_session(self, params: Json) -> Json:
         history = self.session(params["sessionId"]).history
         if not history:
-            raise RefusedError(INTERNAL_ERROR, "nothing to close")
+            raise RefusalError(INTERNAL_ERROR, "nothing to close")
         return await super().close_session(params)
 
 
@@ -606,7 +606,7 @@ class _EndsWithErrorOfItsOwn(Exemplar):
 
     def end_of(self, turn: ExemplarTurn) -> Json:
         if turn.session_id == self.closed:
-            raise RefusedError(INTERNAL_ERROR, "The request was cancelled.")
+            raise RefusalError(INTERNAL_ERROR, "The request was cancelled.")
         return super().end_of(turn)
 
 
@@ -636,7 +636,7 @@ class _ClosesForGood(Exemplar):
 
     async def load_session(self, params: Json) -> Json:
         if params["sessionId"] == self.closed:
-            raise RefusedError(INTERNAL_ERROR, "it is closed")
+            raise RefusalError(INTERNAL_ERROR, "it is closed")
         return await super().load_session(params)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from acp_check.errands import ExemplarTurn, InVainError, Memory, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults
@@ -121,7 +121,7 @@ class _FailsAfterErrors(Script):
         try:
             return await super().in_terminal(call, command)
         except InVainError:
-            raise RefusedError(INTERNAL_ERROR, "there is no terminal") from None
+            raise RefusalError(INTERNAL_ERROR, "there is no terminal") from None
 
 
 @FAULTS.scripted("json-rpc.in-time:errors")

@@ -7,7 +7,7 @@ from functools import partial
 
 from acp_check.errands import ExemplarTurn, Memory, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.errors import INTERNAL_ERROR
 from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults, chunk, tell_later
@@ -51,7 +51,7 @@ class _OneTurnOnly(Exemplar):
         said = [it for it in history if it["sessionUpdate"] == "user_message_chunk"]
         if len(said) == 1 and not self.refused:
             self.refused = True
-            raise RefusedError(INTERNAL_ERROR, "this session is over")
+            raise RefusalError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
@@ -81,7 +81,7 @@ class _OneSessionAtATime(Exemplar):
         await asyncio.sleep(0.001)
         try:
             if self.prompts > 1:
-                raise RefusedError(INTERNAL_ERROR, "a turn runs in another session")
+                raise RefusalError(INTERNAL_ERROR, "a turn runs in another session")
             return await super().prompt(request, params)
         finally:
             self.prompts -= 1
@@ -199,7 +199,7 @@ class _CancelIsAnError(Exemplar):
 
     def end_of(self, turn: ExemplarTurn) -> Json:
         if turn.cancelled and self.cancelled:
-            raise RefusedError(INTERNAL_ERROR, "AbortError: the operation was aborted")
+            raise RefusalError(INTERNAL_ERROR, "AbortError: the operation was aborted")
         return super().end_of(turn)
 
 
@@ -296,7 +296,7 @@ class _StrangeCode(Exemplar):
 
     def end_of(self, turn: ExemplarTurn) -> Json:
         if self.odd is turn:
-            raise RefusedError(INTERNAL_ERROR, "aborted")
+            raise RefusalError(INTERNAL_ERROR, "aborted")
         return super().end_of(turn)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acp_check.errands import ExemplarTurn, Script
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError, objects
+from acp_check.record import Json, RefusalError, objects
 from acp_wire.errors import INTERNAL_ERROR
 from tests.faults.register import Faults
 from tests.faults.turns import LateChunk
@@ -29,7 +29,7 @@ class _Busy(Exemplar):
 
     async def result(self, method: str, request: Json) -> object:
         if method == self.method and request["params"]["sessionId"] in self.turns:
-            raise RefusedError(INTERNAL_ERROR, "a turn is running")
+            raise RefusalError(INTERNAL_ERROR, "a turn is running")
         return await super().result(method, request)
 
 
@@ -49,7 +49,7 @@ class _FailsWhenRejected(Script):
         allowed = await super().ask_permission(call)
         if not allowed and not self.turn.cancelled:
             self.change(call, status="failed")
-            raise RefusedError(INTERNAL_ERROR, "the person said no")
+            raise RefusalError(INTERNAL_ERROR, "the person said no")
         return allowed
 
 

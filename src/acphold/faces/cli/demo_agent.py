@@ -15,7 +15,7 @@ import msgspec
 
 from acp_check.errands import Memory, content, errand
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json, RefusedError
+from acp_check.record import Json, RefusalError
 from acp_wire.transports.stdio import stdio_transport
 from acphold.errors import MethodNotFoundError
 from acphold.faces.cli import bounds
@@ -142,7 +142,7 @@ class DemoAgent(Exemplar):
 
     async def result(self, method: str, request: Json) -> object:
         if method not in METHODS:
-            raise RefusedError(MethodNotFoundError.code, f"no method {method}")
+            raise RefusalError(MethodNotFoundError.code, f"no method {method}")
         return await super().result(method, request)
 
     def info(self) -> Json:
