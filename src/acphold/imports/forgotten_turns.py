@@ -37,13 +37,13 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the title that its prompt makes, and the sessions that have it; the text of the
-    prompt."""
+    """A turn, the title that its prompt makes and the whole text of that, and the sessions that
+    have the turn."""
 
     turn: ReadTurn
-    words: str
+    title: str
+    prompt: str
     sessions: list[str]
-    prompt: str = ""
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -86,9 +86,9 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
         return None
     turn = turns[number - 1]
     entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
-    words = title_of_prompt(entries[0].raw) if entries else None
-    found = Forgettable(turn, words or "", [session_id])
-    found.prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
+    title = title_of_prompt(entries[0].raw) if entries else None
+    prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
+    found = Forgettable(turn, title or "", prompt, [session_id])
     async for row in rows_of(journal, await relatives(journal, session_id)):
         if any(_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns):
             found.sessions.append(row.session_id)
@@ -98,8 +98,8 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
 def _is_in_title(found: Forgettable, title: str | None) -> bool:
     """Return True if a title was made of the turn's prompt, by the rule of today or of before."""
     begun = "".join((title or "").removesuffix("…").split())
-    return bool(begun and found.words) and (
-        found.words in str(title) or found.turn.words.startswith(begun)
+    return bool(begun and found.title) and (
+        found.title in str(title) or found.turn.words.startswith(begun)
     )
 
 

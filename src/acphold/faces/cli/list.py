@@ -181,8 +181,8 @@ def _as_shown(reader: SessionReader, wanted: Wanted) -> Wanted:
 
 
 class _Note(NamedTuple):
-    """What stands by a row on a terminal: its day above it, its tags and its last words below it,
-    where they are no more than its title."""
+    """The lines beside a row on a terminal: above it its day; below it its tags, and its last words
+    if they say more than its title."""
 
     day: str
     tags: str

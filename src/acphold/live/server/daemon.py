@@ -90,9 +90,9 @@ async def serve_journal(
     unless it `stays`.
 
     `service` names the journal, and has the options for other processes. `called` returns a
-    person's name for the key of an agent. `note` is called with
-    each path at which we listen, first with this one. `ready` is called once
-    clients can connect. Raises JournalError, OSError, and DaemonRunsError if there is a daemon.
+    person's name for the key of an agent. `note` is called with each path at which we listen, first
+    with this one. `ready` is called once clients can connect. Raises JournalError, OSError, and
+    DaemonRunsError if there is a daemon.
 
     Of two that begin at once each shows itself in the journal before `ready` looks at its lock.
     """
