@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
-from acphold.imports import NAMES, Intake, Source, reader, session_writer
+from acphold.imports import NAMES, Intake, Source, pieces, reader, session_writer
 from acphold.imports.aider import TYPED
 from acphold.imports.records import SMALL_BYTES
 from acphold.imports.session_writer import CHECKED_BYTES
@@ -182,6 +182,22 @@ def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
         asyncio.run(check(name, seen, home))
     finally:
         rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", READERS)
+async def test_a_prompt_without_a_time_is_no_newer_than_one_that_has_its_time(
+    name: str, opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+    way = [FIRST, NEWEST]
+    for clock, told in enumerate(([FIRST, LEFT, OLDER], way)):
+        write(name, tmp_path, told)
+        for source in found(name, tmp_path):
+            changed_at = (FIRST.at + 86_400_000 + clock) * 1_000_000
+            await Intake(opened).take(replace(source, changed_at=changed_at), reader(name))
+    here = [await turns(opened, row.session_id) for row in await opened.page(ListFilter())]
+    assert [(turn.words, turn.answer) for turn in way] in here
+    assert sum(map(len, here)) == 4
 
 
 @pytest.fixture

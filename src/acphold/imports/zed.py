@@ -26,7 +26,7 @@ from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, to
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note, note_above
 from acphold.imports.tools import named_call_fields
-from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
+from acphold.imports.values import Object, as_bytes, first_text, milliseconds, obj, objects, text
 
 _COLUMNS: Final = (
     "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
@@ -64,6 +64,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(about.get("created_at"))
+    writer.facts.created_at = writer.facts.created_at or milliseconds(thread.get("updated_at"))
     converter = ZedConverter(writer, thread, tables, source.item if "parent_id" in about else "")
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
