@@ -67,6 +67,8 @@ _PASSED_MESSAGES: Final = frozenset(
 
 _ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
 
+_NAME: Final = re.compile(r"[\w-]+")
+
 _READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
 _EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
 _PASSED: Final = frozenset(
@@ -183,17 +185,6 @@ class OpencodeRows:
                 for (data,) in self._rows("message", "data", "id = ?", name):
                     yield self._decode(data) | {"id": name}
 
-    def newest(self, session_id: str) -> int:
-        """Return the time of its newest message, -1 if it has none."""
-        times = [-1]
-        if "session" in self._tables:
-            found = self._rows("message", "id, data", "session_id = ?", session_id)
-            times += [_created(self._decode(data)) for _, data in found]
-        if "session_v2" in self._tables:
-            found = self._rows("session_message", "id, time_created", "session_id = ?", session_id)
-            times += [milliseconds(at) or 0 for _, at in found]
-        return max(times)
-
     def parts(self, message: Object) -> Iterator[Object]:
         """Yield the parts of a message in order, each with its `id`."""
         if PARTS in message:
@@ -256,7 +247,7 @@ class OpencodeFiles:
                 yield path.stem, text(session, "title")
 
     def _paths(self, kind: str, name: str) -> Iterator[Path]:
-        if re.fullmatch(r"[\w-]+", name):
+        if _NAME.fullmatch(name):
             yield from files_below(self._folder / kind / name, "*.json")
 
 
@@ -353,26 +344,28 @@ def _parts_of(database: Path) -> dict[str, bool]:
     found: dict[str, bool] = {}
     with suppress(OSError):
         for table in existing_tables(database):
-            found.update(databases.rows(database, _WITH_PARTS[table]))
+            rows = databases.rows(database, _WITH_PARTS[table])
+            found.update((name, has) for name, has in rows if isinstance(name, str))
     return found
 
 
 def _has_more(path: Path, database: Path, known: dict[str, bool]) -> bool:
     """Return True if the files of a session have what an interrupted migration left out of the
-    database with these messages: the parts of a message, or newer messages.
+    database with these messages.
 
-    Older messages that the database lacks were removed, as by a revert.
+    Its last step are the parts. Once one was migrated, messages that the database lacks were
+    removed, as by a revert.
     """
-    storage, missing = path.parent.parent.parent, []
+    storage, is_missing = path.parent.parent.parent, False
     for message in files_below(storage / "message" / path.stem, "*.json"):
         if message.stem not in known:
-            missing.append(message)
+            is_missing = True
         elif not known[message.stem] and [*files_below(storage / "part" / message.stem, "*.json")]:
             return True
-    newest = -1
-    with suppress(OSError):
-        newest = OpencodeRows(database, Missed()).newest(path.stem) if missing else newest
-    return any(_created(document(message, Missed())) > newest for message in missing)
+    return is_missing and not any(
+        has_parts and _NAME.fullmatch(name) and (storage / "part" / name).exists()
+        for name, has_parts in known.items()
+    )
 
 
 # -- read ----------------------------------------------------------------------------------
