@@ -41,7 +41,7 @@ THREAD_SECONDS: Final = 0.1
 """How long a thread may take before the loop's next timer, on a machine that is not busy."""
 
 WARM_UP: Final = 25
-RUNS: Final = 20
+RUNS: Final = 8
 
 DEAREST: Final = 10
 """Functions that are named."""
