@@ -74,7 +74,7 @@ def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
     assert "> my password is SEKRET77, please" in refused
     done = acphold.run("session", "forget", "cc-3@4", "--yes")
     assert done.out == "Forgot turn 2 in 1 session.\n"
-    assert "The agent's own file" in done.err
+    assert "Other files of agents" in done.err
     assert "SEKRET77" not in acphold.run("show", "cc-3", "--json").out
     assert [*prompt_history().load_history_strings()] == ["by", "hello"]
     assert b"SEKRET77" not in Path(str(history.filename)).read_bytes()

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
-from acphold.imports import Intake
+from acphold.imports import Home, Intake, reader
 from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import find_turn, forget
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, state_of
-from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.every_reader import Said, found, write
 from tests.imports.test_reconciliation import (
     FOLDERS,
     conversation,
@@ -38,8 +40,13 @@ from tests.imports.told import sources, write_lines
 FORK = SESSION.replace("1", "9")
 
 
-async def forget_turn(journal: Journal, number: int, session_id: str = SESSION) -> list[str]:
-    found = await find_turn(journal, session_id, number)
+NOWHERE = Home(Path("/nonexistent"))
+
+
+async def forget_turn(
+    journal: Journal, number: int, session_id: str = SESSION, home: Home = NOWHERE
+) -> list[str]:
+    found = await find_turn(journal, session_id, number, home)
     assert found is not None
     await forget(journal, found)
     return found.sessions
@@ -234,7 +241,7 @@ async def test_a_tail_that_is_made_once_the_turn_was_found_loses_it_too(
     say(transcript, "my secret")
     put(tmp_path, transcript)
     await take(opened, tmp_path)
-    turn = await find_turn(opened, SESSION, 2)
+    turn = await find_turn(opened, SESSION, 2, NOWHERE)
     say(transcript, "back", first)
     put(tmp_path, transcript)
     await take(opened, tmp_path)
@@ -242,6 +249,61 @@ async def test_a_tail_that_is_made_once_the_turn_was_found_loses_it_too(
     (tail,) = await others(opened)
     await forget(opened, turn)
     assert b"secret" not in await raw(opened, tail)
+
+
+def put_fork(home: Path, whole: Transcript, origin: str = SESSION, name: str = FORK) -> None:
+    fork = {"sessionId": name, "forkedFrom": {"sessionId": origin}}
+    path = home / ".claude/projects" / FOLDERS[1] / f"{name}.jsonl"
+    write_lines(path, *(record | fork for record in whole.records))
+
+
+@pytest.mark.parametrize("own_file", ["is there", "comes later", "is gone"])
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_turn_that_was_said_here_comes_back_with_no_fork(
+    opened: Journal, tmp_path: Path, own_file: str, *, is_known: bool
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await say_here(opened, "my secret")
+    say_at(whole, datetime.now(UTC) + timedelta(seconds=2), "my secret", "three")
+    if is_known:
+        put_fork(tmp_path, whole)
+        await take(opened, tmp_path)
+        assert await prompts(opened, FORK) == ["one", "my secret", "three"]
+    if own_file == "is there":
+        put(tmp_path, whole)
+    elif own_file == "is gone":
+        (tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl").unlink()
+    changed = await forget_turn(opened, 2, home=Home(tmp_path))
+    assert changed == [SESSION, FORK][: 1 + is_known]
+    if own_file == "comes later":
+        put(tmp_path, whole)
+        await take(opened, tmp_path)
+    # Much later: only its name in a file tells that the fork has it.
+    for fork, origin in ((FORK, SESSION), (FORK.replace("9", "8"), FORK)):
+        put_fork(tmp_path, whole, origin, fork)
+        await take(opened, tmp_path)
+        assert await prompts(opened, fork) == ["one", "three"]
+        assert b"secret" not in await raw(opened, fork)
+
+
+async def test_of_equal_prompts_without_times_only_the_one_that_was_taken_out_goes(
+    opened: Journal, tmp_path: Path
+) -> None:
+    told = [Said(n, 1_767_323_045_000, "continue", f"A{n}") for n in range(3)]
+    write("zed", tmp_path, told)
+    (source,) = found("zed", tmp_path)
+    await Intake(opened).take(source, reader("zed"))
+    (row,) = await opened.page(ListFilter())
+    await forget_turn(opened, 2, row.session_id, Home(tmp_path))
+    told.append(Said(3, 1_767_323_045_000, "continue", "A3"))
+    write("zed", tmp_path, told)
+    (source,) = found("zed", tmp_path)
+    await Intake(opened).take(replace(source, changed_at=source.changed_at + 1), reader("zed"))
+    kept = await raw(opened, row.session_id)
+    assert [f"A{n}".encode() in kept for n in range(4)] == [True, False, True, True]
+    assert await prompts(opened, row.session_id) == ["continue"] * 3
 
 
 async def test_other_turns_with_the_words_of_one_that_was_said_here_are_told(
@@ -317,8 +379,8 @@ async def test_there_is_no_such_turn_or_somebody_has_the_session_open(
 ) -> None:
     put(tmp_path, conversation("one"))
     await take(opened, tmp_path)
-    assert await find_turn(opened, SESSION, 0) is None
-    assert await find_turn(opened, SESSION, 2) is None
+    assert await find_turn(opened, SESSION, 0, NOWHERE) is None
+    assert await find_turn(opened, SESSION, 2, NOWHERE) is None
     other = open_journal(journal)
     await other.acquire(SESSION)
     with pytest.raises(HeldElsewhereError):

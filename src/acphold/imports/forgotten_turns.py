@@ -7,9 +7,10 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
@@ -26,9 +27,14 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.prompt_queue import QueueChange, after_moment
 from acphold.conversation.history.titles import title_of_prompt
+from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
-from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
-from acphold.imports.turns import ReadTurn, is_like, squeeze
+from acphold.imports.intake import Intake
+from acphold.imports.pieces import pieces
+from acphold.imports.readers import NAMES, reader
+from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
+from acphold.imports.sources import Home
+from acphold.imports.turns import SAID, KnownPart, ReadTurn, is_like, names_of, squeeze
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -37,13 +43,20 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the title that its prompt makes and the whole text of that, and the sessions that
-    have the turn."""
+    """A turn, the title that its prompt makes and the whole text of that, and the sessions and the
+    files of agents that have the turn; `names` are all that it is known by."""
 
     turn: ReadTurn
     title: str
     prompt: str
-    sessions: list[str]
+    names: set[str]
+    sessions: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+    def part(self, known: Known) -> list[ReadTurn]:
+        """Return the turns of a session that are this one."""
+        part = KnownPart(forgotten=frozenset(self.names))
+        return [known.turns[n] for n in part.taken_out(known.turns)]
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -79,8 +92,13 @@ async def relatives(journal: Journal, session_id: str) -> list[str]:
     return sorted(found - {session_id})
 
 
-async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettable | None:
-    """Return the turn with this number, from 1, as transcripts count; None if there is none."""
+async def find_turn(
+    journal: Journal, session_id: str, number: int, home: Home
+) -> Forgettable | None:
+    """Return the turn with this number, from 1, as transcripts count; None if there is none.
+
+    The files of its agents in a home are read: forks have it by the name that these give it.
+    """
     turns = (await read_known(journal, session_id)).turns
     if not 0 < number <= len(turns):
         return None
@@ -88,10 +106,22 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
     entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
     title = title_of_prompt(entries[0].raw) if entries else None
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
-    found = Forgettable(turn, title or "", prompt, [session_id])
-    async for row in rows_of(journal, await relatives(journal, session_id)):
-        if any(_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns):
-            found.sessions.append(row.session_id)
+    found = Forgettable(turn, title or "", prompt, {*names_of(turn, turns)})
+    if turn.is_here:  # it has another time in its agent's file
+        found.names.add(turn.said)
+    for its_id in (session_id, *await relatives(journal, session_id)):
+        async for row in rows_of(journal, [its_id]):
+            known = await read_known(journal, its_id)
+            if found.part(known):
+                found.sessions.append(its_id)
+            names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
+            for source, reading in await Intake(journal).sources_of(its_id, home, names):
+                part = replace(known.part(source), forgotten=frozenset(found.names))
+                with suppress(OSError, TranscriptError):
+                    compared = next(pieces(source, reading, part)).compared
+                    for its in compared.taken_out.values() if compared else ():
+                        found.names.update(its)
+                        found.files.append(source.place)
     return found
 
 
@@ -101,12 +131,6 @@ def _is_in_title(found: Forgettable, title: str | None) -> bool:
     return bool(begun and found.title) and (
         found.title in str(title) or found.turn.words.startswith(begun)
     )
-
-
-def _is_same(one: ReadTurn, other: ReadTurn) -> bool:
-    if one.identity and other.identity:
-        return one.identity == other.identity
-    return one.moment == other.moment
 
 
 async def _unqueued(
@@ -152,7 +176,7 @@ async def forget(journal: Journal, found: Forgettable) -> None:
         lease = await take_lease(journal, session_id)
         try:
             known = await read_known(journal, session_id)
-            turns = [turn for turn in known.turns if _is_same(found.turn, turn)]
+            turns = found.part(known)
             spans = await turn_spans(history(journal, session_id))
             prompts = {turn.prompt for turn in turns}
             numbers = {
@@ -165,13 +189,13 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             gone = sorted(span for turn in turns for span in turn.spans)
             queue = (await journal.summary(session_id)).queue
             instead = await _unqueued(journal, session_id, turns)
-            names = {name for turn in (*turns, found.turn) for name in (turn.identity, turn.moment)}
-            for name in names - {""}:  # a copy that is a session of its own may have it, too
-                await journal.links.link(None, FORGOTTEN, name)
-            # One that was only said here has another time in its agent's file.
-            names.update(turn.said for turn in (*turns, found.turn) if turn.is_here)
+            for turn in turns:
+                found.names.update(names_of(turn, known.turns))
+            for name in found.names:  # a copy that is a session of its own may have it, too
+                if not SAID.fullmatch(name):
+                    await journal.links.link(None, FORGOTTEN, name)
             now = now_ms()
-            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(names - {""}))))]
+            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(found.names))))]
             row = await journal.session(session_id)
             change = RowChange(home=row.home)
             if gone:

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import PROMPT, Entry, Origin, now_ms
+from acphold.conversation.history.entries import FORGOTTEN, PROMPT, Entry, Origin, now_ms
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
 from acphold.imports.left_turns import beside, put_aside, take_behind, take_out_common
@@ -320,11 +320,9 @@ class Intake:
 
         if self._forgotten is None:
             self._forgotten = await forgotten_anywhere(self._journal)
-        forgotten = self._forgotten
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
-            known = replace(known, forgotten=known.forgotten | forgotten)
-            return read_pieces(source, reader, known, self._selection)
+            return self._without_forgotten(source, reader, read_pieces, known)
 
         taken = TakenSource(expected)
         try:
@@ -344,6 +342,32 @@ class Intake:
         if taken.outcome in ("empty", "same", "differs"):
             await self._give_up(row)
         return taken
+
+    async def _without_forgotten(
+        self, source: Source, reader: Reader, read_pieces: PieceReader, known: KnownPart
+    ) -> AsyncIterator[NewsPiece]:
+        """Yield the pieces of a source without the turns that a person had taken out; what it calls
+        those that were said here is kept, as it is in its forks."""
+        anywhere = self._forgotten or frozenset()
+        known = replace(known, forgotten=known.forgotten | anywhere)
+        is_asked = not anywhere
+        pieces = read_pieces(source, reader, known, self._selection)
+        while (piece := await anext(pieces, None)) is not None:
+            if not is_asked and (origin := piece.facts.begun_as):
+                is_asked = True
+                agent = source.agent or reader.key
+                if its := await session_of(self._journal, agent, origin):
+                    out = (await read_known(self._journal, its)).forgotten
+                    if not out <= known.forgotten:
+                        known = replace(known, forgotten=known.forgotten | out)
+                        pieces = read_pieces(source, reader, known, self._selection)
+                        continue
+            is_asked = True
+            if piece.compared is not None:
+                names = {name for its in piece.compared.taken_out.values() for name in its}
+                for name in names - anywhere:
+                    await self._journal.links.link(None, FORGOTTEN, name)
+            yield piece
 
     async def _give_up(self, row: SessionRow | None) -> None:
         if row is not None and row.is_unread:
@@ -418,8 +442,8 @@ class Intake:
         session = await read_known(self._journal, row.session_id)
         if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
             raise _OvertakenError  # what was read is of two moments
-        before, out = session.marker, self._forgotten or frozenset()
-        anew = [turn for turn in session.turns if not out.isdisjoint((turn.identity, turn.moment))]
+        before, out = session.marker, KnownPart(forgotten=self._forgotten or frozenset())
+        anew = [session.turns[n] for n in out.taken_out(session.turns)]
         turns = [turn for turn in session.turns if turn not in anew]
         known = replace(session.part(source), turns=turns)
         kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)

@@ -54,7 +54,7 @@ CONTENT: Final = frozenset(
 SAME_MS: Final = 10 * 60_000
 """A turn that was said here has, in its agent's file, a time within it, or so many ms around it."""
 
-_SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
+SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
 """Matches `ReadTurn.said`; an imported session may have anything in its place."""
 
 
@@ -243,6 +243,15 @@ def is_like(one: str, other: str) -> bool:
     )
 
 
+def names_of(turn: ReadTurn, among: Sequence[ReadTurn]) -> list[str]:
+    """Return what a turn is known by in copies and forks: its identity, and its moment, as some
+    programs give their copies new ids; not a moment that two have, or one without a time."""
+    same = [it for it in among if (it.at, it.words) == (turn.at, turn.words)]
+    if turn.identity and (not turn.at or len(same) > 1):
+        return [turn.identity]
+    return [name for name in (turn.identity, turn.moment) if name]
+
+
 class KnownPart(Struct, frozen=True):
     """The journal's turns of a conversation; none if all of a source is new.
 
@@ -265,13 +274,13 @@ class KnownPart(Struct, frozen=True):
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
-    def taken_out(self, theirs: Sequence[ReadTurn]) -> set[int]:
-        """Return the numbers of theirs that a person had taken out."""
+    def taken_out(self, theirs: Sequence[ReadTurn]) -> dict[int, list[str]]:
+        """Return the numbers of theirs that a person had taken out, with all names of each."""
         out: set[int] = set()
         if not self.forgotten:
-            return out
+            return {}
         times = Counter(turn.at for turn in theirs)
-        for said in filter(_SAID.fullmatch, self.forgotten):
+        for said in filter(SAID.fullmatch, self.forgotten):
             at = int(said.split(" ")[2])
             same = [
                 (abs(turn.at - at), n)
@@ -282,7 +291,7 @@ class KnownPart(Struct, frozen=True):
         for n, turn in enumerate(theirs):
             if not self.forgotten.isdisjoint((turn.identity, turn.moment)):
                 out.add(n)
-        return out
+        return {n: names_of(theirs[n], theirs) for n in sorted(out)}
 
 
 NOTHING: Final = KnownPart()
@@ -303,7 +312,7 @@ class Comparison(Struct):
     it goes on, else -1. With `has_all`, they have each of our turns. `answered` is the last of ours
     before the end that has an answer only there, else -1; `missed` counts what their reader could
     not interpret. `taken_out` are the numbers, in the source, of theirs that a person had taken
-    out; the others are compared, and counted, without them.
+    out, and the names of each; the others are compared, and counted, without them.
     """
 
     verdict: Verdict = "related"
@@ -316,7 +325,7 @@ class Comparison(Struct):
     has_all: bool = False
     answered: int = -1
     missed: Counter[str] = field(default_factory=Counter)
-    taken_out: set[int] = field(default_factory=set)
+    taken_out: dict[int, list[str]] = field(default_factory=dict)
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:

@@ -21,7 +21,7 @@ from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here, short_id
 from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
+from acphold.faces.cli.terminal_text import age, folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.live.hub.annotations import as_title
@@ -314,7 +314,8 @@ async def forget(
         if (seq is None) == (turn is None):
             raise UsageError("name the turn as ID@SEQ, as `search` prints it, or by its number")
         number = sum(first <= seq for first in firsts) if seq is not None else _number(turn)
-        if (found := await imports.find_turn(kept, row.session_id, number)) is None:
+        home = imports.Home(Path.home(), dict(os.environ))
+        if (found := await imports.find_turn(kept, row.session_id, number, home)) is None:
             what = f"turn {number}" if seq is None else f"turn at entry {seq}"
             has = f"it has {quantity(len(firsts), 'turn')}"
             raise UsageError(f"the session has no {what}: {has}")
@@ -327,9 +328,9 @@ async def forget(
     with suppress(OSError):
         prompt_history().forget(lambda typed: imports.has_words(found, typed))
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
-    tell(
-        "The agent's own file, backups, exports, an open chat and other machines may have it still."
-    )
+    for file in dict.fromkeys(found.files):
+        tell(f"Its agent has it still: {on_one_line(folder(file))}")
+    tell("Other files of agents, backups, exports, an open chat and other machines may have it.")
     return Exit.OK
 
 
