@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from msgspec import Raw
 from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.intentions import change_queue
 from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import SearchHit, Sought
 from acphold.live.reading.bounds import SAME_WORDS
+from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import Live
 from tests.cli.command_line import CommandLine
 from tests.conversations import chunk, encode
@@ -229,8 +231,16 @@ async def test_a_search_finds_what_the_command_finds(web: Site, acphold: Command
 
 
 async def test_pages_of_hits_follow_each_other_also_when_more_is_said_meanwhile(
-    web: Site,
+    web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[int] = []
+    search = LocalReader.search
+
+    def noted(self: LocalReader, sought: Sought) -> Coroutine[None, None, list[SearchHit]]:
+        asked.append(sought.limit)
+        return search(self, sought)
+
+    monkeypatch.setattr(LocalReader, "search", noted)
     for number in range(5):
         await web.remember(f"s{number}", said(number))
     first = (await web.get("/search?q=here&limit=2")).json
@@ -242,6 +252,12 @@ async def test_pages_of_hits_follow_each_other_also_when_more_is_said_meanwhile(
         found += page["hits"]
     places = [hit["place"] for hit in found]
     assert len(places) == len({*places}) == 5
+    assert asked == [3, 6, 9]  # nobody who looks at the first pays for all
+    for number in range(20, 25):  # more than a page of them
+        await web.remember(f"s{number}", said(number))
+    page = (await web.get(f"/search?q=here&limit=2&cursor={first['nextCursor']}")).json
+    assert [hit["place"] for hit in page["hits"]] == places[2:4]
+    assert "nextCursor" in page
 
 
 async def test_a_search_is_narrowed_down_as_that_of_the_command(web: Site) -> None:

@@ -27,11 +27,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 from msgspec import Raw
 from msgspec.json import encode as json_encode
+from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode, splice
 from acp_wire.tasks import timeout
@@ -40,7 +42,7 @@ from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.journal.hits import terms
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
-from acphold.journal.seams import Sought
+from acphold.journal.seams import SearchHit, Sought
 from acphold.known_agents import keys_of
 from acphold.live.hub.choices import load_result
 from acphold.live.reading import json_facts, requests
@@ -320,13 +322,20 @@ class JournalPages:
             since=moment_of(asked.since),
             part=asked.part,
             rank=asked.rank,
-            limit=bounds.MOST_HITS if done else asked.limit + 1,
         )
-        hits = await self._reader.ask(lambda it: reader_of(it, principal).search(sought))
-        # Newer hits may have come in before those already shown.
-        places = [json_facts.place_name(hit.session_id, hit.seq) for hit in hits]
-        start = places.index(last) + 1 if last in places else done
-        end = start + asked.limit
+
+        async def find(limit: int, journal: Journal) -> list[SearchHit]:
+            return await reader_of(journal, principal).search(replace(sought, limit=limit))
+
+        # Newer hits may have come in before those already shown, mostly few.
+        few = min(done + 2 * asked.limit, bounds.MOST_HITS)
+        for limit in (few, bounds.MOST_HITS) if done else (asked.limit + 1,):
+            hits = await self._reader.ask(partial(find, limit))
+            places = [json_facts.place_name(hit.session_id, hit.seq) for hit in hits]
+            start = places.index(last) + 1 if last in places else done
+            end = start + asked.limit
+            if len(hits) < limit or (last in places and end < len(hits)):
+                break
         following = f"{end}.{places[end - 1]}" if end < len(hits) else None
         return _page("hits", map(json_facts.hit_json, hits[start:end]), following)
 

@@ -16,8 +16,9 @@ from acphold.journal.journal import Append
 from acphold.journal.postgresql import database, leases as owners, pipelines, session_rows
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
+from acphold.journal.seams import Sought
 from tests.conversations import chunk, encode
-from tests.journal.conversations import begun
+from tests.journal.conversations import append, begun, turn
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
@@ -67,6 +68,10 @@ class Recorded(psycopg.Cursor[Any]):
         for params in (every := [*params_seq]):
             self._note(str(query), params)
         super().executemany(query, every, **options)
+
+    def stream(self, query: Any, params: Any = None, **options: Any) -> Iterator[Any]:
+        self._note(str(query), params)
+        yield from super().stream(query, params, **options)
 
     def _note(self, text: str, params: Any) -> None:
         self.executed.append((f"{id(self.connection)}", text, params))
@@ -137,6 +142,25 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
     for _, text, params in executed[:deleting]:  # while sessions are deleted nobody waits
         if re.match(r"\s*(WITH|INSERT|UPDATE|DELETE)", text):
             assert sum(repr(name) in str(params) for name in names) <= 1, text
+
+
+async def test_a_search_asks_for_all_of_its_hits_together(
+    location: str, executed: list[tuple[str, str, Any]]
+) -> None:
+    journal = PostgresqlJournal(location)
+    try:
+        for number in range(40):
+            lease = await begun(journal, f"session {number}")
+            said = turn(f"needle {number}", chunk("agent_message", f"needle {number}"))
+            await journal.settle(lease, await append(journal, lease, said))
+        assert await journal.index.catch_up(9) == 0
+        for limit in (2, 80):
+            executed.clear()
+            hits = await journal.index.search(Sought("needle", limit=limit, unsettled=False))
+            assert len(hits) == limit
+            assert len([text for _, text, _ in executed if "acphold.segments" in text]) == 1
+    finally:
+        await journal.aclose()
 
 
 def test_the_server_is_asked_nothing_for_no_rows(location: str) -> None:

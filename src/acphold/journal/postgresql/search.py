@@ -222,4 +222,5 @@ def find_in_index(
         if len(rows) < sought.limit:
             every = _OF_ALL.format(asked=condition, documents=documents)
             rows = tables.execute(every, values).fetchall()
-    return [(row[0], Held(*row[:5]), row[5]) for row in rows]
+    held = {row[0]: Held(*row[:5]) for row in rows}  # one for all of its hits, which may be many
+    return [(held[row[0]].session_id, held[row[0]], row[5]) for row in rows]

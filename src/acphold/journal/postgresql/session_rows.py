@@ -6,7 +6,7 @@ psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, time
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from acphold.conversation.history.entries import UPDATE, Segment, clamp_moment
+from acphold.conversation.history.entries import AUTHOR, UPDATE, Segment, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
 from acphold.journal.journal import Identity, Lease, Outcomes
@@ -31,7 +31,14 @@ from acphold.journal.rows import (
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import TEXT, walks
 from acphold.journal.sql.session_tables import select_rows
-from acphold.journal.sql.tables import Found, KeptSegments, Tables, lone_chunk, segment_of_row
+from acphold.journal.sql.tables import (
+    Found,
+    KeptSegments,
+    Tables,
+    batches,
+    lone_chunk,
+    segment_of_row,
+)
 from acphold.journal.stored_history import Settled, pack
 from acphold.journal.token_reports import SLOT_MS
 
@@ -63,6 +70,17 @@ _READ: Final = f"""
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
 """
 """The next rows up to a number of bytes, without visiting the rows after them."""
+
+
+_WITH: Final = f"""
+    SELECT place, {COLUMNS}
+    FROM unnest(%(places)s::bigint[], %(ids)s::text[], %(seqs)s::bigint[])
+    AS wanted (place, id, seq) CROSS JOIN LATERAL (
+        SELECT {COLUMNS} FROM acphold.segments
+        WHERE session_id = id AND last_seq >= seq - 1 ORDER BY last_seq LIMIT 2
+    ) AS found
+    WHERE first_seq <= seq AND (last_seq >= seq OR kind = '{AUTHOR}') ORDER BY place, last_seq
+"""
 
 
 class PostgresqlSegments(KeptSegments):
@@ -344,6 +362,18 @@ class PostgresqlTables(Tables):
 
     def segments(self, key: str) -> PostgresqlSegments:
         return PostgresqlSegments(self, key)
+
+    def rows_with(
+        self, places: Sequence[tuple[str, int]]
+    ) -> Generator[tuple[Any, ...], None, None]:
+        for some in batches(enumerate(places)):  # the server sorts them
+            wanted = {
+                "places": [place for place, _ in some],
+                "ids": [session_id for _, (session_id, _) in some],
+                "seqs": [seq for _, (_, seq) in some],
+            }
+            with self._line.cursor() as cursor:
+                yield from cursor.stream(_WITH, wanted, binary=True)
 
     def keep_settled_state(self, key: str, settled: Settled) -> None:
         self.execute(

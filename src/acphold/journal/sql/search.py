@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
 from itertools import pairwise
 from math import log1p
@@ -42,7 +42,7 @@ from acphold.journal.hits import (
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.session_tables import select_rows
-from acphold.journal.sql.tables import KeptSegments, Key, Tables
+from acphold.journal.sql.tables import KeptSegments, Key, Tables, segment_of_row
 from acphold.journal.stored_history import DamagedRowError
 from acphold.known_agents import short_name
 
@@ -139,9 +139,7 @@ class _Search(Generic[SomeTables]):
         if not terms:
             return []
         patterns = patterns_of(terms)
-        indexed: list[SearchHit] = []
-        for key, held, seq in self._find(terms, sought):
-            indexed += self._shown(key, held, seq, patterns)
+        indexed = [*self._shown([*self._find(terms, sought)], patterns)]
         candidates = self._unsettled
         fit = fitting([entry for _, entry, _ in candidates], query(terms, sought.part))
         fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
@@ -151,15 +149,18 @@ class _Search(Generic[SomeTables]):
             return [*fresh, *indexed][: sought.limit]
         return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
 
-    def _shown(self, key: Key, held: Held, seq: int, patterns: Sequence[Any]) -> list[SearchHit]:
-        """The hit of an entry in the index; none if it cannot be shown: all of the others can."""
-        with suppress(DamagedRowError):
-            rows = self._tables.segments(key)
-            return [
-                hit(held, entry, _before(rows, entry), patterns, self._sought.part)
-                for entry in _entry(rows, seq)
-            ]
-        return []
+    def _shown(self, found: Sequence[Indexed], patterns: Sequence[Any]) -> Iterator[SearchHit]:
+        """Yield the hits of entries in the index, without those that cannot be shown."""
+        before: tuple[int, Entry] | None = None
+        with closing(self._tables.rows_with([(key, seq) for key, _, seq in found])) as rows:
+            for place, *row in rows:
+                _, held, seq = found[place]
+                with suppress(DamagedRowError):
+                    for entry in segment_of_row(*row).entries():
+                        if entry.seq == seq:
+                            author = before[1] if before and before[0] == place else None
+                            yield hit(held, entry, author, patterns, self._sought.part)
+                        before = place, entry
 
     def _page(self, limit: int) -> list[SessionRow]:
         """The newest of the sessions that are searched."""
@@ -296,7 +297,7 @@ class _Search(Generic[SomeTables]):
             if seq in one.unsettled:
                 yield hit(*one.unsettled[seq], patterns, self._sought.part)
             elif one.key is not None:
-                yield from self._shown(one.key, one.held, seq, patterns)
+                yield from self._shown([(one.key, one.held, seq)], patterns)
         if not one.entries:
             key, _ = self._tables.find_settled(one.held.session_id)
             with suppress(DamagedRowError):

@@ -7,7 +7,7 @@ each value; each store runs it as its database wants it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
@@ -257,6 +257,14 @@ class Tables(ABC):
     @abstractmethod
     def segments(self, key: Any) -> KeptSegments:
         """The segments of a session."""
+
+    @abstractmethod
+    def rows_with(
+        self, places: Sequence[tuple[Any, int]]
+    ) -> Generator[tuple[Any, ...], None, None]:
+        """Yield the row of a segment with each of these entries, by the keys of their sessions and
+        their numbers; before it the row with the entry before, if that names an author. Each begins
+        with the place of the entry in question. It is closed after use, and one row in memory."""
 
     @abstractmethod
     def keep_settled_state(self, key: Any, settled: Settled) -> None:

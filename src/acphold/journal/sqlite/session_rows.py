@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import lru_cache
 from itertools import chain
@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from acphold.conversation.history.entries import LATEST_MS, UPDATE, Segment, now_ms
+from acphold.conversation.history.entries import AUTHOR, LATEST_MS, UPDATE, Segment, now_ms
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
@@ -213,6 +213,21 @@ class SqliteTables(Tables):
 
     def segments(self, key: int) -> SqliteSegments:
         return SqliteSegments(self, key)
+
+    def rows_with(
+        self, places: Sequence[tuple[int, int]]
+    ) -> Generator[tuple[Any, ...], None, None]:
+        found = (
+            f"SELECT %s, {self.segment()} FROM segments WHERE {self.IN_SPAN}"
+            f" AND ({self.END} >= %s OR kind = {CODES[AUTHOR]}) ORDER BY key"
+        )
+        for place, (key, seq) in enumerate(places):
+            values = (place, *self.span(key, seq - 1, SEQ_MASK), seq)
+            with closing(self.execute(found, values)) as rows:
+                for row in rows:
+                    yield row
+                    if row[1] >= seq:
+                        break
 
     def keep_settled_state(self, key: int, settled: Settled) -> None:
         summary = msgspec.msgpack.encode(settled)
