@@ -86,6 +86,18 @@ def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
     assert [*prompt_history().load_history_strings()] == others
 
 
+def test_prompts_that_wait_with_words_of_a_forgotten_turn_are_named(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "dd-4", prompt("my token: sk-SEKRET77xyz."), ended())
+    for words in ("other", "use sk-SEKRET77xyz now", "my token: sk-SEKRET77xyz."):
+        assert acphold.run("queue", "dd-4", "add", words).code == 0
+    said = acphold.run("session", "forget", "dd-4", "1", "--yes").err
+    assert [f"`acphold queue dd-4 drop {n}`" in said for n in (1, 2, 3)] == [False, True, True]
+    waiting = acphold.run("queue", "dd-4").out
+    assert ("other" in waiting, waiting.count("SEKRET77")) == (True, 2)
+
+
 @pytest.mark.usefixtures("two")
 def test_without_a_terminal_to_ask_on_it_wants_yes(acphold: CommandLine) -> None:
     done = acphold.run("session", "delete", "aa-1")

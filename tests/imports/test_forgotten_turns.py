@@ -127,13 +127,16 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
             queued("edit", "run", prompt=other),
             queued("edit", "run", prompt=secret),
             queued("drop", "dropped"),
+            queued("add", "edited", prompt=secret),
+            queued("edit", "edited", prompt=secret),
+            queued("edit", "edited", prompt=other),
         ],
     )
     prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps(secret).encode()])
     author: tuple[str, list[bytes]] = ("author", [b'{"name":"test"}'])
     await opened.append(lease, [queued("begin", "run"), author, prompt])
     await opened.append(lease, [failed])
-    await opened.change(lease, RowChange(prompted=True, queued=1, held="failed"))
+    await opened.change(lease, RowChange(prompted=True, queued=2, held="failed"))
     await opened.settle(lease, lease.next_seq - 1)
     await opened.release(lease)
     await opened.index.catch_up(10)
@@ -142,10 +145,10 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     await forget_turn(opened, 1)
     queue = (await opened.summary(SESSION)).queue
     assert (queue.ended, queue.begun) == ((), None)
-    assert [(it.id, it.words) for it in queue.waiting] == [("waits", "other")]
+    assert [(it.id, it.words) for it in queue.waiting] == [("waits", "other"), ("edited", "other")]
     assert (queue.held, (await state_of(opened, SESSION)).queue) == ("failed", queue)
     row = await opened.session(SESSION)
-    assert (row.queued, row.held) == (1, "failed")
+    assert (row.queued, row.held) == (2, "failed")
     assert b"SEKRET77" not in await raw(opened)
     assert opened.file is not None
     await opened.file.sweep()

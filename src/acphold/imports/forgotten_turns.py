@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 from msgspec import Struct, field
@@ -25,7 +26,7 @@ from acphold.conversation.history.entries import (
     now_ms,
     turn_spans,
 )
-from acphold.conversation.history.prompt_queue import QueueChange, after_moment
+from acphold.conversation.history.prompt_queue import QueueChange, after_moment, content_in
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
@@ -39,12 +40,16 @@ from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
 
+SECRET_CHARACTERS: Final = 12
+"""Characters of a word that may be a secret: shorter ones are in many texts."""
+
 _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
     """A turn, the title that its prompt makes and the whole text of that, and the sessions and the
-    files of agents that have the turn; `names` are all that it is known by."""
+    files of agents that have the turn; `names` are all that it is known by, `waiting` the prompts
+    in queues that may have its words: the session, and the number in its queue."""
 
     turn: ReadTurn
     title: str
@@ -52,11 +57,19 @@ class Forgettable(Struct):
     names: set[str]
     sessions: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    waiting: list[tuple[str, int]] = field(default_factory=list)
 
     def part(self, known: Known) -> list[ReadTurn]:
         """Return the turns of a session that are this one."""
         part = KnownPart(forgotten=frozenset(self.names))
         return [known.turns[n] for n in part.taken_out(known.turns)]
+
+    def may_be_in(self, text: str) -> bool:
+        """Return True if a text has the words of the prompt, or one that is as long as a secret."""
+        long = (word.strip(",;:.!?()'\"`") for word in self.prompt.split())
+        return (squeeze(self.prompt) or "\0") == squeeze(text) or any(
+            len(word) >= SECRET_CHARACTERS and word in text for word in long
+        )
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -114,6 +127,11 @@ async def find_turn(
             known = await read_known(journal, its_id)
             if found.part(known):
                 found.sessions.append(its_id)
+            queue = (await journal.summary(its_id)).queue.waiting if row.queued else ()
+            for number, waits in enumerate(queue, 1):
+                async for segment in history(journal, its_id, waits.seq - 1, waits.seq):
+                    if found.may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
+                        found.waiting.append((its_id, number))
             names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
             for source, reading in await Intake(journal).sources_of(its_id, home, names):
                 part = replace(known.part(source), forgotten=frozenset(found.names))
@@ -131,6 +149,10 @@ def _is_in_title(found: Forgettable, title: str | None) -> bool:
     return bool(begun and found.title) and (
         found.title in str(title) or found.turn.words.startswith(begun)
     )
+
+
+def _prompt_of(change: QueueChange) -> str:
+    return prompt_text(bytes(change.prompt)) if bytes(change.prompt) else ""
 
 
 async def _unqueued(
@@ -154,11 +176,13 @@ async def _unqueued(
             its = changes[it.id] = [] if it.do == "add" else changes.get(it.id, [])
             its.append((entry.seq, it))
             begun = it.id if it.do == "begin" else begun
-            said = {squeeze(prompt_text(bytes(each.prompt))) for _, each in its if each.prompt}
+            said = {squeeze(_prompt_of(each)) for _, each in its}
             if it.do == "drop" and not words.isdisjoint(said):
                 gone += its
+            elif bytes(it.prompt):  # in the place of what was there before
+                gone += [old for old in its[:-1] if squeeze(_prompt_of(old[1])) in words]
     left: list[tuple[int, bytes]] = []
-    for seq, change in gone:
+    for seq, change in dict(gone).items():
         if change.do == "begin":  # its turn has no end any more
             left.append((seq, msgspec.json.encode(QueueChange("drop", change.id))))
         elif bytes(change.prompt):

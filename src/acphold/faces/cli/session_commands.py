@@ -330,6 +330,8 @@ async def forget(
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
+    for its_id, nth in found.waiting:
+        tell(f"A queued prompt may have it: `acphold queue {on_one_line(its_id)} drop {nth}`")
     tell("Other files of agents, backups, exports, an open chat and other machines may have it.")
     return Exit.OK
 
