@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,12 +13,20 @@ from acphold.journal.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import open_file
+from tests.postgresql import Databases
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """The file of this test's journal."""
     return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def location(databases: Databases) -> Iterator[str]:
+    """The URL of a new journal in a database."""
+    with databases.new() as url:
+        yield url
 
 
 @pytest_asyncio.fixture

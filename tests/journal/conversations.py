@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from acphold.journal.sql import usage_sums
-from acphold.journal.sqlite.connection import Connection
-from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql.tables import Tables
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage
 from tests.journal.promises.promise import (
@@ -29,12 +29,12 @@ def open_file(location: str | os.PathLike[str], **options: Any) -> SqliteJournal
 
 
 async def usage_reports(
-    journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
+    journal: SqlJournal[Any], *, cwd: str | None = None, since: int = 0
 ) -> list[SessionUsage]:
     """The reported tokens and cost of each session, newest session first."""
 
-    def read(db: Connection) -> list[SessionUsage]:
-        asked = usage_sums.SumsQuery(tables := SqliteTables(db), "agent", (), cwd, since)
+    def read(tables: Tables) -> list[SessionUsage]:
+        asked = usage_sums.SumsQuery(tables, "agent", (), cwd, since)
         return [*usage_sums.sessions(tables, since, asked.wanted, asked.values)]
 
-    return await journal._background.run(read)
+    return await journal._ask(read)

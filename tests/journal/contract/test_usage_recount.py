@@ -19,6 +19,8 @@ from acphold.journal import bounds
 from acphold.journal.journal import Journal, Lease
 from acphold.journal.rows import NewSession, RowChange, SessionRow
 from acphold.journal.seams import Grouping
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.sql.tables import Tables
 from acphold.journal.stores import open_journal
 from acphold.journal.token_reports import (
     COUNTS,
@@ -30,6 +32,7 @@ from acphold.journal.token_reports import (
     reports,
 )
 from tests.journal.conversations import cost
+from tests.journal.sqlite.test_usage_sums import fill, keeps_sums
 
 STEPS: Final = 60
 GROUPINGS: Final[tuple[Grouping, ...]] = ("agent", "day", "folder", "model", "session")
@@ -205,3 +208,20 @@ async def test_the_sums_are_a_recount_of_the_history_after_each_step(
             await one.file.copy_to(str(tmp_path / "copy.db"))
             async with aclosing(open_journal(tmp_path / "copy.db")) as copy:
                 await check([copy], told)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
+    journal: SqlJournal[Any], seed: int
+) -> None:
+    random = Random(seed)
+    times = await fill(journal, random)
+    await keeps_sums(journal, times, random)
+
+    def without_session(tables: Tables) -> list[object]:
+        kept = "SELECT {KEY} FROM acphold.{} EXCEPT SELECT {OWN_KEY} FROM acphold.sessions"
+        names = {"KEY": tables.KEY, "OWN_KEY": tables.OWN_KEY}
+        asked = [kept.format(it, **names) for it in ("usage", "usage_sums", "usage_folds")]
+        return [row for it in asked for row in tables.execute(it).fetchall()]
+
+    assert await journal._ask(without_session) == []

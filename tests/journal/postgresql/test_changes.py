@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -14,8 +15,8 @@ import pytest
 from acphold.journal import bounds
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
-from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
+from tests.journal.conftest import opened
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
@@ -24,24 +25,23 @@ OPEN_ONE = "SELECT pg_current_xact_id()"
 TELL = "UPDATE acphold.sessions SET changed = pg_current_xact_id() WHERE session_id = %s"
 
 
-async def with_sessions(url: str, *names: str) -> Journal:
-    journal = open_journal(url)
-    for name in names:
-        await journal.create(NewSession(name, "a", "/w"))
-    return journal
+@asynccontextmanager
+async def with_sessions(url: str, *names: str) -> AsyncIterator[Journal]:
+    async with opened(url) as journal:
+        for name in names:
+            await journal.create(NewSession(name, "a", "/w"))
+        yield journal
 
 
 async def test_an_open_transaction_of_any_database_keeps_no_change_from_being_told(
-    databases: Databases,
+    databases: Databases, location: str
 ) -> None:
     with (
-        databases.new() as url,
         databases.new("template1") as elsewhere,
         psycopg.connect(elsewhere) as stranger,
-        psycopg.connect(url) as beside,
+        psycopg.connect(location) as beside,
     ):
-        journal = await with_sessions(url, "s1", "s2", "s3")
-        try:
+        async with with_sessions(location, "s1", "s2", "s3") as journal:
             stranger.execute(OPEN_ONE)
             last = (await journal.changes(None)).last
             beside.execute(TELL, ("s1",))
@@ -57,43 +57,38 @@ async def test_an_open_transaction_of_any_database_keeps_no_change_from_being_to
             assert not (await journal.changes(news.last)).session_ids
             await journal.delete("s2")
             assert [*(await journal.changes(news.last)).session_ids] == ["s2"]
-        finally:
-            await journal.aclose()
 
 
 async def test_deleted_sessions_are_told_for_an_hour_and_forgotten_with_a_later_deletion(
-    databases: Databases,
+    location: str,
 ) -> None:
-    with databases.new() as url, psycopg.connect(url, autocommit=True) as beside:
-        journal = await with_sessions(url, *(f"s{number}" for number in range(9)))
+    names = [f"s{number}" for number in range(9)]
+    with psycopg.connect(location, autocommit=True) as beside:
+        async with with_sessions(location, *names) as journal:
 
-        async def left_by_deleting(*names: str) -> list[str]:
-            await journal.delete(*names)
-            gone = beside.execute("SELECT session_id FROM acphold.gone ORDER BY session_id")
-            return [name for (name,) in gone.fetchall()]
+            async def left_by_deleting(*names: str) -> list[str]:
+                await journal.delete(*names)
+                gone = beside.execute("SELECT session_id FROM acphold.gone ORDER BY session_id")
+                return [name for (name,) in gone.fetchall()]
 
-        def let_pass(seconds: int) -> None:
-            beside.execute("UPDATE acphold.access_changes SET at = at - %s", (seconds * 1000,))
+            def let_pass(seconds: int) -> None:
+                beside.execute("UPDATE acphold.access_changes SET at = at - %s", (seconds * 1000,))
 
-        try:
             assert await left_by_deleting("s0", "s1") == ["s0", "s1"]
             let_pass(bounds.KEPT_CHANGES_SECONDS - 100)
             assert await left_by_deleting("s2") == ["s0", "s1", "s2"]
             let_pass(200)
             await journal.access.forget_ended()
             assert await left_by_deleting("s3") == ["s2", "s3"]
-        finally:
-            await journal.aclose()
 
 
 async def test_each_commit_of_many_writers_is_told_once_they_are_over_a_page_at_a_time(
-    databases: Databases,
+    location: str,
 ) -> None:
     names = [f"s{number:02}" for number in range(40)]
     choose = random.Random(7)
-    with databases.new() as url:
-        journal = await with_sessions(url, *names)
-        lines = [psycopg.connect(url) for _ in range(6)]
+    async with with_sessions(location, *names) as journal:
+        lines = [psycopg.connect(location) for _ in range(6)]
         try:
             last = (await journal.changes(None)).last
             due, told = set[str](), set[str]()
@@ -127,7 +122,6 @@ async def test_each_commit_of_many_writers_is_told_once_they_are_over_a_page_at_
         finally:
             for line in lines:
                 line.close()
-            await journal.aclose()
 
 
 def questions(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -145,42 +139,36 @@ def questions(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
 
 
 async def test_who_follows_a_database_asks_it_once_something_is_announced(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
+    location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with databases.new() as url:
-        journal, other = await with_sessions(url, "s1"), open_journal(url)
-        try:
-            last = (await journal.changes(None)).last
-            asked = questions(journal, monkeypatch)
-            async with asyncio.timeout(DEADLINE):
-                before = -1
-                while before != (before := asked()):  # until it listens
-                    last = (await journal.changes(last, if_told=True)).last
-                    await asyncio.sleep(0.05)
-                for _ in range(20):
-                    assert not (await journal.changes(last, if_told=True)).session_ids
-                assert asked() == before
-                await other.change("s1", RowChange(archived=True))
-                # Not by events: they come from a database.
-                while not (news := await journal.changes(last, if_told=True)).session_ids:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            assert [*news.session_ids] == ["s1"]
-        finally:
-            await journal.aclose()
-            await other.aclose()
+    async with with_sessions(location, "s1") as journal, opened(location) as other:
+        last = (await journal.changes(None)).last
+        asked = questions(journal, monkeypatch)
+        async with asyncio.timeout(DEADLINE):
+            before = -1
+            while before != (before := asked()):  # until it listens
+                last = (await journal.changes(last, if_told=True)).last
+                await asyncio.sleep(0.05)
+            for _ in range(20):
+                assert not (await journal.changes(last, if_told=True)).session_ids
+            assert asked() == before
+            await other.change("s1", RowChange(archived=True))
+            # Not by events: they come from a database.
+            while not (news := await journal.changes(last, if_told=True)).session_ids:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert [*news.session_ids] == ["s1"]
 
 
 async def test_what_a_command_changes_last_is_announced_before_it_ends(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
+    location: str,
 ) -> None:
-    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
-        journal = await with_sessions(url, "s1")
-        await journal.aclose()
+    async with with_sessions(location, "s1"):
+        pass
+    with psycopg.connect(location, autocommit=True) as line:
         line.execute("LISTEN acphold")
-        command = open_journal(url)
-        for archived in (True, False):
-            await command.change("s1", RowChange(archived=archived))
-        await command.aclose()
+        async with opened(location) as command:
+            for archived in (True, False):
+                await command.change("s1", RowChange(archived=archived))
         assert {note.channel for note in line.notifies(timeout=0.1)} == {"acphold"}
 
 
@@ -188,8 +176,7 @@ async def test_behind_a_pooler_nothing_is_heard_and_the_log_is_read_each_time(
     databases_pooled: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with databases_pooled.new() as url:
-        journal, other = await with_sessions(url, "s1"), open_journal(url)
-        try:
+        async with with_sessions(url, "s1") as journal, opened(url) as other:
             last = (await journal.changes(None)).last
             asked = questions(journal, monkeypatch)
             for _ in range(5):
@@ -197,21 +184,14 @@ async def test_behind_a_pooler_nothing_is_heard_and_the_log_is_read_each_time(
             assert asked() == 5
             await other.change("s1", RowChange(archived=True))
             assert [*(await journal.changes(last, if_told=True)).session_ids] == ["s1"]
-        finally:
-            await journal.aclose()
-            await other.aclose()
 
 
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
 async def test_tokens_of_machines_whose_clocks_differ_are_judged_by_the_clock_of_the_database(
-    ahead: int, databases: Databases, monkeypatch: pytest.MonkeyPatch
+    ahead: int, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead * 10**9)
-    with databases.new() as url:
-        journal = open_journal(url)
-        try:
-            await journal.access.changes(None)
-            assert abs(journal.access.now_ms() - clock() // 10**6) < 5_000
-        finally:
-            await journal.aclose()
+    async with opened(location) as journal:
+        await journal.access.changes(None)
+        assert abs(journal.access.now_ms() - clock() // 10**6) < 5_000

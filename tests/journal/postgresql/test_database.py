@@ -40,12 +40,6 @@ from tests.postgresql import Databases, Server
 pytestmark = pytest.mark.postgresql
 
 
-@pytest.fixture
-def location(databases: Databases) -> Iterator[str]:
-    with databases.new() as url:
-        yield url
-
-
 def execute(url: str, statement: str) -> list[tuple[object, ...]]:
     """Execute a statement on a connection of its own and return the rows."""
     with psycopg.connect(url, autocommit=True) as line:

@@ -10,23 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 
-import psycopg
 import pytest
 
 from acphold.errors import JournalError, JournalUnavailableError
 from acphold.journal.journal import Journal, Lease
-from tests.conversations import entries_of
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun
-from tests.postgresql import Databases, Server
+from tests.journal.postgresql.test_database import execute, raws
+from tests.postgresql import Server
 
 pytestmark = pytest.mark.postgresql
 
 DEADLINE = 90.0
-
-
-async def raws(journal: Journal) -> list[bytes]:
-    return [entry.raw for entry in entries_of(await journal.read("s1", 0))]
 
 
 @contextmanager
@@ -84,19 +79,6 @@ async def test_a_database_that_fails_over_to_its_standby_has_all_that_was_writte
                 number += 1
             await failing
             assert await raws(journal) == [b"%d" % n for n in range(number)]
-
-
-@pytest.fixture
-def location(databases: Databases) -> Iterator[str]:
-    with databases.new() as url:
-        yield url
-
-
-def execute(url: str, statement: str) -> list[tuple[object, ...]]:
-    """Execute a statement on a connection of its own and return the rows."""
-    with psycopg.connect(url, autocommit=True) as line:
-        done = line.execute(statement.encode())
-        return done.fetchall() if done.description else []
 
 
 FULL = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -16,15 +16,9 @@ from acphold.journal.postgresql.pipelines import Pipelines
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import NewSession
 from tests.conversations import entries_of
-from tests.postgresql import Databases
+from tests.journal.conftest import opened
 
 pytestmark = pytest.mark.postgresql
-
-
-@pytest.fixture
-def location(databases: Databases) -> Iterator[str]:
-    with databases.new() as url:
-        yield url
 
 
 @pytest_asyncio.fixture(params=["prepared", "behind a pooler"])
@@ -88,8 +82,7 @@ async def test_the_loop_goes_on_while_more_is_written_than_the_server_takes_at_o
 
 
 async def test_many_sessions_append_at_once_over_few_connections(location: str) -> None:
-    journal = PostgresqlJournal(location)
-    try:
+    async with opened(location) as journal:
         names = [f"s{number}" for number in range(100)]
         leases = [await journal.create(NewSession(name, "a", "/w")) for name in names]
         other = PostgresqlJournal(location)
@@ -110,5 +103,3 @@ async def test_many_sessions_append_at_once_over_few_connections(location: str) 
         for name in names:
             raws = [it.raw for it in entries_of(await journal.read(name, 0))]
             assert raws == ([] if name == "s7" else [b"0", b"1", b"2", b"3", b"4"])
-    finally:
-        await journal.aclose()

@@ -15,10 +15,9 @@ from acphold.journal import bounds
 from acphold.journal.owners import At, Free, Whose
 from acphold.journal.postgresql.leases import Gone
 from acphold.journal.postgresql.session_rows import PostgresqlTables
-from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
+from tests.journal.conftest import opened
 from tests.journal.conversations import begun
-from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
 
@@ -37,158 +36,124 @@ def end_connections(url: str) -> None:
 
 
 async def test_entries_appended_while_the_leases_are_checked_do_not_look_lost(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
+    location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: Callable[..., Any] = PostgresqlTables.execute
     loop = asyncio.get_running_loop()
-    with databases.new() as url:
-        journal = open_journal(url)
-        try:
-            lease = await begun(journal, "s1")
+    async with opened(location) as journal:
+        lease = await begun(journal, "s1")
 
-            def read_and_write(*given: Any) -> Any:
-                """The agent goes on as soon as the leases are read."""
-                found = read(*given)
-                if "JOIN acphold.leases" in given[1] and lease.next_seq < 3:
-                    writing = journal.append(lease, [("update", [b"1", b"2"])])
-                    asyncio.run_coroutine_threadsafe(writing, loop).result(DEADLINE)
-                return found
+        def read_and_write(*given: Any) -> Any:
+            """The agent goes on as soon as the leases are read."""
+            found = read(*given)
+            if "JOIN acphold.leases" in given[1] and lease.next_seq < 3:
+                writing = journal.append(lease, [("update", [b"1", b"2"])])
+                asyncio.run_coroutine_threadsafe(writing, loop).result(DEADLINE)
+            return found
 
-            monkeypatch.setattr(PostgresqlTables, "execute", read_and_write)
-            assert await journal.renew([lease]) == []
-            assert lease.next_seq == 3
-        finally:
-            await journal.aclose()
+        monkeypatch.setattr(PostgresqlTables, "execute", read_and_write)
+        assert await journal.renew([lease]) == []
+        assert lease.next_seq == 3
 
 
 async def test_what_an_owner_has_is_not_free_when_its_connection_alone_has_ended(
-    databases: Databases,
+    location: str,
 ) -> None:
-    with databases.new() as url:
-        journal, other = open_journal(url), open_journal(url)
-        try:
-            await begun(journal, "s1")
-            assert seems(await other.owner("s1")) == "alive"
-            end_connections(url)
-            assert seems(await other.owner("s1")) == "gone"
-            assert await other.delete("s1", idle_since=1 << 60) == []
-            await journal.renew()
-            assert seems(await other.owner("s1")) == "alive"
-        finally:
-            await journal.aclose()
-            await other.aclose()
+    async with opened(location) as journal, opened(location) as other:
+        await begun(journal, "s1")
+        assert seems(await other.owner("s1")) == "alive"
+        end_connections(location)
+        assert seems(await other.owner("s1")) == "gone"
+        assert await other.delete("s1", idle_since=1 << 60) == []
+        await journal.renew()
+        assert seems(await other.owner("s1")) == "alive"
 
 
 async def test_an_owner_is_told_for_a_while_after_its_connection_has_ended(
-    databases: Databases,
+    location: str,
 ) -> None:
-    with databases.new() as url:
-        journal, other = open_journal(url), open_journal(url)
-        try:
-            await journal.renew(addresses=["unix:/one"])
-            await begun(journal, "s1")
-            end_connections(url)
-            [found] = await other.owners()
-            assert found.addresses == ("unix:/one",)
-            with psycopg.connect(url, autocommit=True) as line:
-                line.execute(
-                    "UPDATE acphold.owners SET renewed_at = now() - make_interval(secs => %s)",
-                    (bounds.LATE_SECONDS + 1,),
-                )
-            assert await other.owners() == []
-        finally:
-            await journal.aclose()
-            await other.aclose()
+    async with opened(location) as journal, opened(location) as other:
+        await journal.renew(addresses=["unix:/one"])
+        await begun(journal, "s1")
+        end_connections(location)
+        [found] = await other.owners()
+        assert found.addresses == ("unix:/one",)
+        with psycopg.connect(location, autocommit=True) as line:
+            line.execute(
+                "UPDATE acphold.owners SET renewed_at = now() - make_interval(secs => %s)",
+                (bounds.LATE_SECONDS + 1,),
+            )
+        assert await other.owners() == []
 
 
 @pytest.mark.parametrize(("seconds", "whose"), [(0, "alive"), (13, "gone"), (31, "silent")])
 async def test_an_owner_behind_a_pooler_lives_may_have_ended_or_is_silent_as_it_has_told_last(
-    databases: Databases, seconds: int, whose: str
+    location: str, seconds: int, whose: str
 ) -> None:
-    with databases.new() as url:
-        journal, other = open_journal(url), open_journal(url)
-        try:
-            await begun(journal, "s1")
-            with psycopg.connect(url, autocommit=True) as line:
-                line.execute(
-                    "UPDATE acphold.owners SET presence = NULL,"
-                    " renewed_at = now() - make_interval(secs => %s)",
-                    (seconds,),
-                )
-            assert seems(await other.owner("s1")) == whose
-        finally:
-            await journal.aclose()
-            await other.aclose()
+    async with opened(location) as journal, opened(location) as other:
+        await begun(journal, "s1")
+        with psycopg.connect(location, autocommit=True) as line:
+            line.execute(
+                "UPDATE acphold.owners SET presence = NULL,"
+                " renewed_at = now() - make_interval(secs => %s)",
+                (seconds,),
+            )
+        assert seems(await other.owner("s1")) == whose
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_whoever_has_the_place_of_an_ended_owner_has_its_sessions_at_once(
-    databases: Databases, is_known: bool
+    location: str, is_known: bool
 ) -> None:
-    with databases.new() as url:
-        journal, other, third = open_journal(url), open_journal(url), open_journal(url)
-        try:
-            await journal.renew(addresses=["unix:/one"])
-            await begun(journal, "s1")
-            await other.renew(addresses=["unix:/one"])
-            await third.renew(addresses=["unix:/third"])
-            assert seems(await other.owner("s1")) == "alive"
-            end_connections(url)
-            if not is_known:  # the database was started again, and nobody has told since
-                with psycopg.connect(url, autocommit=True) as line:
-                    line.execute("UPDATE acphold.owners SET presence = NULL")
-            assert seems(await third.owner("s1")) == ("gone" if is_known else "alive")
-            assert type(await other.owner("s1")) is Free
-        finally:
-            for each in (journal, other, third):
-                await each.aclose()
+    async with opened(location) as journal, opened(location) as other, opened(location) as third:
+        await journal.renew(addresses=["unix:/one"])
+        await begun(journal, "s1")
+        await other.renew(addresses=["unix:/one"])
+        await third.renew(addresses=["unix:/third"])
+        assert seems(await other.owner("s1")) == "alive"
+        end_connections(location)
+        if not is_known:  # the database was started again, and nobody has told since
+            with psycopg.connect(location, autocommit=True) as line:
+                line.execute("UPDATE acphold.owners SET presence = NULL")
+        assert seems(await third.owner("s1")) == ("gone" if is_known else "alive")
+        assert type(await other.owner("s1")) is Free
 
 
 async def test_an_owner_whose_connection_for_its_presence_hangs_gets_another_one(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
+    location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "CONNECT_SECONDS", 2)
-    with databases.new() as url:
-        journal, other = open_journal(url), open_journal(url)
+    async with opened(location) as journal, opened(location) as other:
+        await begun(journal, "s1")
+        with psycopg.connect(location) as line:
+            holding = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid IN"
+            ours = " (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
+            [(backend,)] = line.execute(holding + ours).fetchall()
+        os.kill(backend, signal.SIGSTOP)
         try:
-            await begun(journal, "s1")
-            with psycopg.connect(url) as line:
-                holding = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid IN"
-                ours = " (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
-                [(backend,)] = line.execute(holding + ours).fetchall()
-            os.kill(backend, signal.SIGSTOP)
-            try:
-                async with asyncio.timeout(DEADLINE):
-                    await journal.renew()
-            finally:
-                os.kill(backend, signal.SIGCONT)
-            assert seems(await other.owner("s1")) == "alive"
+            async with asyncio.timeout(DEADLINE):
+                await journal.renew()
         finally:
-            await journal.aclose()
-            await other.aclose()
+            os.kill(backend, signal.SIGCONT)
+        assert seems(await other.owner("s1")) == "alive"
 
 
 @pytest.mark.slow
 async def test_an_owner_whose_connections_died_while_it_slept_reports_before_the_next_one_is_due(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
+    location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "CONNECT_SECONDS", 2)
-    with databases.new() as url:
-        journal, other = open_journal(url), open_journal(url)
+    async with opened(location) as journal, opened(location) as other:
+        await begun(journal, "s1")
+        with psycopg.connect(location) as line:
+            ours = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            backends = line.execute(f"{ours} AND pid <> pg_backend_pid()".encode()).fetchall()
+        for (backend,) in backends:
+            os.kill(backend, signal.SIGSTOP)
         try:
-            await begun(journal, "s1")
-            with psycopg.connect(url) as line:
-                ours = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                backends = line.execute(f"{ours} AND pid <> pg_backend_pid()".encode()).fetchall()
-            for (backend,) in backends:
-                os.kill(backend, signal.SIGSTOP)
-            try:
-                async with asyncio.timeout(bounds.RENEW_SECONDS):
-                    await journal.renew()
-            finally:
-                for (backend,) in backends:
-                    os.kill(backend, signal.SIGCONT)
-            assert seems(await other.owner("s1")) == "alive"
+            async with asyncio.timeout(bounds.RENEW_SECONDS):
+                await journal.renew()
         finally:
-            await journal.aclose()
-            await other.aclose()
+            for (backend,) in backends:
+                os.kill(backend, signal.SIGCONT)
+        assert seems(await other.owner("s1")) == "alive"

@@ -14,23 +14,16 @@ from acphold.errors import LeaseLostError
 from acphold.journal import bounds
 from acphold.journal.journal import Append
 from acphold.journal.postgresql import database, leases as owners, pipelines, session_rows
-from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 from acphold.journal.seams import Sought
 from tests.conversations import chunk, encode
+from tests.journal.conftest import opened
 from tests.journal.conversations import append, begun, turn
-from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
 
 OF_NO_SESSION = {"access_changes", "meta", "owners", "links", "access_tokens", "rules", "deeds"}
 """Tables that are small, and would be copied to each database."""
-
-
-@pytest.fixture
-def location(databases: Databases) -> Iterator[str]:
-    with databases.new() as url:
-        yield url
 
 
 def test_every_key_of_what_belongs_to_a_session_begins_with_its_id(location: str) -> None:
@@ -105,9 +98,8 @@ VOLATILE = re.compile(r"\b(nextval|random|clock_timestamp|gen_random_uuid|timeof
 async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile(
     location: str, executed: list[tuple[str, str, Any]]
 ) -> None:
-    journal = PostgresqlJournal(location)
     names = [f"session {number}" for number in range(4)]
-    try:
+    async with opened(location) as journal:
         leases = [await journal.create(NewSession(name, "a", "/w")) for name in names]
         for lease in leases:
             await journal.append(lease, [("prompt", [b"[]"])], RowChange(prompted=True, title="T"))
@@ -126,8 +118,6 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
         assert len(await journal.index.search("word")) == 4
         deleting = len(executed)
         await journal.delete(*names)
-    finally:
-        await journal.aclose()
     statements = {text for _, text, _ in executed}
     assert len(statements) > 40
     on_the_loop = {text for way, text, _ in executed if way == "the loop"}
@@ -147,8 +137,7 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
 async def test_a_search_asks_for_all_of_its_hits_together(
     location: str, executed: list[tuple[str, str, Any]]
 ) -> None:
-    journal = PostgresqlJournal(location)
-    try:
+    async with opened(location) as journal:
         for number in range(40):
             lease = await begun(journal, f"session {number}")
             said = turn(f"needle {number}", chunk("agent_message", f"needle {number}"))
@@ -159,8 +148,6 @@ async def test_a_search_asks_for_all_of_its_hits_together(
             hits = await journal.index.search(Sought("needle", limit=limit, unsettled=False))
             assert len(hits) == limit
             assert len([text for _, text, _ in executed if "acphold.segments" in text]) == 1
-    finally:
-        await journal.aclose()
 
 
 def test_the_server_is_asked_nothing_for_no_rows(location: str) -> None:
@@ -171,14 +158,11 @@ def test_the_server_is_asked_nothing_for_no_rows(location: str) -> None:
 
 
 async def test_sessions_that_an_import_lists_are_added_one_by_one(location: str) -> None:
-    journal = PostgresqlJournal(location)
     names = [f"session {number}" for number in range(3)]
-    try:
+    async with opened(location) as journal:
         await journal.links.enlist(
             [Listed(NewSession(name, "a", "/w"), name, 1000, b"there") for name in names]
         )
-    finally:
-        await journal.aclose()
     with psycopg.connect(location) as line:
         found = line.execute("SELECT count(DISTINCT changed) FROM acphold.sessions").fetchone()
     assert found == (3,)
@@ -188,9 +172,8 @@ async def test_many_sessions_are_deleted_by_few_statements(
     location: str, executed: list[tuple[str, str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "DELETED_SESSIONS", 20)
-    journal = PostgresqlJournal(location)
     names = [f"session {number}" for number in range(60)]
-    try:
+    async with opened(location) as journal:
         leases = [await journal.create(NewSession(name, "a", "/w")) for name in names]
         for number, lease in enumerate(leases):
             await journal.links.link(lease, "a", f"their {number}")
@@ -208,8 +191,6 @@ async def test_many_sessions_are_deleted_by_few_statements(
         }
         assert await journal.delete("session 7", leases[8]) == ["session 7", "session 8"]
         assert await journal.links.sessions_of("a", ["their 8"]) == {}
-    finally:
-        await journal.aclose()
 
 
 BOUND = {
@@ -250,8 +231,7 @@ def test_the_fence_is_a_lock_on_the_lease_in_the_statement_that_appends() -> Non
 
 
 async def test_who_appends_waits_for_who_takes_over_and_writes_nothing_then(location: str) -> None:
-    journal = PostgresqlJournal(location)
-    try:
+    async with opened(location) as journal:
         lease = await begun(journal)
         with psycopg.connect(location) as other:
             other.execute("UPDATE acphold.leases SET epoch = 99 WHERE session_id = 's1'")
@@ -266,5 +246,3 @@ async def test_who_appends_waits_for_who_takes_over_and_writes_nothing_then(loca
         with pytest.raises(LeaseLostError):
             await appending
         assert await journal.read("s1", 0) == []
-    finally:
-        await journal.aclose()

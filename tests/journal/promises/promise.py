@@ -33,7 +33,6 @@ class JournalPromise(Struct, frozen=True):
 
     name: str
     keep: Callable[..., Awaitable[None]]
-    given: dict[str, object] = {}
 
     async def check(self, open_journal: OpenJournal) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs.
@@ -50,7 +49,7 @@ class JournalPromise(Struct, frozen=True):
 
         async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
             wanted = signature(self.keep).parameters
-            given = {"journal": await again(), **self.given}
+            given: dict[str, object] = {"journal": await again()}
             if "other" in wanted:
                 given["other"] = await again()
             if "again" in wanted:
@@ -66,19 +65,6 @@ def promised(keep: Keep) -> Keep:
     """Register this function as a promise."""
     PROMISED.append(JournalPromise(keep.__name__.replace("_", " "), keep))
     return keep
-
-
-def each(names: tuple[str, ...] | str, cases: list[Any]) -> Callable[[Keep], Keep]:
-    """Check the promise below with each of these values."""
-
-    def in_each(keep: Keep) -> Keep:
-        promise = PROMISED.pop()
-        for number, case in enumerate(cases, 1):
-            given = {names: case} if isinstance(names, str) else dict(zip(names, case, strict=True))
-            PROMISED.append(JournalPromise(f"{promise.name} ({number})", keep, given))
-        return keep
-
-    return in_each
 
 
 Pieces = list[tuple[str, list[bytes]]]

@@ -13,7 +13,7 @@ from acphold.conversation.history.timeline import Message
 from acphold.errors import LeaseLostError
 from acphold.journal.journal import Journal, Outcomes, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
-from tests.conversations import chunk, encode, entries_of
+from tests.conversations import chunk, encode
 from tests.journal.promises.promise import append, begun, cost, past, promised, turn, used
 
 
@@ -178,22 +178,6 @@ async def what_happened_earlier_folds_as_if_it_had_been_journalled_then(
     assert await journal.summary("s1") == expected.summary() == state.summary()
     assert [type(item) for item in state.timeline] == [type(item) for item in expected.timeline]
     assert (await journal.session("s1")).last_seq == 2 * len(past(pieces))
-
-
-@promised
-async def what_is_taken_in_instead_replaces_the_last_entry(journal: Journal) -> None:
-    lease = await begun(journal)
-    names = ("first", "note", "new", "more")
-    texts = {name: encode(chunk("user_message", name, messageId=name)) for name in names}
-    await journal.take_in(lease, [PastEntry("update", 1000, texts["first"])])
-    await journal.take_in(lease, [PastEntry("update", 2000, texts["note"])])
-    for new in (["new"], ["new", "more"]):
-        it = [PastEntry("update", 3000, texts[name]) for name in new]
-        await journal.take_in(lease, it, instead=True)
-        read = entries_of(await journal.read("s1", 0))
-        assert [entry.raw for entry in read] == [texts[name] for name in ("first", *new)], (
-            f"instead of the note there should be {new}"
-        )
 
 
 @promised

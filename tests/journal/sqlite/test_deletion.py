@@ -312,14 +312,12 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
     assert b"words1" not in await asyncio.to_thread(path.read_bytes)
 
 
-async def test_what_went_on_meanwhile_and_what_somebody_holds_stay(path: Path) -> None:
-    journal = open_file(path)
+async def test_what_went_on_meanwhile_and_what_somebody_holds_stay(journal: SqliteJournal) -> None:
     await remember(journal, "old", 1000)
     await remember(journal, "held", 1000, held=True)
     await remember(journal, "new", 3000)
     assert await journal.delete("old", "held", "new", idle_since=2000) == ["old"]
     assert await ids(journal) == ["new", "held"]
-    await journal.aclose()
 
 
 async def test_a_session_is_swept_in_pieces_between_which_others_write(

@@ -147,8 +147,9 @@ async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
     await journal.aclose()
 
 
-async def test_a_prompt_is_found_although_its_author_cannot_be_read(path: Path) -> None:
-    journal = open_file(path)
+async def test_a_prompt_is_found_although_its_author_cannot_be_read(
+    journal: SqliteJournal, path: Path
+) -> None:
     lease = await begun(journal)
     by = b'{"name":"zed","version":"1","user":"bert"}'
     prompt = b'[{"type":"text","text":"needle"}]'
@@ -157,7 +158,6 @@ async def test_a_prompt_is_found_although_its_author_cannot_be_read(path: Path) 
     assert [(hit.seq, hit.user) for hit in await journal.index.search("needle")] == [(2, "bert")]
     spoil(path, damage_of("s1", 1))
     assert [(hit.seq, hit.user) for hit in await journal.index.search("needle")] == [(2, None)]
-    await journal.aclose()
 
 
 async def test_what_is_before_a_row_that_cannot_be_read_is_read(path: Path) -> None:

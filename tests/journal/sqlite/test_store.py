@@ -18,8 +18,6 @@ from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun, open_file
 
-PROMPT = b'[{"type":"text","text":"Hi"}]'
-
 
 def size(path: Path) -> int:
     """Bytes of the file itself, without its log."""
@@ -81,8 +79,9 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
     await journal.aclose()
 
 
-async def test_other_tasks_go_on_while_another_program_holds_the_journal(path: Path) -> None:
-    journal = open_file(path)
+async def test_other_tasks_go_on_while_another_program_holds_the_journal(
+    journal: SqliteJournal, path: Path
+) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
     await journal.append(lease, [("update", [b"{}"])])
     other = sqlite3.connect(path, isolation_level=None)
@@ -105,11 +104,11 @@ async def test_other_tasks_go_on_while_another_program_holds_the_journal(path: P
     await asyncio.gather(*waiting)
     assert (await journal.session("s1")).last_seq == 2
     assert (await journal.session("s2")).last_seq == 0
-    await journal.aclose()
 
 
-async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: Path) -> None:
-    journal = open_file(path)
+async def test_an_append_that_waits_for_another_program_can_be_cancelled(
+    journal: SqliteJournal, path: Path
+) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -121,4 +120,3 @@ async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: P
     other.execute("ROLLBACK")
     other.close()
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
-    await journal.aclose()

@@ -28,21 +28,6 @@ async def history(journal: SqliteJournal, session_id: str = "s1") -> list[Segmen
     return found
 
 
-async def test_a_settled_turn_is_shorter_and_folds_to_the_same_state(
-    journal: SqliteJournal,
-) -> None:
-    lease = await begun(journal)
-    pieces = turn("Hi", *[chunk("agent_message", f"word {n} ") for n in range(50)])
-    last = await append(journal, lease, pieces)
-    before = await history(journal)
-    await journal.settle(lease, last)
-    after = await history(journal)
-    assert (len(before), len(after)) == (52, 3)
-    assert fold(entries_of(after)) == fold(entries_of(before)) == await state_of(journal, "s1")
-    assert (await journal.session("s1")).last_seq == last
-    assert lease.next_seq == last + 1
-
-
 @given(CONVERSATIONS, CONVERSATIONS)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_settling_never_changes_the_state_of_a_session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from itertools import product
@@ -20,6 +20,7 @@ from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql import usage_sums
+from acphold.journal.sql.store import SqlJournal
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
@@ -127,20 +128,15 @@ def expected(found: list[SessionUsage], by: Grouping, agent: str | None) -> dict
     return sums
 
 
-Reported = Callable[[str | None, int], Awaitable[list[SessionUsage]]]
-Sums = Callable[[Grouping, tuple[str, ...], str | None, int], Awaitable[UsageSums]]
-
-
-async def keeps_sums(
-    times: list[int], random: Random, reported_by: Reported, sums_by: Sums
-) -> None:
-    """Compare the sums that a store gives with the reports of its sessions, the newest first."""
+async def keeps_sums(journal: SqlJournal[Any], times: list[int], random: Random) -> None:
+    """Compare the sums of a store with the reports of its sessions, the newest first."""
     groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
     sinces = (0, 100 * HOUR, random.choice(times) + 1)
     wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), sinces)
     for by, agent, cwd, since in wanted:
-        reported = await reported_by(cwd, since)
-        sums = await sums_by(by, (agent,) if agent else (), cwd, since)
+        reported = await usage_reports(journal, cwd=cwd, since=since)
+        agents = (agent,) if agent else ()
+        sums = await journal.index.usage(by, agents=agents, cwd=cwd, since=since)
         assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
         of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
         its = [[r for r in s.reports if agent in (None, r.agent)] for s in of_all]
@@ -154,24 +150,6 @@ async def keeps_sums(
             names = [sum_.name for sum_ in sums.groups]
             assert names == sorted(names, reverse=True)
         assert sums.by_request == {r.agent for it in its for r in it if not r.by_turn}
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
-    journal: SqliteJournal, seed: int
-) -> None:
-    random = Random(seed)
-    times = await fill(journal, random)
-    await keeps_sums(
-        times,
-        random,
-        lambda cwd, since: usage_reports(journal, cwd=cwd, since=since),
-        lambda by, agents, cwd, since: journal.index.usage(by, agents=agents, cwd=cwd, since=since),
-    )
-    with closing(sqlite3.connect(journal.path)) as database:
-        for table in ("usage", "usage_sums", "usage_folds"):
-            left = f"SELECT session FROM {table} EXCEPT SELECT number FROM sessions"
-            assert database.execute(left).fetchall() == []
 
 
 async def test_reports_that_are_settled_are_added_up_by_the_database_and_not_gone_through(
@@ -250,21 +228,6 @@ async def test_a_session_that_goes_to_another_agent_is_added_up_from_its_beginni
     with closing(sqlite3.connect(journal.path)) as database:
         kept = database.execute("SELECT agent, total FROM usage_sums ORDER BY agent").fetchall()
     assert kept == [("a", 7), ("b", 7)]
-
-
-async def test_a_model_that_is_told_after_the_report_is_that_of_the_report(
-    journal: SqliteJournal,
-) -> None:
-    lease = await journal.create(NewSession("s1", "a", "/w"))
-    paid = b'{"sessionUpdate":"usage_update","cost":{"amount":2,"currency":"USD"}}'
-    end = b'{"stopReason":"end_turn","_meta":{"acphold/model":"large"}}'
-    for runs in ([("update", [paid])], [("turn_end", [end])]):
-        change = RowChange(prompted=True, updated_at=lease.next_seq)
-        await journal.append(lease, runs, change)
-        await journal.settle(lease, lease.next_seq - 1)
-        found = await journal.index.usage("model")
-        assert [it.costs for it in found.groups] == [{"USD": 2.0}]
-    assert [it.name for it in found.groups] == ["large"]
 
 
 OLD_REPORTS = 4000
