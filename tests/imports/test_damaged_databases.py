@@ -25,7 +25,7 @@ from tests.imports.test_opencode import Store
 from tests.imports.test_zed import Threads, agent, user
 from tests.imports.told import Story
 
-COUNT = 60
+COUNT = 30
 LONG = "x" * 300
 """Makes a message large enough that pages hold few of them."""
 
@@ -120,7 +120,7 @@ def told(name: str, home: Path) -> dict[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("name", HOMES)
 @pytest.mark.parametrize("word", ["Question", "Title", "Answer"])
 def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path, name: str, word: str) -> None:
-    damaged(HOMES[name](tmp_path), f"{word} 30. {LONG[:9]}")
+    damaged(HOMES[name](tmp_path), f"{word} 15. {LONG[:9]}")
     said = told(name, tmp_path)
     whole = [[("user", asked(n)), ("agent", answered(n))] for n in range(COUNT)]
     kept = [one for one in said.values() if one in whole]
@@ -131,7 +131,7 @@ def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path, name: str, word: s
 
 @pytest.mark.parametrize("name", ["opencode", "goose", "crush", "hermes"])
 def test_rows_on_a_damaged_page_are_counted(tmp_path: Path, name: str) -> None:
-    damaged(HOMES[name](tmp_path), f"Question 30. {LONG[:9]}")
+    damaged(HOMES[name](tmp_path), f"Question 15. {LONG[:9]}")
     reading = reader(name)
     found = [source for source in reading.find(Home(tmp_path)) if source.session_id.endswith("1")]
     assert Story(reading, found[0]).facts.missed.counts["damaged pages of databases"] > 0
@@ -143,7 +143,7 @@ def test_the_order_of_messages_is_kept_around_a_damaged_page(tmp_path: Path) -> 
     for n in range(COUNT):
         store.message("user", asked(n))
         store.message("assistant", answered(n))
-    damaged(store.db, f"Question 30. {LONG[:9]}")
+    damaged(store.db, f"Question 15. {LONG[:9]}")
     (said,) = told("goose", tmp_path).values()
     every = [it for n in range(COUNT) for it in (("user", asked(n)), ("agent", answered(n)))]
     assert said == [one for one in every if one in said]

@@ -155,13 +155,23 @@ def test_every_reader_is_tried() -> None:
     assert [*READERS] == [*NAMES]
 
 
-@pytest.mark.parametrize("name", READERS)
-@settings(
-    max_examples=20,
+def take_in(name: str, seen: list[tuple[list[Said], int]], tmp_path: Path) -> None:
+    home = Path(tempfile.mkdtemp(dir=tmp_path))
+    try:
+        asyncio.run(check(name, seen, home))
+    finally:
+        rmtree(home, ignore_errors=True)
+
+
+SETTINGS = settings(
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example opens a journal
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(SETTINGS, max_examples=3)
 @given(seen=moments())
 @example(seen=[([FIRST, LEFT._replace(answer="Do")], 0), ([FIRST, LEFT, OLDER], 0)])
 @example(seen=[([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1), ([FIRST, NEWEST], 0)])
@@ -177,11 +187,17 @@ def test_every_reader_is_tried() -> None:
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
     name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
 ) -> None:
-    home = Path(tempfile.mkdtemp(dir=tmp_path))
-    try:
-        asyncio.run(check(name, seen, home))
-    finally:
-        rmtree(home, ignore_errors=True)
+    take_in(name, seen, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+@settings(SETTINGS, max_examples=40)
+@given(seen=moments())
+def test_each_turn_is_told_once_in_any_of_many_orders(
+    name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
+) -> None:
+    take_in(name, seen, tmp_path)
 
 
 @pytest.mark.parametrize("name", READERS)

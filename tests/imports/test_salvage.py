@@ -293,7 +293,7 @@ def test_many_rows_behind_half_of_another_take_no_longer_than_their_length(
         assert len(taken) >= min(rows, 30)
         return time.process_time() - began
 
-    few, many = (min(take(rows) for _ in range(3)) for rows in (4_000, 64_000))
+    few, many = (min(take(rows) for _ in range(3)) for rows in (2_000, 32_000))
     assert many < 64 * few
 
 
