@@ -80,23 +80,40 @@ def pids(pid_file: Path) -> list[int]:
     return [int(word) for word in pid_file.read_text().split()]
 
 
-@pytest.mark.parametrize(
-    ("ignore_term", "setsid"),
-    [(False, False), (True, False), pytest.param(True, True, marks=linux_only)],
-)
-def test_when_acphold_is_killed_the_agent_and_its_children_end(
-    start: Callable[[list[str]], Acphold],
-    agent: Agent,
-    pid_file: Path,
-    until: Until,
-    ignore_term: bool,
-    setsid: bool,
+def inner_acphold(innermost: list[str]) -> list[str]:
+    """One that launches another command as acphold does, and ignores SIGTERM."""
+    code = f"""
+import signal, time
+from acp_wire.processes.program import launch
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+launch({innermost!r})
+time.sleep(60)
+"""
+    return [sys.executable, "-c", code]
+
+
+def test_when_acphold_is_killed_all_that_its_agents_started_ends(
+    start: Callable[[list[str]], Acphold], agent: Agent, pid_file: Path, until: Until
 ) -> None:
-    acphold = start(agent(family(pid_file, ignore_term=ignore_term, setsid=setsid)))
-    until(lambda: len(pids(pid_file)) == 2)
-    assert acphold.agent in pids(pid_file)
-    acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
+    plain = agent(family(pid_file, ignore_term=False, setsid=False))
+    deaf = agent(family(pid_file, ignore_term=True, setsid=False))
+    kept, died = [*map(start, (plain, deaf))], [start(deaf)]
+    count = 6
+    if sys.platform == "linux":  # marks are read from /proc
+        apart = agent(family(pid_file, ignore_term=True, setsid=True))
+        kept += map(start, (apart, inner_acphold(apart)))
+        # Neither environment nor session are its parent's.
+        orphan = f"env -i setsid sh -c 'echo $$ >> {pid_file}; exec sleep 60' &"
+        died.append(start(["sh", "-c", orphan]))
+        count += 5
+    until(lambda: len(pids(pid_file)) == count)
+    os.kill(died[0].agent, signal.SIGKILL)
+    until(lambda: not any(lives(acphold.agent) for acphold in died))
+    assert all(lives(acphold.agent) for acphold in kept)
+    for acphold in (*kept, *died):
+        acphold.kill()
+    everyone = [pid for it in (*kept, *died) for pid in (it.agent, it.guardian)]
+    until(lambda: not any(map(lives, [*pids(pid_file), *everyone])))
 
 
 def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
@@ -113,52 +130,6 @@ def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
 
 
 @linux_only
-def test_a_child_in_a_session_of_its_own_ends_though_the_agents_group_is_empty(
-    start: Callable[[list[str]], Acphold],
-    agent: Agent,
-    pid_file: Path,
-    until: Until,
-) -> None:
-    code = f"""
-if os.fork():
-    sys.exit()
-os.setsid()
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-open({str(pid_file)!r}, "w").write(str(os.getpid()))
-time.sleep(60)
-"""
-    acphold = start(agent(code))
-    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
-    acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
-
-
-@linux_only
-def test_an_orphan_without_its_environment_and_session_ends_when_acphold_is_killed(
-    start: Callable[[list[str]], Acphold], pid_file: Path, until: Until
-) -> None:
-    script = f"env -i setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' &"
-    acphold = start(["sh", "-c", script])
-    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
-    acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
-
-
-def test_children_end_though_the_agent_itself_died_first(
-    start: Callable[[list[str]], Acphold],
-    agent: Agent,
-    pid_file: Path,
-    until: Until,
-) -> None:
-    acphold = start(agent(family(pid_file, ignore_term=True, setsid=False)))
-    until(lambda: len(pids(pid_file)) == 2)
-    os.kill(acphold.agent, signal.SIGKILL)
-    until(lambda: not lives(acphold.agent))
-    acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
-
-
-@linux_only
 def test_the_guardian_outlives_the_signals_of_a_terminal(
     start: Callable[[list[str]], Acphold], until: Until, agent: Agent
 ) -> None:
@@ -170,28 +141,6 @@ def test_the_guardian_outlives_the_signals_of_a_terminal(
         os.kill(acphold.guardian, number)
     acphold.kill()
     until(lambda: not lives(acphold.agent) and not lives(acphold.guardian))
-
-
-@linux_only
-def test_a_acphold_inside_a_acphold_is_ended_with_all_it_started(
-    start: Callable[[list[str]], Acphold],
-    agent: Agent,
-    pid_file: Path,
-    until: Until,
-) -> None:
-    innermost = agent(family(pid_file, ignore_term=True, setsid=True))
-    inner = f"""
-import signal, time
-from acp_wire.processes.program import launch
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-launch({innermost!r})
-time.sleep(60)
-"""
-    outer = start([sys.executable, "-c", inner])
-    until(lambda: len(pids(pid_file)) == 2)
-    outer.kill()
-    everyone = [*pids(pid_file), outer.agent, outer.guardian]
-    until(lambda: not any(map(lives, everyone)))
 
 
 def test_a_dismissed_guardian_ends_and_touches_nobody(agent: Agent, pid_file: Path) -> None:

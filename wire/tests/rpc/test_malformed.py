@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from acp_wire.rpc import (
-    Event,
     MalformedReceived,
     NotificationReceived,
     Protocol,
@@ -20,6 +19,7 @@ from acp_wire.rpc import (
 )
 from acp_wire.rpc.framing import HEAD
 from acp_wire.rpc.protocol import refusal
+from tests.rpc.test_protocol import one
 
 
 @pytest.mark.parametrize("end", ["", ',"_meta":{"acphold/seq":7}'])
@@ -88,11 +88,6 @@ IDS = [
     b'"\\u00e4"',
     b'"\\ud83d\\ude00"',
 ]
-
-
-def one(line: bytes, protocol: Protocol | None = None) -> Event:
-    (event,) = (protocol or Protocol()).feed(line + b"\n")
-    return event
 
 
 def refused(line: bytes, protocol: Protocol | None = None) -> tuple[object, int]:
@@ -192,6 +187,17 @@ def test_more_than_one_byte_order_mark_is_no_json(marks: int) -> None:
 @pytest.mark.parametrize(
     ("line", "id_"),
     [
+        (b"Welcome to the agent!", None),
+        (b'{"jsonrpc":"2.0","method":"m"', None),
+        (b'{"jsonrpc":"2.0","method":"m"}}', None),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"x":NaN}}', None),
+        (b"{'a': 1}", None),
+        (b'{"a" 1}', None),
+        (b"{,}", None),
+        (b"[1,", None),
+        (b'{"method":"\xff"}', None),
+        (b'"\xc3\x28"', None),
+        (b"\xff\xfe{\x00}\x00", None),
         (b"\x00", None),
         (b'\x00{"jsonrpc":"2.0","id":1,"method":"m"}', None),
         (b'{"jsonrpc":"2.0","id":1,"method":"m"}\x00', 1),

@@ -78,15 +78,6 @@ async def test_the_end_is_told_in_words(
         assert await process.wait() == status
 
 
-async def test_a_thread_notices_the_end_without_pidfd(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exits, "open_pidfd", lambda pid: None)
-    async with running(agent("sys.exit(3)")) as process:
-        assert await process.wait() == "exit status 3"
-    assert not is_known(process.pid)
-
-
 async def test_the_end_is_noticed_without_waitid_too(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

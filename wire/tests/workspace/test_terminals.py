@@ -86,17 +86,6 @@ async def test_a_commands_output_on_both_streams_comes_in_order_with_its_exit_co
     assert output.exit_status == TerminalExitStatus(exit_code=3)
 
 
-async def test_output_can_be_read_while_the_command_runs(terminals: Terminals) -> None:
-    terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
-    await until(lambda: terminal.output().output == "so far\n")
-    assert terminal.output().exit_status is None
-
-
-async def test_a_signal_that_ended_a_command_is_named(terminals: Terminals) -> None:
-    terminal = await terminals.create("sh", ["-c", "kill -SEGV $$"])
-    assert await ended(terminal) == TerminalExitStatus(signal="SIGSEGV")
-
-
 async def test_stdin_is_empty_so_that_no_command_waits_for_a_person(terminals: Terminals) -> None:
     assert await ended(await terminals.create("cat")) == TerminalExitStatus(exit_code=0)
 
@@ -200,12 +189,6 @@ async def test_an_output_limit_of_zero_keeps_nothing_and_says_so(terminals: Term
     await ended(terminal)
     assert terminal.output().output == ""
     assert terminal.output().truncated
-
-
-async def test_bytes_that_are_no_text_are_marked_as_such(terminals: Terminals) -> None:
-    terminal = await terminals.create("printf", [r"a\377b\342\202"])
-    await ended(terminal)
-    assert terminal.output().output == "a\ufffdb\ufffd"
 
 
 async def test_a_killed_commands_output_can_still_be_read(
@@ -455,30 +438,6 @@ async def test_only_so_many_terminals_are_kept(
         await terminals.create("true")
     await terminals.release(first.id)
     await terminals.create("true")
-
-
-@pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
-async def test_nothing_is_left_when_acphold_is_killed(
-    project: Path, pid_file: Path, setsid: bool
-) -> None:
-    command = family(pid_file, ignore_term=True, setsid=setsid)
-    code = f"""
-import asyncio, sys
-from acp_wire.workspace.roots import Roots
-from acp_wire.workspace.terminals import Terminals
-from acp_wire.surroundings import Limits, Surroundings
-async def main():
-    terminals = Terminals(Roots({str(project)!r}), Surroundings.here())
-    for _ in range(2):
-        await terminals.create(sys.executable, {command!r})
-    await asyncio.sleep(60)
-asyncio.run(main())
-"""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    await until(lambda: len(pids(pid_file)) == 4)
-    process.kill()
-    await process.wait()
-    await until(lambda: not any(map(lives, pids(pid_file))))
 
 
 # -- keeping an output, without I/O -------------------------------------------------------------

@@ -140,7 +140,7 @@ class Peer:
         """Send a request and wait; RemoteError if refused, ConnectionLostError if the other side
         goes."""
         raw = await self.call_raw(method.name, encode(params))
-        return decode(method.result, b"{}" if raw == b"null" else raw).value
+        return decode(method.result, raw).value
 
     async def call_raw(self, method: str, params: bytes, *, seconds: float | None = None) -> bytes:
         """Like `call`, JSON bytes in and out.
