@@ -20,7 +20,7 @@ from tests.npm import NODE
 
 HERE = Path(__file__).parent / "model"
 PAGE = Path(acphold.__file__).parent / "web" / "page" / "model"
-RANDOM = range(1_000, 2_500)
+RANDOM = range(1_000, 1_500)
 
 
 def told_by_the_page(script: str, file: Path) -> dict[str, Any]:

@@ -17,9 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-import pytest_asyncio
 
-import acphold
 from acphold.live.reading.processes import LiveSession, Process
 from tests.cli.command_line import run_here
 from tests.watched_processes import started_with
@@ -172,18 +170,18 @@ def _served(
         assert served.process.returncode == 0
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server of all tests that let others have turns there."""
+    with serving(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     """A server of this test's own."""
     with serving(tmp_path) as found:
         yield found
-
-
-@pytest_asyncio.fixture
-async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
-    """A client far away that may do everything."""
-    async with acphold.connect(served.url, token=served.token()) as connected:
-        yield connected
 
 
 async def until_closed(receive: object) -> None:
@@ -208,6 +206,11 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
 
     monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acphold.live.reading.bounds.LOOK_SECONDS", 0.05)
 
 
 @pytest.fixture

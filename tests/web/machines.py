@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
@@ -17,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import acphold
+from tests.cli.command_line import run_here
 from tests.web.certificates import Authority
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.network import Network, network, own_port
@@ -58,8 +60,8 @@ async def machines(
     scheme, of_tls = ("http", ()) if authority is None else ("https", authority.options)
     trusted = {} if authority is None else {"SSL_CERT_FILE": str(authority.ca)}
     journal = {"ACPHOLD_JOURNAL": location}
-    with serving(folder / "first", variables=journal) as first:
-        token = first.token("--node")
+    env = {**os.environ, **journal, "XDG_STATE_HOME": str(folder)}
+    token = run_here(("access", "token", "--node"), env).out.strip()
     async with AsyncExitStack() as stack:
         for n in range(number):
             net = await stack.enter_async_context(network())

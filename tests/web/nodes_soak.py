@@ -20,6 +20,7 @@ in real use.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import socket
@@ -34,6 +35,7 @@ from typing import Final, NamedTuple
 
 import acphold
 from acphold.errors import AcpError
+from tests.cli.command_line import run_here
 from tests.postgresql import Pair
 from tests.web import namespaces
 from tests.web.certificates import new_authority
@@ -141,8 +143,8 @@ async def apart(database: Database, folder: Path) -> AsyncIterator[list[Machine]
     """Three machines in namespaces, which speak TLS, as it has to be between machines."""
     namespaces.switches({name: at.format(OURS) for name, at in NETWORKS.items()})
     journal = database.url(NETWORKS["database"].format(OURS), *database.ports)
-    with serving(folder / "first", variables={"ACPHOLD_JOURNAL": journal}) as first:
-        token = first.token("--node")
+    env = {**os.environ, "ACPHOLD_JOURNAL": journal}
+    token = run_here(("access", "token", "--node"), env).out.strip()
     addresses = [
         {name: at.format(number) for name, at in NETWORKS.items()}
         for number in range(1, MACHINES + 1)

@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import product
 
 import httpx2
 import psutil
@@ -21,30 +22,24 @@ import acphold
 from acphold.web import bounds
 from acphold.web.connections import limits_for
 from acphold.web.gate import Attempts, cookie_name
-from tests.web.conftest import Served, serving
+from tests.web.conftest import Served
 from tests.web.http2_flood import flood
+from tests.web.in_process import Site
 from tests.web.test_gate import INITIALIZE, bearer, socket_url
 
 JSON = "application/json"
 
 
 @pytest.fixture(scope="module")
-def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server that withstands all of them."""
-    with serving(tmp_path_factory.mktemp("fortress")) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def token(fortress: Served) -> str:
-    return fortress.token()
+def token(shared: Served) -> str:
+    return shared.token()
 
 
 @pytest.fixture(autouse=True)
-def unharmed(fortress: Served, token: str) -> Iterator[None]:
+def unharmed(shared: Served, token: str) -> Iterator[None]:
     """Behind each attack somebody else has a turn."""
     yield
-    asyncio.run(have_a_turn(fortress, token))
+    asyncio.run(have_a_turn(shared, token))
 
 
 async def have_a_turn(served: Served, token: str) -> None:
@@ -73,16 +68,14 @@ def host(served: Served) -> bytes:
 # -- pages of others ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""],
-)
 async def test_a_form_of_another_page_does_nothing_with_the_cookie_of_its_victim(
-    fortress: Served, token: str, kind: str
+    shared: Served, token: str
 ) -> None:
-    headers = {"Cookie": cookie_of(fortress, token), "Content-Type": kind}
-    async with httpx2.AsyncClient(base_url=fortress.url) as http:
-        for path, then in (("/acp", 401), ("/pair", 415), ("/browser", 415)):
+    kinds = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
+    then_of = {"/acp": 401, "/pair": 415, "/browser": 415}
+    async with httpx2.AsyncClient(base_url=shared.url) as http:
+        for kind, (path, then) in product((*kinds, ""), then_of.items()):
+            headers = {"Cookie": cookie_of(shared, token), "Content-Type": kind}
             # Browsers name the page; one that did not would still need leave for JSON.
             named = {**headers, "Origin": "http://evil.example"}
             assert (await http.post(path, content=INITIALIZE, headers=named)).status_code == 403
@@ -93,10 +86,10 @@ async def test_a_form_of_another_page_does_nothing_with_the_cookie_of_its_victim
 
 
 async def test_a_page_of_another_port_of_this_host_has_no_use_of_the_cookie(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
-    cookie = {"Cookie": cookie_of(fortress, token), "Accept": "text/event-stream"}
-    async with httpx2.AsyncClient(base_url=fortress.url) as http:
+    cookie = {"Cookie": cookie_of(shared, token), "Accept": "text/event-stream"}
+    async with httpx2.AsyncClient(base_url=shared.url) as http:
         for site in ("same-site", "cross-site", "same-origin"):
             answer = await http.get("/acp", headers={**cookie, "Sec-Fetch-Site": site})
             assert answer.status_code == 401
@@ -105,9 +98,9 @@ async def test_a_page_of_another_port_of_this_host_has_no_use_of_the_cookie(
 
 
 async def test_a_websocket_of_another_page_is_refused_whatever_its_origin_looks_like(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
-    own = fortress.url
+    own = shared.url
     for origin in (
         "null",
         "http://evil.example",
@@ -118,8 +111,8 @@ async def test_a_websocket_of_another_page_is_refused_whatever_its_origin_looks_
         f"http://x@{own.removeprefix('http://')}",
         "",
     ):
-        has = {"Cookie": cookie_of(fortress, token), **bearer(token)}
-        assert await status(fortress, {**has, "Origin": origin}) == 403
+        has = {"Cookie": cookie_of(shared, token), **bearer(token)}
+        assert await status(shared, {**has, "Origin": origin}) == 403
 
 
 def cookie_of(served: Served, value: str) -> str:
@@ -136,8 +129,8 @@ async def status(served: Served, headers: Mapping[str, str]) -> int:
         return exc.response.status_code
 
 
-async def test_a_name_that_is_not_ours_is_refused_however_it_is_sent(fortress: Served) -> None:
-    port = fortress.url.rpartition(":")[2]
+async def test_a_name_that_is_not_ours_is_refused_however_it_is_sent(shared: Served) -> None:
+    port = shared.url.rpartition(":")[2]
     for name in (
         f"evil.example:{port}",
         "localhost",
@@ -148,24 +141,21 @@ async def test_a_name_that_is_not_ours_is_refused_however_it_is_sent(fortress: S
         "",
     ):
         request = f"GET /health HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
-        assert b" 421 " in (await said(fortress, request.encode())), name
+        assert b" 421 " in (await said(shared, request.encode())), name
     absolute = b"GET http://%b/health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
-    assert b" 400 " in await said(fortress, absolute % host(fortress))
+    assert b" 400 " in await said(shared, absolute % host(shared))
     twice = b"GET /health HTTP/1.1\r\nHost: %b\r\nHost: evil.example\r\n\r\n"
-    assert b" 400 " in await said(fortress, twice % host(fortress))
+    assert b" 400 " in await said(shared, twice % host(shared))
 
 
 # -- guesses --------------------------------------------------------------------------------
 
 
-async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(served: Served) -> None:
-    token = served.token()  # of its own server: no new token is found there for a minute
-    guessed = [token[:-6] + f"{number:06}" for number in range(bounds.GUESSES_OF_ALL + 1)]
-    async with httpx2.AsyncClient(base_url=served.url) as http:
-        told = [(await http.get("/acp", headers=bearer(guess))).status_code for guess in guessed]
-        assert told == [401] * bounds.GUESSES_OF_ALL + [429]
-        headers = {**bearer(token), "Accept": "text/event-stream"}
-        assert (await http.get("/acp", headers=headers)).status_code == 400
+async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(web: Site) -> None:
+    guessed = [web.token[:-6] + f"{number:06}" for number in range(bounds.GUESSES_OF_ALL + 1)]
+    told = [(await web.get("/acp", guess)).status for guess in guessed]
+    assert told == [401] * bounds.GUESSES_OF_ALL + [429]
+    assert (await web.get("/acp", accept="text/event-stream")).status == 400
 
 
 def test_one_address_that_guesses_does_not_keep_another_from_trying() -> None:
@@ -212,30 +202,28 @@ AMBIGUOUS = {
 }
 
 
-@pytest.mark.parametrize("how", AMBIGUOUS)
 async def test_a_request_that_a_proxy_could_read_otherwise_hides_no_second_one(
-    fortress: Served, how: str
+    shared: Served,
 ) -> None:
     first = b"POST /pair HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\n"
     second = b"GET /health HTTP/1.1\r\nHost: %b\r\n\r\n"
-    answers = await said(
-        fortress, first % host(fortress) + AMBIGUOUS[how], then=second % host(fortress)
-    )
-    assert answers.count(b"HTTP/1.1 ") == 1, answers
-    assert re.match(rb"HTTP/1.1 (400|501) ", answers), answers
-    assert b'"status":"ok"' not in answers
+    for how, rest in AMBIGUOUS.items():
+        answers = await said(shared, first % host(shared) + rest, then=second % host(shared))
+        assert answers.count(b"HTTP/1.1 ") == 1, (how, answers)
+        assert re.match(rb"HTTP/1.1 (400|501) ", answers), (how, answers)
+        assert b'"status":"ok"' not in answers
 
 
-async def test_chunks_belong_to_a_version_that_has_them(fortress: Served) -> None:
+async def test_chunks_belong_to_a_version_that_has_them(shared: Served) -> None:
     request = b"POST /pair HTTP/1.0\r\nHost: %b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    assert b" 400 " in await said(fortress, request % host(fortress))
+    assert b" 400 " in await said(shared, request % host(shared))
 
 
 # -- too much -------------------------------------------------------------------------------
 
 
-async def test_headers_without_end_and_by_the_thousand_are_refused(fortress: Served) -> None:
-    begun = b"GET /health HTTP/1.1\r\nHost: %b\r\n" % host(fortress)
+async def test_headers_without_end_and_by_the_thousand_are_refused(shared: Served) -> None:
+    begun = b"GET /health HTTP/1.1\r\nHost: %b\r\n" % host(shared)
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     for more in (
         b"X: " + b"y" * 100_000,
@@ -243,43 +231,43 @@ async def test_headers_without_end_and_by_the_thousand_are_refused(fortress: Ser
         b"X: y\r\n" * 2000 + upgrade + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
     ):
         try:
-            answer = await said(fortress, begun + more)
+            answer = await said(shared, begun + more)
         except ConnectionResetError:  # it did not even want to read them
             continue
         assert re.match(rb"HTTP/1.1 4", answer), answer
 
 
 async def test_json_of_any_depth_is_an_error_of_its_own_connection(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
     deep = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + "[" * 200_000
-    async with connect(socket_url(fortress), additional_headers=bearer(token)) as socket:
+    async with connect(socket_url(shared), additional_headers=bearer(token)) as socket:
         await socket.send(deep)
         assert "error" in json.loads(await socket.recv())
         await socket.send(INITIALIZE)
         assert json.loads(await socket.recv())["id"] == 1
-    async with httpx2.AsyncClient(base_url=fortress.url, headers=bearer(token)) as http:
+    async with httpx2.AsyncClient(base_url=shared.url, headers=bearer(token)) as http:
         kind = {"Content-Type": JSON}
         for path, content in (("/acp", deep), ("/pair", deep[:4000])):
             assert (await http.post(path, content=content, headers=kind)).status_code == 400
 
 
-async def test_nothing_is_compressed_so_nothing_can_be_a_bomb(fortress: Served, token: str) -> None:
+async def test_nothing_is_compressed_so_nothing_can_be_a_bomb(shared: Served, token: str) -> None:
     async with connect(
-        socket_url(fortress), additional_headers=bearer(token), compression="deflate"
+        socket_url(shared), additional_headers=bearer(token), compression="deflate"
     ) as socket:
         assert socket.response is not None
         assert "Sec-WebSocket-Extensions" not in socket.response.headers
-    async with httpx2.AsyncClient(base_url=fortress.url, headers=bearer(token)) as http:
+    async with httpx2.AsyncClient(base_url=shared.url, headers=bearer(token)) as http:
         kind = {"Content-Type": JSON, "Content-Encoding": "gzip"}
         packed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
         assert (await http.post("/acp", content=packed, headers=kind)).status_code in (400, 415)
 
 
 async def test_a_frame_that_is_longer_than_a_message_may_be_ends_its_connection(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
-    async with raw_socket(fortress, token) as (reader, writer):
+    async with raw_socket(shared, token) as (reader, writer):
         writer.write(b"\x81\xff" + (65 << 20).to_bytes(8, "big") + b"\0\0\0\0")
         async with asyncio.timeout(30):
             closed = await reader.read()
@@ -307,16 +295,16 @@ async def raw_socket(
 
 
 async def test_a_stranger_who_begins_with_http2_is_sent_away_by_the_hundred(
-    fortress: Served,
+    shared: Served,
 ) -> None:
     """345 kB that ask for the page, of which nothing is read."""
-    server = psutil.Process(fortress.process.pid)
+    server = psutil.Process(shared.process.pid)
     before = server.memory_info().rss
-    words, sent = flood(host(fortress).decode(), "http"), 0
+    words, sent = flood(host(shared).decode(), "http"), 0
     async with asyncio.timeout(60):
         while sent < 345_000:
             with suppress(ConnectionError):  # it does not even want to read the rest
-                assert re.match(rb"HTTP/1.1 400 ", await said(fortress, words))
+                assert re.match(rb"HTTP/1.1 400 ", await said(shared, words))
             sent += len(words)
     assert server.memory_info().rss - before < 32 << 20
 
@@ -325,10 +313,8 @@ async def test_a_stranger_who_begins_with_http2_is_sent_away_by_the_hundred(
 
 
 @pytest.mark.slow
-async def test_who_dribbles_a_request_has_its_time_and_no_more(
-    fortress: Served, token: str
-) -> None:
-    post = b"POST /acp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\n" % host(fortress)
+async def test_who_dribbles_a_request_has_its_time_and_no_more(shared: Served, token: str) -> None:
+    post = b"POST /acp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\n" % host(shared)
     mine = post + b"Authorization: Bearer %b\r\n" % token.encode()
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     slow = (
@@ -341,8 +327,8 @@ async def test_who_dribbles_a_request_has_its_time_and_no_more(
     )
     async with asyncio.timeout(120), asyncio.TaskGroup() as dribbling:
         for begun, drop in slow:
-            dribbling.create_task(dribble(fortress, begun, drop))
-        dribbling.create_task(have_a_turn(fortress, token))
+            dribbling.create_task(dribble(shared, begun, drop))
+        dribbling.create_task(have_a_turn(shared, token))
 
 
 async def dribble(served: Served, begun: bytes, drop: bytes) -> None:
@@ -379,9 +365,9 @@ sys.stdin.read()
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["GET ", ""])
 async def test_ten_thousand_connections_of_nobody_keep_nobody_out(
-    fortress: Served, token: str, words: str
+    shared: Served, token: str, words: str
 ) -> None:
-    port = fortress.url.rpartition(":")[2]
+    port = shared.url.rpartition(":")[2]
     flood = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", FLOOD, port, words), stdin=PIPE, stdout=PIPE
     )
@@ -389,47 +375,47 @@ async def test_ten_thousand_connections_of_nobody_keep_nobody_out(
     try:
         async with asyncio.timeout(120):
             assert await flood.stdout.readline() == b"many\n"
-            await have_a_turn(fortress, token)
+            await have_a_turn(shared, token)
             assert await flood.stdout.readline() == b"all\n"
-            await have_a_turn(fortress, token)
+            await have_a_turn(shared, token)
     finally:
         flood.kill()
         await flood.communicate()
     found = limits_for(1 << 20)
-    assert psutil.Process(fortress.process.pid).num_fds() < found.unknown + found.known + 256
+    assert psutil.Process(shared.process.pid).num_fds() < found.unknown + found.known + 256
 
 
 @pytest.mark.slow
 async def test_the_connections_of_one_token_are_so_many_and_leave_room_for_others(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
-    greedy = fortress.token("--name", "greedy")
+    greedy = shared.token("--name", "greedy")
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # which the server may have
     of_token = limits_for(limit).of_token
     async with AsyncExitStack() as stack:
         for _ in range(of_token):
-            await stack.enter_async_context(raw_socket(fortress, greedy))
-        assert await status(fortress, bearer(greedy)) == 429
-        await have_a_turn(fortress, token)
+            await stack.enter_async_context(raw_socket(shared, greedy))
+        assert await status(shared, bearer(greedy)) == 429
+        await have_a_turn(shared, token)
     async with asyncio.timeout(30):  # their ends are noticed
-        while await status(fortress, bearer(greedy)) != 101:
+        while await status(shared, bearer(greedy)) != 101:
             pass
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)  # 650,000 messages, of which most are answered
 async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
-    async with acphold.connect(fortress.url, token=token) as agent:
-        session = await agent.new_session(cwd=fortress.folder)
+    async with acphold.connect(shared.url, token=token) as agent:
+        session = await agent.new_session(cwd=shared.folder)
         for _ in range(16):
             await session.prompt("quick: " + "x" * (1 << 20))
         # A short list takes long to make, and thousands of it fit into what a kernel keeps.
-        (long := fortress.folder.joinpath(*["long" * 60] * 12)).mkdir(parents=True)
+        (long := shared.folder.joinpath(*["long" * 60] * 12)).mkdir(parents=True)
         for _ in range(40):
             await (await agent.new_session(cwd=long)).prompt("quick: listed")
-    opened = {"sessionId": session.id, "cwd": str(fortress.folder), "mcpServers": []}
+    opened = {"sessionId": session.id, "cwd": str(shared.folder), "mcpServers": []}
     load = {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": opened}
     list_ = {"jsonrpc": "2.0", "id": 3, "method": "session/list", "params": {}}
     floods: dict[str, list[str | None]] = {
@@ -438,15 +424,15 @@ async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
         "requests": [INITIALIZE, *[json.dumps(list_)] * 50_000],
         "what is no request": [*["{}"] * 100_000],
     }
-    both = [psutil.Process(fortress.process.pid), fortress.daemon]
+    both = [psutil.Process(shared.process.pid), shared.daemon]
     before = sum(it.memory_info().rss for it in both)
     async with asyncio.timeout(180), asyncio.TaskGroup() as deaf:
         for messages in floods.values():
             frames = b"".join(
                 b"\x89\xfd" + b"\0" * 129 if it is None else frame(it) for it in messages
             )
-            deaf.create_task(send_and_read_nothing(fortress, token, frames))
-        deaf.create_task(have_a_turn(fortress, token))
+            deaf.create_task(send_and_read_nothing(shared, token, frames))
+        deaf.create_task(have_a_turn(shared, token))
     assert sum(it.memory_info().rss for it in both) - before < 200 << 20
 
 
@@ -470,20 +456,20 @@ async def send_and_read_nothing(served: Served, token: str, frames: bytes) -> No
 
 @pytest.mark.slow
 async def test_messages_that_never_end_cost_their_own_connections_alone(
-    fortress: Served, token: str
+    shared: Served, token: str
 ) -> None:
     begun = b"\x81\xff" + (60 << 20).to_bytes(8, "big") + b"\0\0\0\0" + bytes(55 << 20)
-    server = psutil.Process(fortress.process.pid)
+    server = psutil.Process(shared.process.pid)
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         writers = [
-            (await stack.enter_async_context(raw_socket(fortress, token)))[1] for _ in range(6)
+            (await stack.enter_async_context(raw_socket(shared, token)))[1] for _ in range(6)
         ]
         for writer in writers:
             writer.write(begun)
         while not any(writer.transport.is_closing() for writer in writers):
             await asyncio.sleep(0.1)
             assert server.memory_info().rss < 700 << 20
-        await have_a_turn(fortress, token)
+        await have_a_turn(shared, token)
 
 
 def test_what_one_process_may_open_is_shared_between_them_and_what_they_need() -> None:

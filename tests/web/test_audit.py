@@ -83,14 +83,20 @@ def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) 
     assert line.startswith("1970-01-01T00:00:00Z")
 
 
-async def test_no_name_is_too_long_for_the_log(tmp_path: Path) -> None:
+async def test_what_fails_is_written_down_too_and_no_name_is_too_long_for_the_log(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path) as served:
+        async with acphold.connect(served.url, token=served.token()) as agent:
+            with pytest.raises(RemoteError):
+                await agent.call("session/new", {"cwd": "relative", "mcpServers": []})
         watching = served.token("--name", "screen", "--scope", "watch")
         async with acphold.connect(served.url, token=watching) as agent:
             with pytest.raises(RemoteError):
                 await agent.call("x" * ((16 << 20) - 100), {})
     found = [row["deed"] for row in audited(served) if row["name"] == "screen"]
     assert [it for it in found if re.fullmatch("refused: x{50,200}", it)], found
+    assert [it["sessionId"] for it in audited(served) if it["deed"] == "session/new"] == [None]
 
 
 async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of_what_was_given(
@@ -184,17 +190,6 @@ async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_lo
     assert len(refused) <= 2 * (bounds.DIFFERENT_ATTEMPTS + 1)
     found = [re.match(r"refused(?: (\d+) times more)?: ", deed.deed) for deed in refused]
     assert sum(int(it[1] or 1) for it in found if it is not None) == 50_000
-
-
-async def test_what_a_session_is_made_with_is_written_down_when_it_could_not_be_made(
-    tmp_path: Path,
-) -> None:
-    with serving(tmp_path) as served:
-        async with acphold.connect(served.url, token=served.token()) as agent:
-            with pytest.raises(RemoteError):
-                await agent.call("session/new", {"cwd": "relative", "mcpServers": []})
-    begun = [row["sessionId"] for row in audited(served) if row["deed"] == "session/new"]
-    assert begun == [None]
 
 
 def address(gate: Gate, headers: Headers, came: str) -> str:

@@ -20,25 +20,8 @@ from tests.caller import Caller
 from tests.conftest import Defaults
 from tests.conversations import chunk
 from tests.journal.conversations import turn
-from tests.web.conftest import AGENT, serving
+from tests.web.conftest import serving
 from tests.web.in_process import Site, site
-
-
-def program(folder: Path, name: str) -> None:
-    """A program of that name in a folder: the demo agent."""
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\nexec {' '.join(AGENT)}\n")
-    path.chmod(0o755)
-
-
-def test_without_agents_in_the_settings_those_on_path_are_served(tmp_path: Path) -> None:
-    for name in ("gemini", "codex-acp", "some-other"):
-        program(tmp_path / "bin", name)
-    env = {"PATH": f"{tmp_path / 'bin'}:/bin", "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
-    with serving(tmp_path, agent=(), variables=env) as served:
-        assert served.agents == ["codex", "gemini"]
-        assert served.agents_running == []
 
 
 async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(

@@ -79,20 +79,6 @@ async def test_a_forked_session_is_there_again_after_the_connection_was_lost(
     assert far.run("show", fork).count("quick: two") == 2
 
 
-async def test_what_is_typed_in_a_tunnel_arrives_once_behind_it(
-    far: Served, failing: Network
-) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        await session.prompt("quick: one")
-        failing.go_down()
-        turn = session.prompt("quick: two")
-        failing.come_up()
-        async with asyncio.timeout(60):
-            assert "two" in (await turn).text
-    assert far.run("show", session.id).count("quick: two") == 2  # the prompt, and its echo
-
-
 async def test_whoever_waits_on_a_line_that_is_dead_is_told_and_goes_on_later(
     far: Served, failing: Network
 ) -> None:
@@ -111,33 +97,6 @@ async def test_whoever_waits_on_a_line_that_is_dead_is_told_and_goes_on_later(
             failing.come_up()
             await back.wait()
         assert "here" in (await session.prompt("quick: here")).text
-
-
-async def test_a_token_that_is_revoked_meanwhile_ends_it_with_that_reason(
-    far: Served, failing: Network
-) -> None:
-    token = far.token()
-    async with acphold.connect(far.url, token=token) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        failing.go_down()
-        far.run("access", "revoke", token.split("_")[1])
-        turn = session.prompt("slow")  # the token may still be accepted for a moment
-        failing.come_up()
-        async with asyncio.timeout(60):
-            with pytest.raises(acphold.AcpError, match="pair"):
-                await turn
-
-
-async def test_a_server_that_is_killed_and_started_again_goes_on_where_it_was(
-    far: Served, failing: Network
-) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        await session.prompt("quick: before")
-        far.start_again()
-        async with asyncio.timeout(60):
-            assert "behind" in (await session.prompt("quick: behind")).text
-        assert str(session.state.timeline).count("quick: before") == 2  # nothing was told twice
 
 
 async def test_a_turn_that_ran_in_a_server_that_was_killed_is_told_to_be_interrupted(

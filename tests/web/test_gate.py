@@ -27,7 +27,7 @@ from acphold.web.connections import repeating
 from acphold.web.server import Listening
 from tests.editor import DEADLINE
 from tests.web.certificates import new_authority
-from tests.web.conftest import Served, until_closed
+from tests.web.conftest import Served, serving, until_closed
 
 pytestmark = pytest.mark.slow
 
@@ -55,11 +55,11 @@ async def refused(
     return response.status_code, json.loads(response.body)["error"]
 
 
-async def test_without_a_token_and_with_a_wrong_one_the_same_is_said(served: Served) -> None:
+async def test_without_a_token_and_with_a_wrong_one_the_same_is_said(shared: Served) -> None:
     wrong, _ = new_token("x", ("watch",), 1)
-    right = served.token("--name", "x")
+    right = shared.token("--name", "x")
     told = {
-        await refused(served, headers)
+        await refused(shared, headers)
         for headers in (
             {},
             bearer(wrong),
@@ -72,68 +72,68 @@ async def test_without_a_token_and_with_a_wrong_one_the_same_is_said(served: Ser
 
 
 async def test_a_browser_may_send_a_token_as_a_subprotocol_and_never_as_a_cookie(
-    served: Served,
+    shared: Served,
 ) -> None:
-    token = served.token()
+    token = shared.token()
     offered = [Subprotocol("acphold"), Subprotocol(f"acphold-token.{token}")]
-    async with connect(socket_url(served), subprotocols=offered, origin=None) as socket:
+    async with connect(socket_url(shared), subprotocols=offered, origin=None) as socket:
         assert socket.subprotocol == "acphold"
         await socket.send(INITIALIZE)
         assert json.loads(await socket.recv())["id"] == 1
         assert socket.response is not None
         assert socket.response.headers["Acp-Connection-Id"]
-    port = served.url.rpartition(":")[2]
+    port = shared.url.rpartition(":")[2]
     for name in ("acphold", f"acphold-{port}"):
-        assert (await refused(served, {"Cookie": f"{name}={token}"}))[0] == 401
+        assert (await refused(shared, {"Cookie": f"{name}={token}"}))[0] == 401
 
 
-async def test_an_agent_that_is_not_served_is_told_apart_only_with_a_token(served: Served) -> None:
-    assert (await refused(served, bearer(served.token()), "/acp/other"))[0] == 404
-    assert (await refused(served, {}, "/acp/other"))[0] == 401
+async def test_an_agent_that_is_not_served_is_told_apart_only_with_a_token(shared: Served) -> None:
+    assert (await refused(shared, bearer(shared.token()), "/acp/other"))[0] == 404
+    assert (await refused(shared, {}, "/acp/other"))[0] == 401
 
 
-async def test_a_code_pairs_once_and_wrong_ones_pair_never(served: Served) -> None:
-    async with httpx2.AsyncClient(base_url=served.url) as http:
+async def test_a_code_pairs_once_and_wrong_ones_pair_never(shared: Served) -> None:
+    async with httpx2.AsyncClient(base_url=shared.url) as http:
         for _ in range(3):
             assert (await http.post("/pair", json={"code": "0000000000"})).status_code == 403
-        paired = await http.post("/pair", json={"code": served.pair.lower(), "name": "ph\x1bone"})
+        paired = await http.post("/pair", json={"code": shared.pair.lower(), "name": "ph\x1bone"})
         assert paired.status_code == 200
         assert "set-cookie" not in paired.headers
-        assert (await http.post("/pair", json={"code": served.pair})).status_code == 403
+        assert (await http.post("/pair", json={"code": shared.pair})).status_code == 403
         assert (await http.post("/pair", json=["x"])).status_code == 400
         assert (await http.post("/pair", content=b"x" * 5000)).status_code == 415
         big = {"code": "x" * 5000}
         assert (await http.post("/pair", json=big)).status_code == 413
-    async with acphold.connect(served.url, token=paired.json()["token"]) as agent:
-        assert [info async for info in agent.sessions()] == []
-    assert "phone" in served.run("access", "list")
+    async with acphold.connect(shared.url, token=paired.json()["token"]) as agent:
+        await agent.new_session(cwd=shared.folder)
+    assert "phone" in shared.run("access", "list")
 
 
-async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served) -> None:
-    token, other = served.token("--name", "phone"), served.token()
+async def test_a_revoked_token_ends_its_connections_and_no_others(shared: Served) -> None:
+    token, other = shared.token("--name", "phone"), shared.token()
     async with (
-        connect(socket_url(served), additional_headers=bearer(token)) as phone,
-        connect(socket_url(served), additional_headers=bearer(other)) as laptop,
+        connect(socket_url(shared), additional_headers=bearer(token)) as phone,
+        connect(socket_url(shared), additional_headers=bearer(other)) as laptop,
     ):
-        served.run("access", "revoke", token.split("_")[1])
+        shared.run("access", "revoke", token.split("_")[1])
         await until_closed(phone.recv)
         assert phone.close_code == 1008
         await laptop.send(INITIALIZE)
         assert json.loads(await laptop.recv())["id"] == 1
-    assert (await refused(served, bearer(token)))[0] == 401
+    assert (await refused(shared, bearer(token)))[0] == 401
     with pytest.raises(RemoteRefusalError, match="pair"):
-        async with acphold.connect(served.url, token=token):
+        async with acphold.connect(shared.url, token=token):
             pass
 
 
 async def test_a_revocation_acts_within_a_second_on_what_is_open_and_on_what_is_asked(
-    served: Served,
+    shared: Served,
 ) -> None:
-    journal, took = open_journal(served.env["ACPHOLD_JOURNAL"]), []
-    async with httpx2.AsyncClient(base_url=served.url) as http:
+    journal, took = open_journal(shared.env["ACPHOLD_JOURNAL"]), []
+    async with httpx2.AsyncClient(base_url=shared.url) as http:
         for _ in range(5):
-            token = served.token()
-            async with connect(socket_url(served), additional_headers=bearer(token)) as phone:
+            token = shared.token()
+            async with connect(socket_url(shared), additional_headers=bearer(token)) as phone:
                 assert (await http.get(RULES, headers=bearer(token))).status_code == 200
                 found = {it.id: it for it in await journal.access.tokens()}
                 ended = replace(found[token_id(token)], revoked_at=journal.now_ms())
@@ -147,7 +147,12 @@ async def test_a_revocation_acts_within_a_second_on_what_is_open_and_on_what_is_
     assert statistics.median(took) < 1.0, took  # one of them may be late on a busy machine
 
 
-async def test_a_server_that_is_told_to_end_first_closes_whatever_lasts(served: Served) -> None:
+async def test_a_server_that_is_told_to_end_first_closes_whatever_lasts(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        await end_of(served)
+
+
+async def end_of(served: Served) -> None:
     headers = bearer(served.token())
     async with (
         connect(socket_url(served), additional_headers=headers) as laptop,
@@ -165,17 +170,20 @@ async def test_a_server_that_is_told_to_end_first_closes_whatever_lasts(served: 
 
 
 async def test_who_may_only_watch_reads_and_does_nothing_else(
-    served: Served, agent: acphold.RemoteAgent
+    shared: Served,
 ) -> None:
-    session = await agent.new_session(cwd=served.folder)
-    await session.prompt("quick: one")
-    watch = served.token("--scope", "watch")
-    async with acphold.connect(served.url, token=watch, permission="allow") as watcher:
-        seen = await watcher.load_session(session.id, cwd=served.folder)
+    watch = shared.token("--scope", "watch")
+    async with (
+        acphold.connect(shared.url, token=shared.token()) as agent,
+        acphold.connect(shared.url, token=watch, permission="allow") as watcher,
+    ):
+        session = await agent.new_session(cwd=shared.folder)
+        await session.prompt("quick: one")
+        seen = await watcher.load_session(session.id, cwd=shared.folder)
         assert "one" in str(seen.state.timeline)
         for refusal in (
             seen.prompt("quick: two"),
-            watcher.new_session(cwd=served.folder),
+            watcher.new_session(cwd=shared.folder),
             watcher.delete_session(session.id),
             watcher.call("_anything", {"sessionId": session.id}),
         ):

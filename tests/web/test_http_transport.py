@@ -18,7 +18,7 @@ LINE = b'{"method":"x"}\n'
 
 
 def test_white_space_of_an_agent_ends_no_line_of_an_event_whatever_letters_are_beside_it() -> None:
-    for text in ("plain", "café", "中文 \\r"):
+    for text in ("plain", "café", "中文😀 \\r", 'a \\"quote\\" \\\\ ü\\n', "\x7f\u2028"):
         line = f'{{\t"method"\r:\r"x","params":\r{{"text":"{text}"}}}}'
         said = event(line.encode())
         assert said.isascii()

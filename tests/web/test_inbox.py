@@ -66,8 +66,6 @@ async def test_what_may_be_seen_of_the_inbox_is_by_the_token(live: Live, web: Si
         other = {"s1": "s2", "s2": "s1"}[only]
         assert (await web.get(f"/inbox/history?session={other}", token)).status == 404
     for url in ("/inbox", "/inbox/history"):
-        assert (await web.get(url, "wrong")).status == 401
-        assert (await web.get(url, method="POST")).status == 405
         assert (await web.get(f"{url}?unknown=1")).status == 400
     assert (await web.get("/inbox/history?cursor=x")).status == 400
     assert (await web.get("/inbox/else")).status == 404

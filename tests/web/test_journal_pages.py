@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec import Raw
 
 from acphold.conversation.history.prompt_queue import QueueChange
@@ -22,14 +21,7 @@ from acphold.live.reading.processes import Live
 from tests.cli.command_line import CommandLine
 from tests.conversations import chunk, encode
 from tests.journal.conversations import Pieces, append, turn
-from tests.web.in_process import Site, address, site
-
-
-@pytest_asyncio.fixture
-async def web(tmp_path: Path) -> AsyncIterator[Site]:
-    """The application of this test."""
-    async with site(tmp_path) as found:
-        yield found
+from tests.web.in_process import Site, address
 
 
 def said(number: int) -> Pieces:
@@ -78,22 +70,18 @@ async def test_the_list_has_the_rows_that_the_command_prints_and_their_last_word
     assert answer.headers["cache-control"] == "private, no-cache"
 
 
-@pytest.mark.parametrize(
-    ("query", "there"), [("limit=3", "876543210"), ("limit=3&q=t0", "80"), ("limit=1&q=t0", "80")]
-)
-async def test_pages_of_the_list_follow_each_other_to_its_end(
-    web: Site, query: str, there: str
-) -> None:
+async def test_pages_of_the_list_follow_each_other_to_its_end(web: Site) -> None:
     for number in range(9):
         await web.remember(f"s{number}", said(number), at=1000 + number, title=f"t{number % 8}")
-    found, cursor = list[str](), ""
-    while True:
-        page = (await web.get(f"/sessions?{query}{cursor}")).json
-        found += [row["sessionId"] for row in page["sessions"]]
-        if "nextCursor" not in page:
-            break
-        cursor = f"&cursor={page['nextCursor']}"
-    assert found == [f"s{number}" for number in there]
+    for query, there in (("limit=3", "876543210"), ("limit=3&q=t0", "80"), ("limit=1&q=t0", "80")):
+        found, cursor = list[str](), ""
+        while True:
+            page = (await web.get(f"/sessions?{query}{cursor}")).json
+            found += [row["sessionId"] for row in page["sessions"]]
+            if "nextCursor" not in page:
+                break
+            cursor = f"&cursor={page['nextCursor']}"
+        assert found == [f"s{number}" for number in there], query
 
 
 async def test_the_list_is_narrowed_down_by_agent_folder_words_and_archive(web: Site) -> None:
@@ -152,19 +140,17 @@ async def test_entries_come_newest_first_and_as_the_command_prints_them(
 
 
 @pytest.mark.parametrize("settled", [True, False])
-@pytest.mark.parametrize("limit", [1, 2, 7])
 async def test_pages_of_entries_have_each_once_whatever_their_size(
-    web: Site, limit: int, *, settled: bool
+    web: Site, *, settled: bool
 ) -> None:
     pieces = [piece for number in range(5) for piece in said(number)]
     pieces.append(("update", [encode(chunk("agent_message", text)) for text in "several"]))
     await web.remember("s1", pieces, settled=settled)
-    found = await all_pages(web, "s1", limit)
-    [whole] = [(await web.get(address("s1", limit=500))).json["entries"]]
-    assert found == whole
-    assert [entry["seq"] for entry in found] == sorted(
-        {entry["seq"] for entry in found}, reverse=True
-    )
+    whole = (await web.get(address("s1", limit=500))).json["entries"]
+    places = [entry["seq"] for entry in whole]
+    assert places == sorted({*places}, reverse=True)
+    for limit in (1, 2, 7):
+        assert await all_pages(web, "s1", limit) == whole
 
 
 async def test_what_was_put_in_order_between_two_pages_is_told_not_left_out(web: Site) -> None:
@@ -289,20 +275,6 @@ async def test_nothing_is_read_without_a_token_nor_without_its_scope(web: Site) 
         assert "watch" in refused.json["error"]
 
 
-async def test_to_a_token_of_one_session_the_others_are_not_there(web: Site) -> None:
-    await web.remember("s1", said(1))
-    await web.remember("s2", said(2))
-    token = await web.new_token("watch", session_id="s1")
-    rows = (await web.get("/sessions", token)).json["sessions"]
-    assert [row["sessionId"] for row in rows] == ["s1"]
-    assert (await web.get(address("s1"), token)).status == 200
-    hits = (await web.get("/search?q=here", token)).json["hits"]
-    assert {hit["sessionId"] for hit in hits} == {"s1"}
-    theirs = await web.get(address("s2"), token)
-    unknown = await web.get(address("none"), token)
-    assert (theirs.status, theirs.body) == (unknown.status, unknown.body) == (404, theirs.body)
-
-
 async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
     answer = await web.get("/sessions", origin="https://evil.example")
     assert answer.status == 403
@@ -312,83 +284,51 @@ async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
 # -- refused requests -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "/sessions?limit=0",
-        "/sessions?limit=501",
-        "/sessions?limit=-1",
-        "/sessions?limit=1e3",
-        "/sessions?limit=%D9%A1",
-        f"/sessions?limit={'9' * 5000}",
-        "/sessions?cursor=none",
-        "/sessions?cursor=1.s1",
-        "/sessions?archived=yes",
-        "/sessions?unprompted=perhaps",
-        "/sessions?nothing=1",
-        "/sessions?limit=1&limit=2",
-        "/sessions?q=%FF",
-        f"/sessions?q={'x' * 9000}",
-        f"/sessions?{'&'.join('abcdefghijklmnopqrstuvwxyz')}",
-        "/sessions/s1/entries?before=0",
-        "/sessions/s1/entries?before=4294967296",
-        "/sessions/s1/entries?after=1",
-        "/search",
-        "/search?q=",
-        "/search?q=%00",
-        "/search?q=x&in=everything",
-        "/search?q=x&since=yesterday",
-        "/search?q=x&since=99999-01-01",
-        "/search?q=x&cursor=abc",
-        "/search?q=x&cursor=-1.s1@1",
-        "/search?q=x&cursor=99999.s1@1",
-    ],
-)
-async def test_what_cannot_be_is_refused_with_what_is_wrong(web: Site, url: str) -> None:
-    await web.remember("s1", said(1))
-    answer = await web.get(url)
-    assert answer.status == 400, answer.body
-    assert answer.json["error"]
-    assert len(answer.body) < 400
-
-
-@pytest.mark.parametrize(
-    ("query", "told"),
-    [
-        ("limit=many", "limit must be a number from 1 to 500"),
-        (f"archived={'x' * 8000}", "archived must be exclude or include or only"),
-        ("queued=perhaps", "queued must be true or false"),
-        ("limit=1&limit=2", "the query has a parameter twice"),
+REFUSED = {
+    "/sessions?limit=many": "limit must be a number from 1 to 500",
+    "/sessions?archived=yes": "archived must be exclude or include or only",
+    f"/sessions?archived={'x' * 8000}": "archived must be exclude or include or only",
+    "/sessions?queued=perhaps": "queued must be true or false",
+    "/sessions?limit=1&limit=2": "the query has a parameter twice",
+    "/sessions?limits=1": "unknown parameter 'limits'; this address takes q, agent, cwd, archived",
+    "/inbox?limit=1": "this address takes no parameters",
+    **dict.fromkeys(
         (
-            "limits=1",
-            "unknown parameter 'limits'; this address takes q, agent, cwd, archived, unprom",
+            *(f"/sessions?limit={it}" for it in (0, 501, -1, "1e3", "%D9%A1", "9" * 5000)),
+            *("/sessions?cursor=none", "/sessions?cursor=1.s1", "/sessions?unprompted=perhaps"),
+            *("/sessions?q=%FF", f"/sessions?q={'x' * 9000}"),
+            f"/sessions?{'&'.join('abcdefghijklmnopqrstuvwxyz')}",
+            *(f"/sessions/s1/entries?{it}" for it in ("before=0", "before=4294967296", "after=1")),
+            *("/search", "/search?q=", "/search?q=%00", "/search?q=x&in=everything"),
+            *(f"/search?q=x&since={it}" for it in ("yesterday", "99999-01-01")),
+            *(f"/search?q=x&cursor={it}" for it in ("abc", "-1.s1@1", "99999.s1@1")),
         ),
-    ],
-)
-async def test_a_refusal_says_what_a_parameter_may_be(web: Site, query: str, told: str) -> None:
-    assert (await web.get(f"/sessions?{query}")).json["error"].startswith(told)
+        "",
+    ),
+}
+"""Requests that cannot be, and how the answer begins."""
 
 
-async def test_an_address_without_parameters_says_so(web: Site) -> None:
-    assert (await web.get("/inbox?limit=1")).json == {"error": "this address takes no parameters"}
-
-
-@pytest.mark.parametrize("id_", ["%00", "s1%00", "../s1", "s1/", "%2e%2e", "%FF", "s" * 4000, "'"])
-async def test_an_odd_name_of_a_session_is_the_name_of_none(web: Site, id_: str) -> None:
+async def test_what_cannot_be_is_refused_with_what_is_wrong(web: Site) -> None:
     await web.remember("s1", said(1))
-    assert (await web.get(f"/sessions/{id_}/entries")).status == 404
+    for url, told in REFUSED.items():
+        answer = await web.get(url)
+        assert answer.status == 400, url
+        assert answer.json["error"]
+        assert answer.json["error"].startswith(told)
+        assert len(answer.body) < 400
 
 
-@pytest.mark.parametrize("id_", ["a/b", "entries", "feed", "%s ?#&", "ünï"])
-async def test_a_session_of_any_name_is_found(web: Site, id_: str) -> None:
-    await web.remember(id_, said(1))
-    assert len((await web.get(address(id_))).json["entries"]) == 3
-
-
-@pytest.mark.parametrize("path", ["/sessions/", "/sessions/s1/x", "/sessionsx", "/search/", "/x"])
-async def test_there_is_nothing_at_other_addresses(web: Site, path: str) -> None:
-    await web.remember("s1", said(1))
-    assert (await web.get(path)).status == 404
+async def test_a_session_of_any_name_is_found_and_there_is_nothing_at_other_addresses(
+    web: Site,
+) -> None:
+    for id_ in ("s1", "a/b", "entries", "feed", "%s ?#&", "ünï"):
+        await web.remember(id_, said(1))
+        assert len((await web.get(address(id_))).json["entries"]) == 3
+    for id_ in ("%00", "s1%00", "../s1", "s1/", "%2e%2e", "%FF", "s" * 4000, "'"):
+        assert (await web.get(f"/sessions/{id_}/entries")).status == 404
+    for path in ("/sessions/", "/sessions/s1/x", "/sessionsx", "/search/", "/x"):
+        assert (await web.get(path)).status == 404
 
 
 async def test_these_addresses_are_only_read(web: Site) -> None:

@@ -98,28 +98,35 @@ async def answered_later(served: Served, url: str, session_id: str, folder: Path
     assert "refused" not in served.run("show", session_id)
 
 
-@pytest.mark.parametrize("leave", [closes, is_cut, is_let_in_no_more])
 @pytest.mark.parametrize(
     ("can", "http"), [(ONE, False), (ALL, False), (ONE, True)], ids=["one", "all", "http"]
 )
 async def test_a_client_far_away_that_goes_leaves_its_question_to_others(
-    tmp_path: Path, leave: Leave, can: dict[str, bool], http: bool
+    tmp_path: Path, can: dict[str, bool], http: bool
 ) -> None:
     async with network() as way, behind(way, tmp_path) as served:
-        token = served.token()
-        async with client_at(served.url, token, can, http=http) as client:
-            opened = await client.ask("session/new", cwd=str(tmp_path), mcpServers=[])
-            session_id = opened["sessionId"]
-            prompt = client.ask("session/prompt", sessionId=session_id, prompt=asks(session_id))
-            prompting = asyncio.ensure_future(prompt)
-            await client.asked.get()
-            await leave(served, client, way, token)
-            near = f"http://127.0.0.1:{way.to}"
-            if not http:  # one that posts is there for two minutes, should it come back
-                await until_left(served, session_id)
-            await answered_later(served, near, session_id, tmp_path)
-        await asyncio.wait([prompting])
-        prompting.exception()
+        for leave in (closes, is_cut, is_let_in_no_more):
+            way.come_up()
+            await leave_a_question(way, served, leave, can, http=http)
+
+
+async def leave_a_question(
+    way: Network, served: Served, leave: Leave, can: dict[str, bool], *, http: bool
+) -> None:
+    token, folder = served.token(), served.folder
+    async with client_at(served.url, token, can, http=http) as client:
+        opened = await client.ask("session/new", cwd=str(folder), mcpServers=[])
+        session_id = opened["sessionId"]
+        prompt = client.ask("session/prompt", sessionId=session_id, prompt=asks(session_id))
+        prompting = asyncio.ensure_future(prompt)
+        await client.asked.get()
+        await leave(served, client, way, token)
+        near = f"http://127.0.0.1:{way.to}"
+        if not http:  # one that posts is there for two minutes, should it come back
+            await until_left(served, session_id)
+        await answered_later(served, near, session_id, folder)
+    await asyncio.wait([prompting])
+    prompting.exception()
 
 
 async def test_a_question_of_another_process_outlives_a_page_that_only_looked_at_it(

@@ -12,12 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx2
 import pytest
-import pytest_asyncio
 from msgspec.structs import replace
 
-import acphold
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import new_token, token_id
@@ -30,7 +27,6 @@ from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from acphold.web import list_feed
 from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent
-from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
 
@@ -106,13 +102,6 @@ async def watching(web: Site, token: str | None = None, **headers: str) -> Async
             await watcher.serving
 
 
-@pytest_asyncio.fixture
-async def web(tmp_path: Path) -> AsyncIterator[Site]:
-    """The application of this test."""
-    async with site(tmp_path) as found:
-        yield found
-
-
 async def test_who_watches_is_told_what_is_there_and_what_changes(web: Site) -> None:
     await web.remember("s1", said(1), title="One")
     async with watching(web) as watcher:
@@ -172,15 +161,13 @@ async def test_who_comes_back_to_a_server_that_was_started_again_is_told_all_ane
             assert (await again.next())[1]["session"]["title"] == "Later"
 
 
-@pytest.mark.parametrize(
-    "position",
-    ["", "x", "0.1", "0.1.", ".", ".1", "99999999999999999999", "é.1", "a.²", f"a.{'9' * 5000}"],
-)
-async def test_who_comes_back_from_elsewhere_is_told_all_anew(web: Site, position: str) -> None:
+async def test_who_comes_back_from_elsewhere_is_told_all_anew(web: Site) -> None:
     await web.remember("s1", said(1))
-    async with watching(web, last_event_id=position) as watcher:
-        event, told = await watcher.next()
-        assert (event, len(told["sessions"])) == ("snapshot", 1)
+    odd = ("", "x", "0.1", "0.1.", ".", ".1", "9" * 20, "é.1", "a.²", f"a.{'9' * 5000}")
+    for position in odd:
+        async with watching(web, last_event_id=position) as watcher:
+            event, told = await watcher.next()
+            assert (event, len(told["sessions"])) == ("snapshot", 1)
 
 
 async def test_who_falls_far_behind_is_told_all_anew(
@@ -300,21 +287,6 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
             await watcher.until_state(session, None)
         await client.leave()
         await asyncio.wait(tasks)
-
-
-async def test_a_token_of_one_session_is_told_of_that_one_alone(web: Site) -> None:
-    await web.remember("s1", said(1))
-    await web.remember("s2", said(2))
-    token = await web.new_token("watch", session_id="s1")
-    async with watching(web, token) as watcher, watching(web) as other:
-        _, told = await watcher.next()
-        assert [row["sessionId"] for row in told["sessions"]] == ["s1"]
-        await other.next()
-        await web.journal.change("s2", RowChange(given="Hidden"))
-        await other.until("s2", title="Hidden")
-        await web.journal.change("s1", RowChange(given="Shown"))
-        _, told = await watcher.next()
-        assert (told["session"]["sessionId"], told["session"]["title"]) == ("s1", "Shown")
 
 
 async def test_what_a_token_of_one_session_is_told_has_nothing_of_how_much_goes_on_elsewhere(
@@ -496,17 +468,6 @@ async def test_watchers_are_so_many_at_most(web: Site, monkeypatch: pytest.Monke
     assert (await web.get(FEED, await web.new_token("prompt"))).status == 403
 
 
-async def test_a_sign_of_life_is_sent_while_nothing_happens(
-    web: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.05)
-    async with watching(web) as watcher:
-        await watcher.next()
-        async with asyncio.timeout(30):
-            while await watcher.arrived.get() != b":\n\n":
-                pass
-
-
 async def test_a_journal_that_is_replaced_is_told_anew(web: Site, tmp_path: Path) -> None:
     await web.remember("s1", said(1))
     other = open_journal(tmp_path / "other.db")
@@ -524,37 +485,3 @@ async def test_a_journal_that_is_replaced_is_told_anew(web: Site, tmp_path: Path
             if event == "snapshot":
                 break
         assert [row["sessionId"] for row in told["sessions"]] == ["s9"]
-
-
-async def test_a_real_server_tells_who_watches_of_what_begins_and_of_what_was_missed(
-    served: Served, agent: acphold.RemoteAgent
-) -> None:
-    headers = {"Authorization": f"Bearer {served.token('--scope', 'watch')}"}
-
-    async def until(stream: AsyncIterator[str], words: str) -> str:
-        """The id of the first event that says so."""
-        id_ = ""
-        async with asyncio.timeout(30):
-            async for line in stream:
-                name, _, value = line.partition(": ")
-                id_ = value if name == "id" else id_
-                if name == "data" and words in value:
-                    return id_
-        raise AssertionError(f"the feed has ended without {words!r}")
-
-    async with httpx2.AsyncClient(
-        base_url=served.url,
-        headers=headers,
-        timeout=30,
-    ) as http:
-        async with http.stream("GET", FEED) as response:
-            assert response.headers["content-type"] == "text/event-stream"
-            told = response.aiter_lines()
-            await until(told, '{"sessions":')
-            first = await agent.new_session(cwd=served.folder)
-            await first.prompt("quick: one")
-            position = await until(told, first.id)
-        second = await agent.new_session(cwd=served.folder)
-        await second.prompt("quick: two")
-        async with http.stream("GET", FEED, headers={"Last-Event-ID": position}) as response:
-            await until(response.aiter_lines(), f'{{"session":{{"sessionId":"{second.id}"')

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest_asyncio
 
 from tests.web.conftest import Served
-from tests.web.in_process import Site, site
+from tests.web.in_process import Site
 from tests.web.test_journal_pages import said
 from tests.web.test_list_feed import watching
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\\n]*"\})? [0-9.e+-]+')
-
-
-@pytest_asyncio.fixture
-async def web(tmp_path: Path) -> AsyncIterator[Site]:
-    """The application of this test."""
-    async with site(tmp_path) as found:
-        yield found
 
 
 async def figures(web: Site) -> dict[str, float]:

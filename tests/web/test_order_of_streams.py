@@ -176,16 +176,6 @@ async def test_a_question_is_taken_back_where_it_was_asked_and_a_sub_agent_speak
     ]
 
 
-async def test_what_is_said_is_ascii_and_the_same(transport: HttpTransport) -> None:
-    connection = Reader(transport)
-    for words in ("grüße", "中文😀", 'a "quote" \\ and ü\n', "\x7f\u2028"):
-        said = len(connection.heard)
-        say(transport, method="x", params={"text": words})
-        heard = await connection.until(said + 1)
-        assert heard[-1]["params"]["text"] == words
-    assert connection.said.isascii()
-
-
 async def test_who_comes_back_names_the_lineage_and_is_sent_away_where_it_is_another(
     transport: HttpTransport,
 ) -> None:

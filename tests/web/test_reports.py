@@ -23,8 +23,6 @@ async def test_a_session_is_told_by_its_id_whatever_the_list_has(web: Site) -> N
     row = (await web.get("/sessions/one")).json
     assert (row["sessionId"], row["title"], row["cwd"]) == ("one", "Hay", "/hay")
     assert (await web.get("/sessions/two")).status == 404
-    other = await web.new_token(session_id="two")
-    assert (await web.get("/sessions/one", token=other)).status == 404
 
 
 async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(web: Site) -> None:
@@ -36,7 +34,6 @@ async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(web: Sit
     assert answer.headers["content-security-policy"].startswith("sandbox")
     assert b"&lt;script&gt;there" in answer.body
     assert (await web.get("/sessions/two/export")).status == 404
-    assert (await web.get("/sessions/one/export", token="wrong")).status == 401
 
 
 async def test_others_read_while_a_session_becomes_a_file(
@@ -61,12 +58,10 @@ async def test_others_read_while_a_session_becomes_a_file(
     assert not any("Where is it?" in piece and "there" in piece for piece in pieces)
 
 
-async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(web: Site) -> None:
+async def test_what_was_used_is_told_by_day_agent_and_model(web: Site) -> None:
     await web.remember("one", SAID)
     (day,) = (await web.get("/usage?by=day")).json["sums"]
     assert (day["sessions"], day["totalTokens"]) == (1, None)
     assert (await web.get("/usage?by=agent")).json["sums"][0]["agent"] == "scripted"
     assert (await web.get("/usage?by=model")).json["sums"][0]["model"] is None
     assert (await web.get("/usage?by=year")).status == 400
-    one = await web.new_token(session_id="one")
-    assert (await web.get("/usage", token=one)).status == 403

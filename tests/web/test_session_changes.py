@@ -129,19 +129,6 @@ async def test_a_session_that_is_too_long_for_a_page_is_left_to_the_command(
         assert "acphold diff" in answer.json["error"]
 
 
-async def test_who_may_not_read_a_session_learns_nothing_of_its_changes(
-    tmp_path: Path, web: Site
-) -> None:
-    await web.remember("one", two_turns(tmp_path))
-    other = await web.new_token(session_id="two")
-    own = await web.new_token(session_id="one")
-    assert (await web.get("/sessions/one/changes", token=other)).status == 404
-    assert (await web.get("/sessions/one/changes", token="wrong")).status == 401
-    assert (await web.get("/sessions/one/changes", token=own)).status == 200
-    assert (await web.get("/sessions/none/changes")).status == 404
-    assert (await web.get("/sessions/one/changes", method="POST")).status == 405
-
-
 async def test_only_who_sees_all_sessions_sees_lines_that_stand_in_the_file_alone(
     tmp_path: Path,
 ) -> None:

@@ -6,13 +6,11 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from subprocess import CompletedProcess, run
+from subprocess import run
 
 import pytest
 
-from acphold.web.page_files import PageFiles
 from tests.cli.command_line import run_here
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import ACPHOLD, AGENT, serving
@@ -30,18 +28,6 @@ def environment(folder: Path, journal: str | None = None) -> dict[str, str]:
         "ACPHOLD_JOURNAL": journal or str(folder / "journal.db"),
         "XDG_STATE_HOME": str(folder / "state"),
     }
-
-
-def begun(
-    folder: Path,
-    *options: str,
-    journal: str | None = None,
-    command: Sequence[str] = ACPHOLD,
-) -> CompletedProcess[str]:
-    """A server that ends by itself."""
-    env = environment(folder, journal)
-    words = [*command, *SERVE, *options, "--", *AGENT]
-    return run(words, env=env, capture_output=True, text=True, timeout=SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +54,16 @@ def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_print
         assert told in ended.err
 
 
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        *(
-            (url, "not the address of a server")
-            for url in ("desk.example", "ftp://a", "https://", "")
-        ),
-        *((f"https://{rest}", "name the server alone") for rest in ("a/acphold/", "a?b", "a b")),
-    ],
-)
-def test_an_address_for_clients_that_none_can_use_is_refused(
-    tmp_path: Path, url: str, told: str
-) -> None:
-    ended = run_here((*SERVE, "--url", url, "--", *AGENT), environment(tmp_path))
-    assert (ended.code, ended.out) == (2, "")
-    assert repr(url) in ended.err
-    assert told in ended.err
+def test_an_address_for_clients_that_none_can_use_is_refused(tmp_path: Path) -> None:
+    for told, urls in {
+        "not the address of a server": ("desk.example", "ftp://a", "https://", ""),
+        "name the server alone": ("https://a/acphold/", "https://a?b", "https://a b"),
+    }.items():
+        for url in urls:
+            ended = run_here((*SERVE, "--url", url, "--", *AGENT), environment(tmp_path))
+            assert (ended.code, ended.out) == (2, "")
+            assert repr(url) in ended.err
+            assert told in ended.err
 
 
 def test_a_port_in_use_and_a_journal_that_cannot_be_reached_are_said_before_anything(
@@ -92,15 +71,15 @@ def test_a_port_in_use_and_a_journal_that_cannot_be_reached_are_said_before_anyt
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = begun(tmp_path, "--listen", f"127.0.0.1:{port}")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert f"port {port} is already in use; choose another with --listen" in ended.stderr
+        words = (*SERVE, "--listen", f"127.0.0.1:{port}", "--", *AGENT)
+        ended = run_here(words, environment(tmp_path))
+    assert (ended.code, ended.out) == (2, "")
+    assert f"port {port} is already in use; choose another with --listen" in ended.err
     (tmp_path / "words").write_text("this is no journal, but words of somebody")
     for journal in (str(tmp_path / "words"), "postgresql://127.0.0.1:1/none"):
-        ended = begun(tmp_path, journal=journal)
-        assert ended.returncode != 0
-        assert ended.stdout == ""
-        assert "journal" in ended.stderr
+        ended = run_here((*SERVE, "--", *AGENT), environment(tmp_path, journal))
+        assert (ended.code != 0, ended.out) == (True, "")
+        assert "journal" in ended.err
 
 
 def test_a_server_that_fails_as_it_begins_to_accept_prints_no_address(tmp_path: Path) -> None:
@@ -112,14 +91,25 @@ def test_a_server_that_fails_as_it_begins_to_accept_prints_no_address(tmp_path: 
         "from acphold.__main__ import main\n"
         "main()\n"
     )
-    ended = begun(tmp_path, command=(sys.executable, "-c", program))
+    words = [sys.executable, "-c", program, *SERVE, "--", *AGENT]
+    env = environment(tmp_path)
+    ended = run(words, env=env, capture_output=True, text=True, timeout=SECONDS)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "it cannot accept" in ended.stderr
 
 
-def test_each_start_takes_the_token_of_the_one_before_whatever_its_port(tmp_path: Path) -> None:
+def test_each_start_serves_the_agents_on_path_and_takes_the_token_of_the_one_before(
+    tmp_path: Path,
+) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    for name in ("gemini", "codex-acp", "some-other"):
+        (programs / name).write_text(f"#!/bin/sh\nexec {' '.join(AGENT)}\n")
+        (programs / name).chmod(0o755)
+    env = {"PATH": f"{programs}:/bin", "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
     for _ in range(2):
-        with serving(tmp_path) as served:
+        with serving(tmp_path, agent=(), variables=env) as served:
+            assert served.agents == ["codex", "gemini"]
+            assert served.agents_running == []
             listed = served.run("access", "list", "--json").splitlines()
             assert "pair" in served.run("access", "pair", "--json")  # it is good for that
     assert [json.loads(line)["name"] for line in listed] == ["this machine"]
@@ -132,9 +122,3 @@ def test_a_code_is_not_sent_to_another_machine_in_clear(tmp_path: Path) -> None:
     assert ended.returncode != 0
     assert ended.stdout == ""
     assert "ssh -L 8260:localhost:8260 desk.example" in ended.stderr
-
-
-def test_what_was_built_is_known(tmp_path: Path) -> None:
-    assert not PageFiles(tmp_path).is_built
-    (tmp_path / "index.html").write_text("<!doctype html>")
-    assert PageFiles(tmp_path).is_built

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from acphold.web.connections import Receive, Scope, Send
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted
 from acphold.web.http_clients import HttpClients
-from tests.web.conftest import Served, serving
+from tests.web.conftest import Served
 from tests.web.in_process import Answer, answered, site
 
 Json = dict[str, Any]
@@ -77,18 +77,11 @@ async def until(stream: AsyncIterator[tuple[str, Json]], words: str) -> tuple[st
     raise AssertionError(f"the stream has ended without {words!r}")
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of all these tests."""
-    with serving(tmp_path_factory.mktemp("served")) as found:
-        yield found
-
-
 @pytest_asyncio.fixture
-async def client(served: Served) -> AsyncIterator[HttpClient]:
-    headers = {"Authorization": f"Bearer {served.token()}"}
+async def client(shared: Served) -> AsyncIterator[HttpClient]:
+    headers = {"Authorization": f"Bearer {shared.token()}"}
     async with httpx2.AsyncClient(
-        base_url=served.url,
+        base_url=shared.url,
         headers=headers,
         timeout=30,
     ) as http:
@@ -110,10 +103,10 @@ async def opened(client: HttpClient, served: Served) -> str:
 
 
 async def test_a_turn_goes_over_posts_and_the_stream_of_its_session(
-    served: Served, client: HttpClient
+    shared: Served, client: HttpClient
 ) -> None:
     assert (await client.initialize())["result"]["protocolVersion"] == 1
-    session_id = await opened(client, served)
+    session_id = await opened(client, shared)
     async with client.stream(Acp_Session_Id=session_id) as stream:
         prompt = {"sessionId": session_id, "prompt": text("quick: over http")}
         # No header names the session here, as the Python SDK has it.
@@ -124,10 +117,10 @@ async def test_a_turn_goes_over_posts_and_the_stream_of_its_session(
 
 
 async def test_what_was_missed_while_a_stream_was_gone_follows_from_the_journal(
-    served: Served, client: HttpClient
+    shared: Served, client: HttpClient
 ) -> None:
     await client.initialize()
-    session_id = await opened(client, served)
+    session_id = await opened(client, shared)
     async with client.stream(Acp_Session_Id=session_id) as stream:
         prompt = {"sessionId": session_id, "prompt": text("quick: one")}
         await client.post("session/prompt", prompt)
@@ -144,10 +137,10 @@ async def test_what_was_missed_while_a_stream_was_gone_follows_from_the_journal(
 
 
 async def test_a_newer_stream_takes_the_place_of_the_older(
-    served: Served, client: HttpClient
+    shared: Served, client: HttpClient
 ) -> None:
     await client.initialize()
-    session_id = await opened(client, served)
+    session_id = await opened(client, shared)
     async with (
         client.stream(Acp_Session_Id=session_id) as older,
         client.stream(Acp_Session_Id=session_id) as newer,
@@ -160,7 +153,7 @@ async def test_a_newer_stream_takes_the_place_of_the_older(
 
 
 async def test_requests_that_cannot_be_are_told_apart_by_their_status(
-    served: Served, client: HttpClient
+    shared: Served, client: HttpClient
 ) -> None:
     http = client.http
     assert (await client.post("session/list", {})).status_code == 400  # no connection
@@ -186,10 +179,10 @@ async def test_requests_that_cannot_be_are_told_apart_by_their_status(
 
 
 async def test_a_connection_ends_with_delete_and_is_nobody_elses(
-    served: Served, client: HttpClient
+    shared: Served, client: HttpClient
 ) -> None:
     await client.initialize()
-    other = {"Authorization": f"Bearer {served.token()}", **client.connection}
+    other = {"Authorization": f"Bearer {shared.token()}", **client.connection}
     assert (await client.http.delete("/acp", headers=other)).status_code == 404
     async with client.stream() as stream:
         assert (await client.http.delete("/acp", headers=client.connection)).status_code == 202

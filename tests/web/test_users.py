@@ -60,20 +60,24 @@ async def token_of(web: Site, user: str | None, session_id: str | None = None) -
     return text
 
 
-SEEN: dict[str | None, set[str]] = {
-    None: {"hers", "shared", "nobodys"},
-    "alice": {"hers", "shared"},
-    "rita": {"shared"},
-    "eve": set(),
+ALL = {"hers", "shared", "nobodys"}
+SEEN: dict[tuple[str | None, str | None], set[str]] = {
+    (None, None): ALL,
+    ("alice", None): {"hers", "shared"},
+    ("rita", None): {"shared"},
+    ("eve", None): set(),
+    (None, "shared"): {"shared"},
+    ("rita", "hers"): set(),
 }
-"""The sessions that each user sees."""
+"""The sessions that each user sees, and who has a token for one session."""
 
 
-@pytest.mark.parametrize("user", SEEN)
+@pytest.mark.parametrize("whose", SEEN)
 async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_else(
-    web: Site, user: str | None
+    web: Site, whose: tuple[str | None, str | None]
 ) -> None:
-    token, theirs = await token_of(web, user), SEEN[user]
+    token, theirs = await token_of(web, *whose), SEEN[whose]
+    is_guest = whose == ("rita", None)
     rows = (await web.get("/sessions", token)).json["sessions"]
     assert {row["sessionId"] for row in rows} == theirs
     first = (await web.get("/sessions?limit=1", token)).json
@@ -82,7 +86,7 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
     for words in ("/search?q=answer1", "/search?q=answer1&rank=true"):
         assert {hit["sessionId"] for hit in (await web.get(words, token)).json["hits"]} == theirs
     missing = await web.get(address("missing"), token)
-    for session_id in SEEN[None]:
+    for session_id in ALL:
         found = await web.get(address(session_id), token)
         assert found.status == (200 if session_id in theirs else 404)
         assert session_id in theirs or found.body == missing.body
@@ -90,18 +94,18 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert decided.status == (200 if session_id in theirs else 404)
         for report in ("", "/export", "/changes", "/kept"):
             told = await web.get(f"/sessions/{session_id}{report}", token)
-            is_shared = user == "rita" and report == "/kept"  # without files
-            assert told.status == (404 if session_id not in theirs else 403 if is_shared else 200)
+            is_refused = is_guest and report == "/kept"  # without files
+            assert told.status == (404 if session_id not in theirs else 403 if is_refused else 200)
             nothing = await web.get(f"/sessions/missing{report}", token)
             assert session_id in theirs or told.body == nothing.body
         present = await web.get(f"/sessions/{session_id}/present?question=1", token)
         nothing = await web.get("/sessions/missing/present?question=1", token)
-        assert present.status == (403 if user == "rita" and session_id in theirs else 404)
+        assert present.status == (403 if is_guest and session_id in theirs else 404)
         assert (session_id in theirs) is (present.body != nothing.body)
-    ids = quote(json.dumps([*SEEN[None]]))
+    ids = quote(json.dumps([*ALL]))
     glances = (await web.get(f"/glances?sessions={ids}", token)).json["glances"]
     assert {glance["sessionId"] for glance in glances} == theirs
-    places = quote(json.dumps([f"{session_id}@1" for session_id in SEEN[None]]))
+    places = quote(json.dumps([f"{session_id}@1" for session_id in ALL]))
     hits = (await web.get(f"/contexts?q=answer1&places={places}", token)).json["contexts"]
     assert {hit["place"].partition("@")[0] for hit in hits} == theirs
     async with watching(web, token) as watcher:
@@ -109,7 +113,16 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert {row["sessionId"] for row in snapshot["sessions"]} == theirs
     assert (await web.get("/inbox", token)).json == {"questions": []}
     for sums in ("/metrics", "/usage"):  # of all together
-        assert (await web.get(sums, token)).status == (200 if user is None else 403)
+        assert (await web.get(sums, token)).status == (200 if whose == (None, None) else 403)
+
+
+async def test_nobody_is_told_anything_without_a_token(web: Site) -> None:
+    paths = ["/sessions", "/search?q=a", "/sessions/feed", "/inbox", "/inbox/history", "/usage"]
+    paths += ["/metrics", "/glances", "/contexts"]
+    paths += [f"/sessions/hers{it}" for it in ("", "/entries", "/export", "/changes", "/kept")]
+    for path in paths:
+        assert (await web.get(path, "")).status == 401, path
+        assert (await web.get(path, method="PATCH")).status == 405, path
 
 
 def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
@@ -144,19 +157,9 @@ async def test_what_is_not_settled_yet_is_found_by_those_for_whom_it_is_there(we
     lease = await web.journal.acquire("shared")
     await append(web.journal, lease, said(2))
     await web.journal.release(lease)
-    for user, theirs in SEEN.items():
-        hits = (await web.get("/search?q=answer2", await token_of(web, user))).json["hits"]
+    for whose, theirs in SEEN.items():
+        hits = (await web.get("/search?q=answer2", await token_of(web, *whose))).json["hits"]
         assert {hit["sessionId"] for hit in hits} == theirs & {"shared"}
-
-
-async def test_a_token_for_one_session_is_for_none_that_is_not_there_for_its_user(
-    web: Site,
-) -> None:
-    token = await token_of(web, "rita", "hers")
-    assert (await web.get("/sessions", token)).json == {"sessions": []}
-    assert (await web.get(address("hers"), token)).status == 404
-    async with watching(web, token) as watcher:
-        assert await watcher.next() == ("snapshot", {"sessions": []})
 
 
 async def test_a_pin_is_a_persons_own_and_tags_are_the_sessions(web: Site) -> None:
@@ -200,7 +203,7 @@ async def test_the_feed_tells_each_user_of_what_becomes_theirs_and_is_theirs_no_
 async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(web: Site) -> None:
     closed: list[str | None] = []
     with ExitStack() as connections:
-        for user in SEEN:
+        for user in (None, "alice", "rita", "eve"):
             headers = {
                 "host": "localhost:8260",
                 "authorization": f"Bearer {await token_of(web, user)}",
