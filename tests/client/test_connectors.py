@@ -13,8 +13,6 @@ from tests.editor import scripted_agent
 from tests.plugin import Agent, Until
 from tests.watched_processes import lives
 
-VERSION_2 = '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}'
-
 
 async def test_three_lines_talk_to_an_agent_and_leave_nothing_behind(
     until: Until, pid_file: Path, tmp_path: Path
@@ -53,10 +51,6 @@ async def test_a_lost_agent_is_an_error_with_its_exit_status_and_last_words() ->
         (
             "print('Usage: x', flush=True); sys.stdin.read()",
             'within 0.5 s; it wrote to stdout: "Usage: x"; is it an ACP agent',
-        ),
-        (
-            f"sys.stdin.readline(); print({VERSION_2!r}); sys.stdin.read()",
-            "speaks version 2 of the protocol, not 1",
         ),
     ],
 )

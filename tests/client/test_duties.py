@@ -65,14 +65,6 @@ async def test_without_a_policy_everything_is_rejected_with_a_reject_option() ->
         assert selected(await ask_permission(far)) == "n"
 
 
-async def test_allow_does_not_let_the_agent_switch_its_mode() -> None:
-    far = FarAgent()
-    async with talking(far, permission="allow") as agent:
-        await agent.new_session("/tmp")
-        assert selected(await ask_permission(far)) == "y"
-        assert selected(await ask_permission(far, kind="switch_mode")) == "n"
-
-
 @pytest.mark.parametrize(
     ("answer", "expected"), [(True, "y"), (False, "n"), ("Y", "Y"), (None, "cancelled")]
 )
@@ -94,13 +86,6 @@ async def test_a_callback_decides_and_sees_the_tool_call_as_it_stands(
     tool = question.tool_call
     assert (tool.title, tool.kind, tool.raw_input) == ("Edit main.py", "edit", b'{"a": 1}')
     assert [option.option_id for option in question.options] == ["y", "Y", "n"]
-
-
-async def test_a_callback_may_be_a_plain_function() -> None:
-    far = FarAgent()
-    async with talking(far, on_permission=lambda question: question.options[1]) as agent:
-        await agent.new_session("/tmp")
-        assert selected(await ask_permission(far)) == "Y"
 
 
 @pytest.mark.parametrize("asking", ["s1", "child"])

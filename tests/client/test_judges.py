@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -30,16 +31,17 @@ async def test_an_agent_on_the_official_sdk_is_talked_to_like_any_other(tmp_path
 async def test_an_agent_that_watches_its_client_finds_nothing_wrong(tmp_path: Path) -> None:
     report, asked = tmp_path / "report.txt", asyncio.Event()
 
-    async def never(question: acphold.PermissionQuestion) -> bool:
-        asked.set()
-        await asyncio.Event().wait()
-        return False
+    async def never_first(question: acphold.PermissionQuestion) -> bool:
+        if not asked.is_set():
+            asked.set()
+            await asyncio.Event().wait()
+        return True
 
     watcher = (sys.executable, "-m", "acphold", "check", "--client", "--report", str(report))
     async with (
         asyncio.timeout(60),
         acphold.connect(
-            *watcher, cwd=tmp_path, on_permission=never, files=True, terminals=True
+            *watcher, cwd=tmp_path, on_permission=never_first, files=True, terminals=True
         ) as agent,
     ):
         session = await agent.new_session()
@@ -51,8 +53,10 @@ async def test_an_agent_that_watches_its_client_finds_nothing_wrong(tmp_path: Pa
         await asked.wait()
         session.cancel()
         assert (await turn).stop_reason == "cancelled"
+        assert (await session.prompt("go")).stop_reason == "end_turn"
         async for info in agent.sessions():
             await agent.load_session(info)
     told = report.read_text()
     assert "✗" not in told
     assert "passed" in told
+    assert os.listdir(tmp_path) == ["report.txt"]

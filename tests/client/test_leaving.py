@@ -39,8 +39,6 @@ from tests.library.conftest import mcp_server
 
 pytestmark = pytest.mark.slow
 
-SAMPLE = (0, 1, 3, 8)
-
 
 class _Scripted:
     """An agent in memory that answers everything but prompts, and these once they are cancelled."""

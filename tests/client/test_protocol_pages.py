@@ -62,18 +62,6 @@ async def test_a_session_of_the_list_is_opened_in_the_folders_that_the_list_has(
         assert "additionalDirectories" not in far.params("session/resume")
 
 
-async def test_a_loaded_session_goes_on_under_its_id() -> None:
-    far = FarAgent(ALL)
-    async with talking(far) as agent:
-        session = await agent.load_session("sess_1", "/tmp")
-        assert (await session.prompt("as if never interrupted")).stop_reason == "end_turn"
-        session.cancel()
-        await far.until("session/cancel")
-        await session.close()
-    for method in ("session/load", "session/prompt", "session/cancel", "session/close"):
-        assert far.params(method)["sessionId"] == "sess_1"
-
-
 async def test_a_title_that_is_left_out_stays_and_null_clears_it() -> None:
     far = FarAgent()
     async with talking(far) as agent:

@@ -1,4 +1,4 @@
-"""The queued prompts in a session, from a client's side, behind a real `acphold wrap`."""
+"""The queued prompts in a session, from a client's side."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import acphold
 import acphold.sync
 from acp_wire.schema import ImageContent, TextContent
 from acphold import CapabilityError, RemoteError, RemoteSession
-from acphold.client import Options, RemoteAgent
+from acphold.client import RemoteAgent
 from acphold.conversation.history.prompt_queue import PromptQueue
 from acphold.conversation.history.timeline import Message
 from tests.client.far_agent import FarAgent, in_session
-from tests.editor import scripted_agent, wrap_command
+from tests.editor import scripted_agent
 
 DEADLINE = 30.0
 
@@ -33,16 +33,19 @@ LATER = datetime.fromtimestamp(4_000_000_000, UTC)
 async def wrapped(
     journal: Path, changed: asyncio.Event | None = None, **agent: Any
 ) -> AsyncIterator[RemoteAgent]:
-    """A client of the scripted agent behind `acphold wrap`; `changed` is set when it is told of the
+    """A client of the scripted agent, with a journal; `changed` is set when it is told of the
     queue."""
 
     def told(method: str, params: Any) -> None:
         if method == "_acphold/queue" and changed is not None:
             changed.set()
 
-    options: Options = {"on_notification": told}
-    command = wrap_command(scripted_agent(**agent), f"--journal={journal}")
-    async with asyncio.timeout(DEADLINE), acphold.connect(*command, **options) as there:
+    async with (
+        asyncio.timeout(DEADLINE),
+        acphold.connect(
+            *scripted_agent(**agent), durable=True, journal=journal, on_notification=told
+        ) as there,
+    ):
         yield there
 
 
@@ -150,7 +153,7 @@ async def test_what_waits_is_there_for_the_next_process_and_known_once_the_sessi
         assert again.queue.state.held
 
 
-@pytest.mark.parametrize("attached", ["to the process", "through another wrap"])
+@pytest.mark.parametrize("attached", ["to the process", "with an agent of its own"])
 async def test_two_clients_see_each_others_changes(
     journal: Path, tmp_path: Path, attached: str
 ) -> None:

@@ -102,14 +102,6 @@ async def test_every_update_before_the_answer_comes_before_the_end_and_none_afte
         assert len(seen) == 501  # behind the turn it is an update of the session all the same
 
 
-async def test_a_turn_can_be_awaited_for_its_text() -> None:
-    async with in_session(FarAgent()) as session:
-        turn = await session.prompt("hello")
-        assert (turn.text, turn.stop_reason) == ("heard hello", "end_turn")
-        again = await session.prompt("more")
-        assert (turn.text, again.text) == ("heard hello", "heard more")
-
-
 async def test_what_the_agent_refuses_is_raised_after_its_last_update() -> None:
     far = FarAgent()
 

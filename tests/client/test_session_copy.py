@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import acphold
 from acphold import CapabilityError, RemoteError
 from acphold.journal.stores import open_journal
 from tests.client.far_agent import FarAgent, in_session
-from tests.client.test_remote_queue import wrapped
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, scripted_agent, wrap_command
 from tests.snapshots.conftest import Project
 
 
@@ -34,7 +34,8 @@ async def test_a_copy_is_in_a_folder_with_the_files_of_then_and_can_be_opened(
     project = Project(tmp_path / "work")
     project.git("init", "-q")
     project.write("a.txt", "then")
-    async with wrapped(journal) as agent:
+    command = wrap_command(scripted_agent(), f"--journal={journal}")
+    async with asyncio.timeout(DEADLINE), acphold.connect(*command) as agent:
         session = await agent.new_session(cwd=project.top)
         await session.prompt(json.dumps([{"say": "Done."}]))
         await session.prompt(json.dumps([{"say": "Done."}]))

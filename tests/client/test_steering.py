@@ -1,4 +1,4 @@
-"""Words into a running turn, from a client's side, behind a real `acphold wrap`."""
+"""Words into a running turn, from a client's side."""
 
 from __future__ import annotations
 

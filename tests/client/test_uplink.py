@@ -217,15 +217,6 @@ async def test_a_session_that_was_lost_is_not_asked_for_at_the_next_restart() ->
     assert third.methods().count("session/load") == 1
 
 
-async def test_without_reconnect_it_stays_lost() -> None:
-    async with living(dying(), FarAgent(ALL)) as agent:
-        session = await agent.new_session()
-        with pytest.raises(AgentExitedError):
-            await session.prompt("one")
-        with pytest.raises(AgentExitedError, match="SIGKILL"):
-            await session.prompt("two")
-
-
 async def test_an_agent_that_cannot_be_started_again_is_tried_again_the_next_time() -> None:
     async with living(dying(), None, FarAgent(ALL), reconnect=True) as agent:
         session = await agent.new_session()

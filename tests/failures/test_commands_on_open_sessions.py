@@ -100,7 +100,10 @@ async def test_a_client_that_deletes_what_is_open_elsewhere_has_all_who_have_it_
             await until_titled(client, DELETED)
 
 
-async def test_renaming_tells_all_the_title_and_disturbs_nothing(journal: Path) -> None:
+async def test_renaming_tells_all_the_title_and_disturbs_nothing_whoever_does_it(
+    journal: Path, defaults: Defaults
+) -> None:
+    defaults(unstable=True)
     async with open_to_three(journal) as (clients, session):
         running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
         for client in clients:
@@ -108,21 +111,12 @@ async def test_renaming_tells_all_the_title_and_disturbs_nothing(journal: Path) 
         await run(journal, "session", "rename", session, "My", "own")
         for client in clients:
             await until_titled(client, "My own")
+        async with introduced(wrap_command(scripted_agent()), journal=journal) as other:
+            await other.call("session/set_title", {"sessionId": session, "title": "Anybody's"})
+        for client in clients:
+            await until_titled(client, "Anybody's")
         clients[1].tell("session/cancel", {"sessionId": session})
         assert (await running)["stopReason"] == "cancelled"
-        await all_go_on(clients, session)
-
-
-async def test_a_client_that_renames_what_is_open_elsewhere_has_all_told(
-    journal: Path, defaults: Defaults
-) -> None:
-    defaults(unstable=True)
-    async with open_to_three(journal) as (clients, session):
-        unstable = wrap_command(scripted_agent())
-        async with introduced(unstable, journal=journal) as other:
-            await other.call("session/set_title", {"sessionId": session, "title": "My own"})
-        for client in clients:
-            await until_titled(client, "My own")
         await all_go_on(clients, session)
 
 

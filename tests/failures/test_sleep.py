@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 
 from acphold.faces.cli.front import daemon_lock, journal_of
 from acphold.machine.locked_file import holder
-from tests.editor import Editor, allow, introduced, scripted_agent, wrap_command, wrapped
+from tests.editor import allow, introduced, scripted_agent, wrap_command
 from tests.failures.outage import ASK, PACE, PERMISSION, numbers, own_server, was_asked
 from tests.web.conftest import ACPHOLD, serving
 
@@ -55,7 +55,7 @@ class Night:
         (folder / "sitecustomize.py").write_text(APART.format(file=str(self._slept)))
         self.env = {"PYTHONPATH": str(folder)}
 
-    def fall(self) -> None:
+    async def fall(self) -> None:
         self._slept.write_text(str(NIGHT))
 
 
@@ -76,42 +76,14 @@ def daemon_of(journal: str | Path) -> int:
     return daemon
 
 
-async def sleep_of_all(journal: str | Path, editor: Editor) -> None:
-    """Stop the front, the daemon and all that it has started, and have them go on again."""
-    async with asleep(editor.process.pid, daemon_of(journal)):
-        await asyncio.sleep(SLEPT)
-
-
-async def live_through_sleep(journal: str | Path) -> None:
-    async with wrapped(journal) as editor:
-        session = await editor.new()
-        turn = editor.begin_prompt(session, {"paced": [100, PACE]})
-        await editor.until_text("#9 ")
-        await sleep_of_all(journal, editor)
-        assert await turn == {"stopReason": "end_turn"}
-        assert numbers(editor.text()) == [*range(100)]
-        assert b"does not answer" not in editor.stderr
-        assert await editor.prompt(session, {"say": "again"}) == {"stopReason": "end_turn"}
-
-
-@pytest.mark.slow
-async def test_a_turn_goes_on_and_nobody_is_told_of_a_silence(journal: Path) -> None:
-    await live_through_sleep(journal)
-
-
-@pytest.mark.postgresql
-async def test_a_turn_goes_on_though_the_database_did_not_sleep() -> None:
-    with own_server() as server:
-        await live_through_sleep(server.url())
-
-
-async def live_through_night(journal: str | Path, folder: Path, others: str = "") -> None:
-    """Sleep in the middle of a turn and of a question; then `others`, for whom time has passed, do
-    this in the database."""
-    night = Night(folder)
-    night_long: Any = {"journal": journal, "env": night.env}
+async def live_through(
+    journal: str | Path, sleep: Callable[[], Awaitable[None]], env: Mapping[str, str]
+) -> None:
+    """Sleep in the middle of a turn and of a question: front, daemon and all that it has started
+    stop, and go on again."""
     command = wrap_command(scripted_agent())
-    async with introduced(command, **night_long) as one, introduced(command, **night_long) as two:
+    how: Any = {"journal": journal, "env": env}
+    async with introduced(command, **how) as one, introduced(command, **how) as two:
         speaks, asks = await one.new(), await two.new()
         turn = one.begin_prompt(speaks, {"paced": [100, PACE]})
         decided = asyncio.Event()
@@ -125,33 +97,48 @@ async def live_through_night(journal: str | Path, folder: Path, others: str = ""
         await two.until(partial(was_asked, two))
         await one.until_text("#9 ")
         async with asleep(one.process.pid, two.process.pid, daemon_of(journal)):
-            night.fall()
-            if others:
-                with psycopg.connect(str(journal), autocommit=True) as line:
-                    line.execute(others.encode())
+            await sleep()
         assert await turn == {"stopReason": "end_turn"}
         assert numbers(one.text()) == [*range(100)]
         await asyncio.sleep(1)
         assert not asking.done()
         decided.set()
         assert await asking == {"stopReason": "end_turn"}
+        assert "yes" in two.text()
         for editor, session in ((one, speaks), (two, asks)):
             assert await editor.prompt(session, {"say": "morning"}) == {"stopReason": "end_turn"}
             assert b"does not answer" not in editor.stderr
 
 
+async def test_a_turn_and_a_question_go_on_and_nobody_is_told_of_a_silence(journal: Path) -> None:
+    await live_through(journal, partial(asyncio.sleep, SLEPT), {})
+
+
+@pytest.mark.postgresql
+async def test_a_turn_and_a_question_go_on_though_the_database_did_not_sleep() -> None:
+    with own_server() as server:
+        await live_through(server.url(), partial(asyncio.sleep, SLEPT), {})
+
+
 async def test_ten_hours_end_neither_a_turn_nor_a_question(journal: Path, tmp_path: Path) -> None:
-    await live_through_night(journal, tmp_path)
+    night = Night(tmp_path)
+    await live_through(journal, night.fall, night.env)
 
 
 @pytest.mark.postgresql
 async def test_ten_hours_end_nothing_beside_a_database_that_did_not_sleep(tmp_path: Path) -> None:
+    night = Night(tmp_path)
     slept = f"UPDATE acphold.owners SET renewed_at = renewed_at - interval '{NIGHT} s'"
     with own_server() as server:
-        await live_through_night(server.url(), tmp_path, slept)
+
+        async def fall() -> None:  # and for the others time has passed
+            await night.fall()
+            with psycopg.connect(server.url(), autocommit=True) as line:
+                line.execute(slept.encode())
+
+        await live_through(server.url(), fall, night.env)
 
 
-@pytest.mark.slow
 async def test_a_client_of_a_server_comes_back_when_both_wake(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("server", "laptop", "night")]
     for folder in folders:
@@ -167,29 +154,8 @@ async def test_a_client_of_a_server_comes_back_when_both_wake(tmp_path: Path) ->
             turn = editor.begin_prompt(session, {"paced": [100, PACE]})
             await editor.until_text("#9 ")
             async with asleep(editor.process.pid, served.process.pid, served.daemon.pid):
-                night.fall()
+                await night.fall()
                 await asyncio.sleep(60)
             assert await turn == {"stopReason": "end_turn"}
             assert numbers(editor.text()) == [*range(100)]
             assert await editor.prompt(session, {"say": "morning"}) == {"stopReason": "end_turn"}
-
-
-@pytest.mark.slow
-async def test_a_question_waits(journal: Path) -> None:
-    async with wrapped(journal) as editor:
-        session = await editor.new()
-        decided = asyncio.Event()
-
-        async def answer(params: Any) -> Any:
-            await decided.wait()
-            return allow(params)
-
-        editor.answers[PERMISSION] = answer
-        turn = editor.begin_prompt(session, {"ask": [PERMISSION, ASK]}, {"say": "done"})
-        await editor.until(partial(was_asked, editor))
-        await sleep_of_all(journal, editor)
-        await asyncio.sleep(1)
-        assert not turn.done()
-        decided.set()
-        assert await turn == {"stopReason": "end_turn"}
-        assert "yes" in editor.text()

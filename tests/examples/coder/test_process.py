@@ -94,39 +94,6 @@ async def test_after_kill_9_the_model_gets_its_own_messages_again(
         assert place >= 0, f"{piece!r} is not in its place in {asked}"
 
 
-async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_seen(
-    journal: Path, tmp_path: Path, model: ModelEndpoint
-) -> None:
-    async with started(journal, model.url) as first:
-        await first.initialize()
-        session_id = await first.new(tmp_path)
-        first.begin_prompt(session_id, "SLOW")
-        await first.until_text("tick2 ")
-        await first.kill()
-    async with started(journal, model.url) as second:
-        await second.initialize()
-        await second.load(session_id, tmp_path)
-        seen = second.text()
-        assert "tick0 tick1 tick2 " in seen
-        await second.prompt(session_id, "go on")
-    asked = next(raw for raw in model.requests if "go on" in raw)
-    said = [message["content"] for message in json.loads(asked)["messages"]]
-    assert said[-3:] == ["SLOW", seen, "go on"]
-
-
-async def test_a_cancelled_answer_stops_at_once(
-    journal: Path, tmp_path: Path, model: ModelEndpoint
-) -> None:
-    async with started(journal, model.url) as client:
-        await client.initialize()
-        session_id = await client.new(tmp_path)
-        turn = client.begin_prompt(session_id, "SLOW")
-        await client.until_text("tick1 ")
-        client.tell("session/cancel", {"sessionId": session_id})
-        assert (await turn)["stopReason"] == "cancelled"
-        assert "tick100" not in client.text()
-
-
 async def test_it_is_served_by_acphold_run_too(
     journal: Path, tmp_path: Path, model: ModelEndpoint
 ) -> None:

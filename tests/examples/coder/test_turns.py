@@ -26,7 +26,7 @@ from acp_wire.schema import (
 )
 from acphold.client import PermissionQuestion
 from acphold.errors import RemoteError
-from acphold.testing import Received, WatchedAgent, connect
+from acphold.testing import Received, connect
 from tests.examples.coder.scripted import Call, Script, Think, call
 
 
@@ -132,14 +132,6 @@ async def test_a_tool_call_is_shown_with_its_arguments_and_its_result(tmp_path: 
     assert script.given()[-1] == "tool: two\n\n(There is more: read on with line=3.)"
     ids = [chunk["messageId"] for chunk in result.received.of("agent_message_chunk")]
     assert len(set(ids)) == 2, "what is said behind the call is another message"
-
-
-async def test_unsaved_buffers_are_what_is_read(tmp_path: Path) -> None:
-    (path := tmp_path / "a.txt").write_text("on disk\n")
-    script = Script(call("read", path="a.txt"), "ok")
-    async with connect(script.agent(), files={str(path): "unsaved\n"}) as client:
-        await (await client.new_session(tmp_path)).prompt("read")
-    assert script.given()[-1] == "tool: unsaved\n"
 
 
 async def test_a_secret_in_a_file_is_read_and_written_as_it_is(
@@ -509,16 +501,3 @@ async def test_models_can_be_chosen() -> None:
         await session.set_option("model", "scripted")
         assert (await session.prompt("who?")).text == "first again"
     assert second.given()[:2] == ["user: who?", "model: I am first"]
-
-
-async def two_sessions(client: WatchedAgent) -> tuple[str, str]:
-    one, other = await client.new_session(), await client.new_session()
-    first, second = await asyncio.gather(one.prompt("a"), other.prompt("b"))
-    return first.text, second.text
-
-
-async def test_sessions_do_not_see_each_other() -> None:
-    script = Script("x", "y")
-    async with connect(script.agent()) as client:
-        assert sorted(await two_sessions(client)) == ["x", "y"]
-    assert sorted(script.given(0) + script.given(1)) == ["user: a", "user: b"]
