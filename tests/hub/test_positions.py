@@ -151,32 +151,6 @@ def opened(session: str) -> dict[str, Any]:
     return {"sessionId": session, "cwd": "/", "mcpServers": []}
 
 
-async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
-    house: Shared,
-) -> None:
-    one = await house.client(session={"notices": {}}, **POSITIONS)
-    two = await house.client(name="zed")
-    session = await one.new()
-    await two.load(session)
-    await house.told(one, session, "a")
-    place = positions(one)[-1]
-    await one.leave()
-    await house.turn(two, session, "say it", "b")
-    await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
-    three = await house.client(session={"notices": {}}, **POSITIONS)
-    await three.resume(session, **after(place))
-    await three.until(lambda: "notice" in kinds(three))
-    assert kinds(three) == [
-        "user_message_chunk",
-        "agent_message_chunk",
-        "session_info_update",
-        "notice",
-    ]
-    assert told(three)[0]["update"]["_meta"] == {
-        "acphold/client": {"name": "zed", "version": "1.0"}
-    }
-
-
 def kinds(client: Onlooker) -> list[str]:
     return [update["sessionUpdate"] for update in client.updates()]
 
@@ -219,37 +193,6 @@ async def test_nobody_goes_on_behind_a_position_that_was_put_together(house: Sha
     await three.resume(session, **after(end))
     await house.told(three, session, "d")
     assert three.text() == "d"
-
-
-async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_is_back(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
-    monkeypatch.setattr(bounds, "UNNOTICED_SECONDS", 0.0)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**POSITIONS), await house.client()
-        session = await one.new()
-        await two.load(session)
-        running = await house.begun(two, session, "say it")
-        await house.told(one, session, "a")
-        place = positions(one)[-1]
-        await one.leave()
-        live = house.hub.conversation(session).session
-        while len(live.attachments) > 1:  # noqa: ASYNC110 (the hub tells nobody)
-            await asyncio.sleep(0)
-        for text in ("b", "c"):
-            await house.agent.say(session, text)
-        await house.ended(session, running)
-        for _ in range(50):
-            await asyncio.sleep(0.001)
-        assert not await is_merged(house, session)
-        three = await house.client()
-        await three.resume(session, **after(place))
-        await three.until_text("bc")
-        assert three.text() == "bc"
-        await house.turn(two, session, "say it", "d")
-        while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
-            await asyncio.sleep(0.005)
 
 
 async def is_merged(house: Shared, session: str) -> bool:
@@ -342,19 +285,6 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
         await agent.listener.hear(Updates(session, "params", [json.dumps(params).encode()]))
     else:
         await settle(house, session)
-
-
-async def test_ten_thousand_missed_updates_are_there_soon(house: Shared) -> None:
-    one, session = await house.opened(**POSITIONS)
-    await house.told(one, session, "first ")
-    place = positions(one)[-1]
-    await one.leave()
-    for n in range(0, 10_000, 10):
-        await house.agent.say(session, *(f"{m} " for m in range(n, n + 10)))
-    two = await house.client()
-    await two.resume(session, **after(place))
-    await two.until(lambda: len(told(two)) == 10_000)
-    assert two.text() == "".join(f"{n} " for n in range(10_000))
 
 
 async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another(

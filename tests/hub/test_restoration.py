@@ -266,7 +266,8 @@ async def test_a_session_that_the_agent_has_open_elsewhere_is_read_here_and_not_
         client = await house.loaded(session, session={"notices": {}})
         assert client.text() == "hello"
         await client.until(lambda: [it for it in client.updates() if it.get("title")])
-        assert any("acphold continue" in str(update) for update in client.updates())
+        way_out = f"acphold continue {session} --from last"
+        assert any(way_out in str(update) for update in client.updates())
         with pytest.raises(Refused, match="close it there"):
             await client.prompt(session, "go on")
         assert not asked_of(house, "session/new")

@@ -170,38 +170,6 @@ async def test_a_command_that_runs_here_is_killed_and_ends_with_the_session(
     assert (await other)["signal"]
 
 
-async def test_a_terminal_stays_where_it_was_made_whoever_prompts_later(house: Shared) -> None:
-    one, two = await house.client(terminal=True), await house.client(terminal=True)
-    one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-    one.answers["terminal/output"] = lambda _: {"output": "one", "truncated": False}
-    session = await house.at_work(one)
-    await two.load(session)
-    await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-    await house.agent.end(session)
-    await house.begun(two, session, "and now?")
-    shown = await house.agent.ask_client("terminal/output", sessionId=session, terminalId="t")
-    assert shown["output"] == "one"
-    assert [method for method in methods(two) if method.startswith("terminal/")] == []
-
-
-async def test_a_terminal_is_shown_to_the_client_that_has_it_alone(house: Shared) -> None:
-    one, two = await house.client(**ALL), await house.client(**ALL)
-    one.answers["terminal/create"] = lambda _: {"terminalId": "t"}
-    session = await house.at_work(one)
-    await two.load(session)
-    await house.agent.ask_client("terminal/create", sessionId=session, command="ls")
-    three = await house.loaded(session, **ALL)
-    words = {"type": "content", "content": {"type": "text", "text": "Look:"}}
-    terminal = {"type": "terminal", "terminalId": "t"}
-    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [words, terminal]}
-    await house.agent.listener.hear(Updates(session, "update", [json.dumps(call).encode()]))
-    for client, shown in ((one, [words, terminal]), (two, [words]), (three, [words])):
-        [told] = await client.until(
-            lambda: [u for u in client.updates() if u["sessionUpdate"] == "tool_call"]  # noqa: B023
-        )
-        assert told["content"] == shown
-
-
 async def test_when_the_client_of_a_terminal_goes_every_call_about_it_ends_at_once(
     house: Shared,
 ) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from acphold.live.hub import bounds
-from tests.editor import received
 from tests.hub.shared import Shared, shared
-from tests.owners import program
 
 
 async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
@@ -63,36 +60,29 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
             await asyncio.sleep(0.01)
 
 
-async def test_the_agent_is_asked_again_only_for_a_first_page(journal: Path, log: Path) -> None:
-    sessions = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]
-    can: dict[str, Any] = {"sessionCapabilities": {"list": {}}}
-    replies = {"session/list": [{"sessions": sessions}]}
-    async with program(journal, log=str(log), capabilities=can, replies=replies) as client:
-        assert len(await client.sessions()) == 60
-        assert len(received(log, "session/list")) == 1
-        page = await client.call("session/list", {})
-        await client.call("session/list", {"cwd": "/other"})
-        rest = await client.call("session/list", {"cursor": page["nextCursor"]})
-        assert len(page["sessions"] + rest["sessions"]) == 60
+async def test_the_agent_is_asked_again_only_for_a_first_page(house: Shared) -> None:
+    house.agent.can("list")
+    house.agent.lists = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]
+    client = await house.client()
+    assert len(await client.sessions()) == 60
+    assert [method for method, _ in house.agent.asked] == ["session/list"]
+    page = await client.call("session/list", {})
+    await client.call("session/list", {"cwd": "/other"})
+    rest = await client.call("session/list", {"cursor": page["nextCursor"]})
+    assert len(page["sessions"] + rest["sessions"]) == 60
 
 
-@pytest.mark.parametrize(
-    "spelling", ["{0}", "{0}/", "{0}/.", "{0}/../project", "{0}/../link", "{0}/../link/"]
-)
-async def test_one_folder_has_one_list_however_it_is_spelled(
-    journal: Path, tmp_path: Path, spelling: str
-) -> None:
+async def test_one_folder_has_one_list_however_it_is_spelled(tmp_path: Path, house: Shared) -> None:
     (project := tmp_path / "project").mkdir()
     (tmp_path / "link").symlink_to(project)
-    cwd = spelling.format(project)
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client = await house.client()
-        sessions = [await client.new(project), await client.new(f"{project}/")]
-        await client.new(tmp_path)
-        house.agent.lists = [
-            {"sessionId": "theirs", "cwd": str(project)},
-            {"sessionId": "elsewhere", "cwd": str(tmp_path)},
-        ]
-        found = {info["sessionId"] for info in await client.sessions(cwd=cwd)}
-        assert found == {*sessions, "theirs"}
+    house.agent.can("list")
+    client = await house.client()
+    sessions = [await client.new(project), await client.new(f"{project}/")]
+    await client.new(tmp_path)
+    house.agent.lists = [
+        {"sessionId": "theirs", "cwd": str(project)},
+        {"sessionId": "elsewhere", "cwd": str(tmp_path)},
+    ]
+    for spelling in ("", "/", "/.", "/../project", "/../link", "/../link/"):
+        found = {info["sessionId"] for info in await client.sessions(cwd=f"{project}{spelling}")}
+        assert found == {*sessions, "theirs"}, spelling

@@ -7,15 +7,12 @@ import json
 from typing import Any
 
 from acphold.live.agents.interface import Updates
-from acphold.live.hub import bounds
 from tests.editor import prompt_params
 from tests.hub.shared import (
     PERMISSION,
     Onlooker,
     Person,
     Shared,
-    methods,
-    said,
     until,
 )
 
@@ -206,46 +203,3 @@ async def test_a_client_that_deletes_a_session_ends_it_for_all_and_they_are_told
     assert [u for u in one.updates() if u["sessionUpdate"] == "notice"] == []
     refusal = await two.refused("session/prompt", prompt_params(session, "x"))
     assert refusal.code == -32002
-
-
-# -- slow -----------------------------------------------------------------------------------------
-
-
-async def test_one_slow_client_among_several_slows_nobody_and_misses_nothing(house: Shared) -> None:
-    one, two, session = await two_clients(house)
-    slow = [await house.client() for _ in range(3)]
-    for client in slow:
-        await client.load(session)
-        client.reads.clear()
-    running = await house.begun(one, session, "flood")
-    filler = "x" * 20_000
-    for number in range(300):  # six megabytes
-        raw = said(f"{number} {filler} ")
-        await house.agent.listener.hear(Updates(session, "update", [raw]))
-        for client in slow:
-            assert client.connection.buffered <= bounds.LAG_BYTES + bounds.PAGE_BYTES + 4 * len(
-                filler
-            )
-    await house.agent.end(session)
-    assert await running == ENDED
-    await until([one, two], "299 ")
-    for client in slow:
-        client.reads.set()
-    await until(slow, "299 ")
-    for client in slow:
-        assert client.text() == one.text()
-
-
-async def test_a_question_waits_for_nobody_who_is_slow(house: Shared) -> None:
-    one, two, session = await two_clients(house)
-    one.answers[PERMISSION] = lambda _: {"outcome": "yes"}
-    two.reads.clear()
-    filler = "x" * 100_000
-    for number in range(40):
-        await house.agent.say(session, f"{number} {filler}")
-        answer = await house.agent.ask_client(PERMISSION, sessionId=session)
-        assert answer == {"outcome": "yes"}
-    two.reads.set()
-    await two.until_text("39 ")
-    # Questions that were over before it caught up were never put to it.
-    assert methods(two).count(PERMISSION) < 40

@@ -146,10 +146,9 @@ async def test_the_line_stays_when_the_agent_replaces_the_content_of_the_call(
             assert shown["_meta"]["acphold/rule"]["words"] == line["content"]["text"]
 
 
-@pytest.mark.parametrize("command", ["rm -rf /", "pytest; rm -rf ~", "pytest -p evil", "$X"])
-async def test_what_no_rule_covers_is_asked(command: str, journal: Path, tmp_path: Path) -> None:
+async def test_what_no_rule_covers_is_asked(journal: Path, tmp_path: Path) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        assert await is_asked(house, person, asking(house, session, command))
+        assert await is_asked(house, person, asking(house, session, "pytest; rm -rf ~"))
         [answer] = await house.entries(session, "answer")
         assert "rule" not in answer
 
@@ -193,19 +192,19 @@ async def test_a_rule_that_was_not_made_in_this_place_waits_until_it_is_accepted
         assert await asking(house, session, "pytest", call="b") == ALLOWED
 
 
-@pytest.mark.parametrize("shell", ["/bin/tcsh", "/bin/csh", "/usr/bin/nu", "pwsh"])
 async def test_an_agent_whose_shell_reads_lines_in_another_way_is_asked_about(
-    shell: str, journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run ls …") as (house, client, _, session):
         client.answers[PERMISSION] = lambda _: REFUSED
         for usual in ("/bin/bash", "/usr/bin/zsh-5.9", ""):
             house.agent.shell = usual
             assert await asking(house, session, "ls 2>&1", call=usual) == ALLOWED
-        house.agent.shell = shell
-        assert await asking(house, session, "ls 2>&1", call="t") == REFUSED
-        [*_, answer] = await house.entries(session, "answer")
-        assert shell in answer["unruled"]
+        for shell in ("/bin/tcsh", "/bin/csh", "/usr/bin/nu", "pwsh"):
+            house.agent.shell = shell
+            assert await asking(house, session, "ls 2>&1", call=shell) == REFUSED
+            [*_, answer] = await house.entries(session, "answer")
+            assert shell in answer["unruled"]
 
 
 @pytest.mark.parametrize(
@@ -454,23 +453,15 @@ async def test_a_question_that_differs_from_the_call_before_it_is_asked(
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["cd sub", "cd /tmp && ls", "pushd sub", "take sub", "..", "if true; then z sub; fi"],
-)
 async def test_a_shell_that_may_stand_elsewhere_since_a_cd_is_asked_about(
-    line: str, journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path
 ) -> None:
-    async with at_work(journal, tmp_path, "run make check", "run ls …") as (
-        house,
-        client,
-        _,
-        session,
-    ):
+    rules = ("run make check", "run ls …")
+    async with at_work(journal, tmp_path, *rules) as (house, client, _, session):
         client.answers[PERMISSION] = lambda _: REFUSED
         assert await asking(house, session, "make check", call="a") == ALLOWED
         ran = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "moves", "name": "Bash"}
-        await reported(house, session, {**ran, "rawInput": {"command": line}})
+        await reported(house, session, {**ran, "rawInput": {"command": "cd sub"}})
         assert await asking(house, session, "make check", call="b") == REFUSED
         assert await asking(house, session, "ls x", call="d") == REFUSED
         [*_, answer] = await house.entries(session, "answer")
@@ -559,12 +550,16 @@ async def test_rules_of_somebody_else_answer_nothing(journal: Path, tmp_path: Pa
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 
+async def guest_of(house: Shared, session: str, tmp_path: Path, **can: Any) -> Onlooker:
+    guest = house.stranger(Principal(name="guest", session_id=session))
+    await guest.introduce("guest", can)
+    await guest.load(session, tmp_path / "project")
+    return guest
+
+
 async def test_rules_answer_nothing_beside_a_guest(journal: Path, tmp_path: Path) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        principal = Principal(name="guest", session_id=session)
-        guest = house.stranger(principal)
-        await guest.introduce("guest", {})
-        await guest.load(session, tmp_path / "project")
+        guest = await guest_of(house, session, tmp_path)
         Person(guest)  # who does not answer before the owner
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
@@ -573,22 +568,13 @@ async def test_rules_answer_nothing_in_a_turn_that_a_guest_has_put_into_the_queu
     journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        guest = house.stranger(Principal(name="guest", session_id=session))
-        await guest.introduce("guest", {})
-        await guest.load(session, tmp_path / "project")
+        guest = await guest_of(house, session, tmp_path)
         await add(guest, session, "run pytest for me")
         await house.leave(guest)
         assert await asking(house, session, "pytest") == ALLOWED
         await house.agent.end(session)
         await house.agent.prompted(session)
         assert await is_asked(house, person, asking(house, session, "pytest"))
-
-
-async def guest_of(house: Shared, session: str, tmp_path: Path) -> Onlooker:
-    guest = house.stranger(Principal(name="guest", session_id=session))
-    await guest.introduce("guest", {})
-    await guest.load(session, tmp_path / "project")
-    return guest
 
 
 STEERING: list[tuple[str, dict[str, Any]]] = [
@@ -642,9 +628,7 @@ async def test_rules_answer_nothing_after_a_guest_has_filled_in_a_form_in_this_t
     journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        guest = house.stranger(Principal(name="guest", session_id=session))
-        await guest.introduce("guest", {"elicitation": {"form": {}}})
-        await guest.load(session, tmp_path / "project")
+        guest = await guest_of(house, session, tmp_path, elicitation={"form": {}})
         filled = {"action": "accept", "content": {"text": "run pytest"}}
         guest.answers["elicitation/create"] = lambda _: filled
         form = {"type": "object", "properties": {"text": {"type": "string"}}}

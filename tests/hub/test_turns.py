@@ -375,20 +375,6 @@ async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first
     assert prompts(house) == []
 
 
-async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees_its_end(
-    house: Shared,
-) -> None:
-    one, session = await house.opened()
-    await house.begun(one, session, "a long task")
-    await house.leave(one)
-    other = await house.loaded(session)
-    await house.agent.say(session, "done")
-    await house.agent.end(session)
-    await other.until_text("done")
-    assert await house.turn(other, session, "the next") == {"stopReason": "end_turn"}
-    assert not house.agent.cancelled.is_set()
-
-
 @pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])
 async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
     monkeypatch: pytest.MonkeyPatch, asks_for: str, house: Shared
