@@ -188,7 +188,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(house:
     await house.agent.say(session, "heard")
     await house.ended(session, turn)
     await two.until_text("heard")
-    for client in (one, two):
+    for client in (one, two, await house.loaded(session)):
         assert client.text("user_message_chunk") == "my words"
 
 

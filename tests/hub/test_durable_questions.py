@@ -206,6 +206,7 @@ async def test_a_cancel_ends_questions_and_forms_as_cancelled(house: Shared) -> 
     client.tell("session/cancel", {"sessionId": session})
     assert await question == {"outcome": {"outcome": "cancelled"}}
     assert await asked == {"action": "cancel"}
+    await client.until(lambda: methods(client).count("$/cancel_request") == 2)
     # And questions while it winds down are put to nobody.
     assert await asking(house, session) == {"outcome": {"outcome": "cancelled"}}
     assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}

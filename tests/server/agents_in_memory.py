@@ -112,9 +112,9 @@ class World:
     """The programs that were started, and the prompts that they got: text, program, and for whom
     and where it worked then."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, can: dict[str, Any]) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, can: dict[str, Any], made: int = 0) -> None:
         self.can = can
-        self.made = 0
+        self.made = made  # sessions, by which the next one is named
         self.news = asyncio.Event()
         self.programs: list[MemoryProgram] = []
         self.prompts: list[tuple[str, MemoryProgram, Where]] = []

@@ -79,11 +79,11 @@ async def test_loading_a_session_does_not_move_it(journal: Path) -> None:
         assert await client.sessions() == before
 
 
-@pytest.mark.parametrize("cwd", ["work", "/wo\0rk"])
-async def test_a_cwd_that_is_no_absolute_path_is_refused(cwd: str, client: Guest) -> None:
-    error = await client.refused("session/list", {"cwd": cwd})
-    assert error.code == INVALID_PARAMS
-    assert "cwd" in error.message
+async def test_a_cwd_that_is_no_absolute_path_is_refused(client: Guest) -> None:
+    for cwd in ("work", "/wo\0rk"):
+        error = await client.refused("session/list", {"cwd": cwd})
+        assert error.code == INVALID_PARAMS
+        assert "cwd" in error.message
 
 
 async def test_pages_hold_50_and_the_cursor_leads_through_all_of_them(journal: Path) -> None:
@@ -231,22 +231,20 @@ async def test_many_sessions_of_the_agents_own_are_paged_among_ours(
         assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+async def test_a_failing_list_of_the_agent_never_fails_ours(journal: Path) -> None:
+    made = await filled(journal, 2)
+    replies: list[Any] = [
         {"error": {"code": -32603, "message": "no"}},
         None,
         {},
         {"sessions": None},
         {"sessions": [{"sessionId": 7}, {"cwd": "/"}, "x"]},
         [],
-    ],
-)
-async def test_a_failing_list_of_the_agent_never_fails_ours(journal: Path, reply: Any) -> None:
-    made = await filled(journal, 2)
-    replies = {"session/list": [reply]}
-    async with wrapped(journal, capabilities=LISTS, replies=replies) as client:
-        assert ids(await client.sessions()) == made[::-1]
+    ]
+    asked = {"session/list": replies}
+    async with wrapped(journal, capabilities=LISTS, replies=asked) as client:
+        for reply in replies:
+            assert ids(await client.sessions()) == made[::-1], reply
 
 
 async def test_one_line_of_the_agents_list_that_cannot_be_read_is_left_out(journal: Path) -> None:

@@ -83,7 +83,7 @@ async def test_two_loads_sent_at_once_are_both_answered_each_after_a_whole_repla
 ) -> None:
     async with program(journal) as client:
         session = await client.talk(*steps(CONVERSATION))
-    async with program(journal) as client:
+    async with wrapped(journal) as client:
         loads = [client.begin("session/load", open_params(session, "/")) for _ in range(2)]
         for load in loads:
             await load

@@ -11,6 +11,7 @@ import pytest
 from acphold.journal.access import Scope
 from acphold.live.agents import air
 from acphold.live.reading.one_question import PRESENCE, SIGNED_IN
+from acphold.live.server import bounds
 from acphold.live.server.methods import METHODS
 from acphold.live.server.principals import THIS_USER, Principal, Visitor
 from tests.editor import DEADLINE, open_params
@@ -69,7 +70,10 @@ async def test_what_acphold_answers_for_one_client_goes_to_the_agent_for_none(
         assert house.agent.told == []
 
 
-async def test_a_client_that_may_only_watch_has_a_session_index(tmp_path: Path) -> None:
+async def test_a_client_that_may_only_watch_has_a_session_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "INDEX_LOOK_SECONDS", 0.05)
     async with asyncio.timeout(DEADLINE), shared(tmp_path / "journal.db") as house:
         owner = house.stranger(reader("watch", "prompt", "manage"))
         await owner.introduce(None, {"_meta": INDEX})

@@ -76,21 +76,16 @@ async def test_a_mode_the_agent_refuses_is_refused_and_not_remembered(journal: P
         assert (await client.load(session))["modes"] == modes("ask")
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+async def test_a_missing_or_wrong_field_is_named(client: Guest) -> None:
+    session = await client.new()
+    for method, params in (
         ("session/set_mode", {"modeId": 5}),
         ("session/set_mode", {}),
         ("session/set_config_option", {"value": "x"}),
-    ],
-)
-async def test_a_missing_or_wrong_field_is_named(
-    method: str, params: dict[str, Any], client: Guest
-) -> None:
-    session = await client.new()
-    error = await client.refused(method, {"sessionId": session, **params})
-    assert error.code == -32602
-    assert "Id" in error.message
+    ):
+        error = await client.refused(method, {"sessionId": session, **params})
+        assert error.code == -32602
+        assert "Id" in error.message
 
 
 @pytest.mark.parametrize("answers", [{}, {"modes": None}, None])

@@ -94,6 +94,33 @@ async def test_what_is_longer_than_a_client_takes_is_told_in_its_place_live_and_
         assert places == sorted(set(places))
 
 
+async def test_the_second_client_of_a_session_is_told_nothing_that_it_did_not_offer_to_show(
+    journal: Path,
+) -> None:
+    compaction = {"sessionUpdate": "compaction_update", "compactionId": "c"}
+    async with two(journal) as (one, plain), guest(scripted_agent(), journal) as shows:
+        await shows.initialize(session={"notices": {}, "compaction": {}})
+        session = await one.new()
+        for client in (plain, shows):
+            await client.load(session)
+        offered = [
+            {"sessionUpdate": "notice", "severity": "info", "title": "Look"},
+            {**compaction, "status": "in_progress"},
+            {**compaction, "status": "completed"},
+        ]
+        await one.prompt(
+            session, {"say": "one "}, *({"update": it} for it in offered), {"say": "2"}
+        )
+        for client in (plain, shows):
+            await client.until_text("one 2")
+            await client.call("session/close", {"sessionId": session})
+        assert [it for it in shows.updates() if it in offered] == offered
+        assert not {it["sessionUpdate"] for it in plain.updates()} & {
+            "notice",
+            "compaction_update",
+        }
+
+
 async def test_an_update_with_half_a_surrogate_pair_reaches_all_live_and_replayed(
     journal: Path,
 ) -> None:

@@ -40,8 +40,9 @@ at_once = pytest.mark.usefixtures("without_pauses")
 
 @pytest.fixture
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes are told without a pause, and titles are looked for at once."""
+    """Changes are told without a pause, and looked for at once, as titles are."""
     monkeypatch.setattr(bounds, "CHANGES_APART_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "INDEX_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(hub_bounds, "TITLE_LOOKS_SECONDS", (0.0,))
 
 
@@ -190,15 +191,6 @@ async def test_pages_have_as_many_sessions_as_are_asked_for(house: Shared) -> No
     assert rest.get("nextCursor") is None
 
 
-@pytest.mark.parametrize(
-    "wanted", [{"limit": 0}, {"limit": "7"}, {"archived": "some"}, {"includeWorktrees": 1}]
-)
-async def test_a_wish_that_cannot_be_read_is_refused(wanted: dict[str, Any], house: Shared) -> None:
-    client = await house.client(_meta=INDEX)
-    asked = {"_meta": {"jetbrains": {"air": {"list": wanted}}}}
-    assert (await client.refused("session/list", asked)).code == -32602
-
-
 @pytest.fixture
 def work_trees(tmp_path: Path) -> tuple[Path, Path]:
     """The two work trees of a repository, each with a folder `inner`."""
@@ -303,11 +295,15 @@ async def test_known_ids_are_looked_up_and_others_are_left_out(house: Shared) ->
     }
 
 
-@pytest.mark.parametrize("ids", [["a", "a"], [" "], [7], None])
-async def test_ids_that_cannot_be_looked_up_are_refused(ids: Any, house: Shared) -> None:
+async def test_what_cannot_be_looked_up_followed_or_wished_for_is_refused(house: Shared) -> None:
     client = await house.client(_meta=INDEX)
-    error = await client.refused("_session/batch_get", {"sessionIds": ids})
-    assert error.code == -32602
+    wishes = ({"limit": 0}, {"limit": "7"}, {"archived": "some"}, {"includeWorktrees": 1})
+    for method, params in (
+        *(("_session/batch_get", {"sessionIds": it}) for it in (["a", "a"], [" "], [7], None)),
+        *(("_session/list/subscribe", {"cwd": it}) for it in ("here", None, 7, "/he\0re")),
+        *(("session/list", {"_meta": {"jetbrains": {"air": {"list": it}}}}) for it in wishes),
+    ):
+        assert (await client.refused(method, params)).code == -32602, (method, params)
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -418,12 +414,6 @@ async def test_nothing_is_told_behind_the_end_of_a_subscription(house: Shared) -
     await house.turn(client, session, "one", "ONE")
     await until_told(client, goes_on, lambda it: it["sessionId"] == session)
     assert changes(client, ended) == []
-
-
-@pytest.mark.parametrize("cwd", ["here", None, 7, "/he\0re"])
-async def test_a_subscription_needs_an_absolute_folder(cwd: Any, house: Shared) -> None:
-    client = await house.client(_meta=INDEX)
-    assert (await client.refused("_session/list/subscribe", {"cwd": cwd})).code == -32602
 
 
 async def test_there_are_so_many_subscriptions_and_no_more(

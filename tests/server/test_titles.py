@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.editor import Talker, update_line
-from tests.owners import program
 from tests.served import Guest, wrapped
 
 
@@ -45,13 +42,6 @@ async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_
         assert await title(client) == "Mend the gate"
         await client.load(session)
         assert told(client)[0]["title"] == "Mend the gate"
-
-
-async def test_a_long_first_line_is_cut(client: Guest) -> None:
-    await client.talk("word " * 100)
-    found = await title(client)
-    assert len(found) <= 80
-    assert found.endswith("…")
 
 
 async def test_a_title_of_the_agent_is_kept(journal: Path) -> None:
@@ -114,22 +104,6 @@ async def test_half_a_surrogate_pair_in_the_first_line_does_not_cost_the_title(
     assert await title(client) == "cut \ufffd"
 
 
-async def test_a_session_whose_first_turn_a_crash_cut_off_is_listed_with_its_first_line(
-    journal: Path,
-) -> None:
-    async with program(journal) as client:
-        session = await client.new()
-        client.begin_prompt(session, {"say": "half"}, {"until": "cancel ignored"})
-        await client.until_text("half")
-        await client.kill()
-    async with wrapped(journal) as client:
-        (listed,) = await client.sessions()
-        assert listed["sessionId"] == session
-        assert listed["title"].startswith('[{"say": "half"}')
-        await client.load(session)
-        assert await title(client) == listed["title"]
-
-
 async def meta(client: Talker) -> dict[str, Any]:
     """The `_meta` of the session that is listed, without our keys."""
     [listed] = await client.sessions()
@@ -149,22 +123,21 @@ async def test_what_the_agent_says_of_a_session_is_listed_with_it(journal: Path)
         assert await meta(client) == {}
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"acphold/title": "person", "acphold/messageCount": 7},
+async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(client: Guest) -> None:
+    session = await client.talk(info(_meta={"tags": ["a"]}))
+    lies: tuple[Any, ...] = (
+        {"acphold/title": "person", "acphold/messageCount": 99},
         {"codex": {"threadStatus": {"type": "active"}}},
         {"goose": {"activeRunId": "run"}},
         {"jetbrains": {"air": {"version": 1, "goal": "g"}}},
         {"large": "x" * 5000},
         [],
-    ],
-)
-async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(said: Any, client: Guest) -> None:
-    await client.talk(info(_meta={"tags": ["a"]}), info(_meta=said))
-    assert await meta(client) == {"tags": ["a"]}
+    )
+    for said in lies:
+        await client.prompt(session, info(_meta=said))
+        assert await meta(client) == {"tags": ["a"]}
     [listed] = await client.sessions()
-    assert listed["_meta"]["acphold/messageCount"] == 1
+    assert listed["_meta"]["acphold/messageCount"] == 7
 
 
 async def test_a_number_that_nobody_can_read_spoils_no_list(journal: Path) -> None:

@@ -128,15 +128,6 @@ async def test_the_methods_are_answered_always_and_offered_with_the_option(
         assert info["archived"]
 
 
-async def test_what_the_agent_offers_is_offered(journal: Path) -> None:
-    agents_own = {"sessionCapabilities": {"title": {"_meta": {"own": 1}}, "archive": None}}
-    async with program(journal, capabilities=agents_own) as client:
-        answer = next(m["result"] for m in client.messages if m.get("id") == 1)
-        told = answer["agentCapabilities"]["sessionCapabilities"]
-        assert told["title"] == {"_meta": {"own": 1}}
-        assert "archive" not in told
-
-
 # -- status ----------------------------------------------------------------------------------------
 
 
@@ -177,13 +168,12 @@ async def test_a_title_is_set_told_to_all_who_have_the_session_and_listed(journa
         assert (await listed(client))[session]["title"] == "My own"
 
 
-@pytest.mark.parametrize("title", ["", " \n ", "…", None, 7])
-async def test_a_title_without_a_word_is_refused(journal: Path, title: Any) -> None:
+async def test_a_title_without_a_word_is_refused(journal: Path) -> None:
     async with offering(journal) as (_, client):
-        session = await client.new()
-        error = await client.refused("session/set_title", {"sessionId": session, "title": title})
-        assert error.code == -32602
-        assert "title" in error.message
+        asked = {"sessionId": await client.new()}
+        for title in ("", " \n ", "…", None, 7):
+            error = await client.refused("session/set_title", {**asked, "title": title})
+            assert (error.code, "title" in error.message) == (-32602, True)
 
 
 async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title(
@@ -214,16 +204,12 @@ async def test_tags_and_pins_are_in_the_list_of_every_client(house: Shared) -> N
     assert "acphold/pinned" not in (await listed(client))[session]["_meta"]
 
 
-@pytest.mark.parametrize(
-    "tags", [["50%"], ["-x"], ["x" * 33], [""], 7, [7], [*"abcdefghijklmnopq"]]
-)
-async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(
-    tags: Any, house: Shared
-) -> None:
+async def test_a_word_that_is_no_tag_is_refused_and_changes_nothing(house: Shared) -> None:
     client, session = await house.talked("one", "ONE")
-    error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
-    assert error.code == -32602
-    assert "acphold/tags" not in (await listed(client))[session]["_meta"]
+    for tags in (["50%"], ["-x"], ["x" * 33], [""], 7, [7], [*"abcdefghijklmnopq"]):
+        error = await client.refused("_acphold/mark", {"sessionId": session, "tags": tags})
+        assert error.code == -32602
+        assert "acphold/tags" not in (await listed(client))[session]["_meta"]
 
 
 # -- archive ---------------------------------------------------------------------------------------
@@ -276,13 +262,11 @@ async def test_a_filter_that_is_not_known_is_refused(journal: Path) -> None:
         assert "exclude, include, only" in error.message
 
 
-@pytest.mark.parametrize(
-    "method", ["session/fork", "session/set_title", "session/archive", "session/unarchive"]
-)
-async def test_a_session_that_does_not_exist_is_refused_as_that(journal: Path, method: str) -> None:
+async def test_a_session_that_does_not_exist_is_refused_as_that(journal: Path) -> None:
     async with offering(journal) as (_, client):
         params = {"sessionId": "nobody", "title": "T", "cwd": "/", "mcpServers": []}
-        assert (await client.refused(method, params)).code == -32002
+        for method in ("fork", "set_title", "archive", "unarchive"):
+            assert (await client.refused(f"session/{method}", params)).code == -32002
 
 
 # -- fork ------------------------------------------------------------------------------------------
@@ -320,26 +304,20 @@ async def test_a_fork_goes_to_the_place_that_is_named_and_lives_in_the_folder_th
         assert info["_meta"]["acphold/origins"][0]["sessionId"] == session
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"cwd": "relative"},
-        {"cwd": None},
-        {"_meta": {"acphold/at": "x"}},
-        {"_meta": {"acphold/at": 0}},
-        {"_meta": {"acphold/at": True}},
-        {"sessionId": 1},
-    ],
-)
-async def test_what_is_no_fork_is_refused_and_leaves_nothing(
-    journal: Path, changed: dict[str, Any]
-) -> None:
+async def test_what_is_no_fork_is_refused_and_leaves_nothing(journal: Path) -> None:
     async with offering(journal) as (house, client):
         session = await client.new()
         await house.turn(client, session, "one", "ONE")
-        params = {"sessionId": session, "cwd": "/", **changed}
-        assert (await client.refused("session/fork", params)).code == -32602
-        assert (await listed(client)).keys() == {session}
+        wrong: tuple[dict[str, Any], ...] = (
+            {"cwd": "relative"},
+            {"cwd": None},
+            *({"_meta": {"acphold/at": at}} for at in ("x", 0, True)),
+            {"sessionId": 1},
+        )
+        for changed in wrong:
+            params = {"sessionId": session, "cwd": "/", **changed}
+            assert (await client.refused("session/fork", params)).code == -32602
+            assert (await listed(client)).keys() == {session}
 
 
 async def test_nothing_is_left_of_a_fork_for_which_the_person_has_to_sign_in(
