@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,48 +89,51 @@ Intention = Callable[[Onlooker, str], Awaitable[None]]
 
 QUEUES: list[Intention] = [prompts_that_go_on, prompts_with_a_moment, a_hold_with_an_end]
 SETTINGS: list[Intention] = [a_mode, an_option]
+SETTING_METHODS = ["session/set_mode", "session/set_config_option"]
 
 
-async def plan(location: str, intention: Intention) -> str:
-    """Begin a session in which something is planned; its process ends before that happens."""
+async def plan(location: str, *intentions: Intention) -> list[str]:
+    """Begin sessions in which these are planned; their process ends before that happens."""
     async with shared(location) as house:
         offer(house)
-        client, session, turn = await house.in_turn("hello")
-        await intention(client, session)
-        if intention in QUEUES:  # the turn ends with the process: nothing has begun yet
-            await house.hub.end_turns()
-        else:
-            await house.ended(session, turn)
-    return session
+        client, sessions = await house.client(), []
+        for intention in intentions:
+            sessions.append(await client.new())
+            turn = await house.begun(client, sessions[-1], "hello")
+            await intention(client, sessions[-1])
+            if intention not in QUEUES:
+                await house.ended(sessions[-1], turn)
+        await house.hub.end_turns()  # with the process: nothing that is queued has begun yet
+    return sessions
 
 
 # -- doors ----------------------------------------------------------------------------------------
 
 
-async def a_restore(journal: Path, _: str) -> Path:
+async def a_restore(journal: Path, _: Sequence[str]) -> Path:
     backup = journal.with_name("backup.db")
     await back_up(journal, backup)
     restore_file(str(journal), str(backup), carries_over=True)
     return journal
 
 
-async def a_raw_copy(journal: Path, _: str) -> Path:
+async def a_raw_copy(journal: Path, _: Sequence[str]) -> Path:
     copy = journal.with_name("copy.db")
     shutil.copy2(journal, copy)
     return copy
 
 
-async def an_earlier_copy_in_the_file_itself(journal: Path, session: str) -> Path:
+async def an_earlier_copy_in_the_file_itself(journal: Path, sessions: Sequence[str]) -> Path:
     backup = journal.with_name("backup.db")
     await back_up(journal, backup)
     held = open_journal(journal)  # the file goes on
-    await held.release(await held.acquire(session))
+    await held.release(await held.acquire(sessions[0]))
     await held.aclose()
     shutil.copyfile(backup, journal)
     return journal
 
 
-async def a_whole_copy(journal: Path, _: str) -> Path:
+async def a_whole_copy(journal: Path, _: Sequence[str]) -> Path:
     copy = journal.with_name("copy.db")
     source, target = open_journal(journal), open_journal(copy)
     await copy_all(source, target, lambda *_: None)
@@ -139,24 +142,27 @@ async def a_whole_copy(journal: Path, _: str) -> Path:
     return copy
 
 
-async def an_import(journal: Path, session: str) -> Path:
+async def an_import(journal: Path, sessions: Sequence[str]) -> Path:
     folder = journal.with_name("exported")
     os.makedirs(folder)
-    command = ("export", session, "--format", "jsonl", "--output", str(folder / "s.jsonl"))
-    done = run_here((*command, "--journal", str(journal)), os.environ.copy())
-    assert done.code == 0, done.err
+    for session in sessions:
+        file = str(folder / f"{session}.jsonl")
+        command = ("export", session, "--format", "jsonl", "--output", file)
+        done = run_here((*command, "--journal", str(journal)), os.environ.copy())
+        assert done.code == 0, done.err
     other = journal.with_name("other.db")
     importing = [*ACPHOLD, "import", "--from", str(folder), "--journal", str(other)]
     await asyncio.to_thread(subprocess.run, importing, check=True, stdout=subprocess.DEVNULL)
     return other
 
 
-async def a_move(journal: Path, session: str) -> Path:
+async def a_move(journal: Path, sessions: Sequence[str]) -> Path:
     giver, taker = (Machine(journal.parent / name, name) for name in ("giver", "taker"))
     await giver.journal.aclose()
     giver.journal = open_journal(journal)
-    result, _, _ = await move(giver, taker, session, WantedPlace(cwd="/"))
-    assert not isinstance(result, Exception), result
+    for session in sessions:
+        result, _, _ = await move(giver, taker, session, WantedPlace(cwd="/"))
+        assert not isinstance(result, Exception), result
     for each in (giver, taker):
         await each.journal.aclose()
     return taker.folder / "journal.db"
@@ -169,7 +175,7 @@ async def back_up(journal: Path, to: Path) -> None:
     await held.aclose()
 
 
-Door = Callable[[Path, str], Awaitable[Path]]
+Door = Callable[[Path, Sequence[str]], Awaitable[Path]]
 
 DOORS: list[Door] = [
     a_restore,
@@ -199,6 +205,7 @@ async def nothing_happens(house: Shared, session: str, planned_at: int | None = 
     The last of them was planned at `planned_at`, or just now.
     """
     offer(house)
+    before = acted_on(house)
     moment = (planned_at or now_ms()) + SOON_MS + 50
     client = await house.loaded(session)
     if (await state(client, session)).get("waiting"):
@@ -206,7 +213,7 @@ async def nothing_happens(house: Shared, session: str, planned_at: int | None = 
     for _ in range(3):  # what could begin has begun by then
         await state(client, session)
         await client.call("session/list", {})
-    assert acted_on(house) == []
+    assert acted_on(house) == before
     return client
 
 
@@ -215,72 +222,75 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize("intention", QUEUES, ids=named)
 @pytest.mark.parametrize("door", DOORS, ids=named)
 async def test_what_was_queued_elsewhere_is_shown_and_begins_when_a_person_says_so(
-    tmp_path: Path, door: Door, intention: Intention
+    tmp_path: Path, door: Door
 ) -> None:
-    session = await plan(str(tmp_path / "journal.db"), intention)
+    sessions = await plan(str(tmp_path / "journal.db"), *QUEUES)
     planned_at = now_ms()
-    journal = await door(tmp_path / "journal.db", session)
+    journal = await door(tmp_path / "journal.db", sessions)
     shown = run_here(("queue", "--json", "--journal", str(journal)), os.environ.copy())
-    told = json.loads(shown.out)
-    assert (told["queued"], told["held"], told["until"]) == (2, "elsewhere", None)
+    told = [json.loads(line) for line in shown.out.splitlines()]
+    known = [(it["queued"], it["held"], it["until"]) for it in told]
+    assert known == [(2, "elsewhere", None)] * len(sessions)
     async with shared(journal) as house:
-        client = await nothing_happens(house, session, planned_at)
-        queue = await state(client, session)
-        assert (waiting(queue), queue["held"]) == (["first", "second"], "elsewhere")
-        assert not queue.keys() & {"until", "goesOn", "restarts", "begun"}
+        for session in sessions:
+            client = await nothing_happens(house, session, planned_at)
+            queue = await state(client, session)
+            assert (waiting(queue), queue["held"]) == (["first", "second"], "elsewhere")
+            assert not queue.keys() & {"until", "goesOn", "restarts", "begun"}
     async with shared(journal) as house:  # nor after the next restart
-        client = await nothing_happens(house, session, planned_at)
-        await change(client, session, "drop", id=(await state(client, session))["waiting"][0]["id"])
-        await change(client, session, "go")
-        await house.agent.prompted("s0")
-        assert [params["prompt"][-1]["text"] for _, params in acted_on(house)] == ["second"]
+        for number, session in enumerate(sessions):
+            client = await nothing_happens(house, session, planned_at)
+            [first, _] = (await state(client, session))["waiting"]
+            await change(client, session, "drop", id=first["id"])
+            await change(client, session, "go")
+            await house.agent.prompted(f"s{number}")
+            began = [params["prompt"][-1]["text"] for _, params in acted_on(house)]
+            assert began == ["second"] * (number + 1)
 
 
-@pytest.mark.parametrize("intention", SETTINGS, ids=named)
 @pytest.mark.parametrize("door", [*DOORS, a_move], ids=named)
 async def test_a_mode_or_an_option_from_elsewhere_is_not_set_at_the_agent(
-    tmp_path: Path, door: Door, intention: Intention
+    tmp_path: Path, door: Door
 ) -> None:
-    session = await plan(str(tmp_path / "journal.db"), intention)
-    journal = await door(tmp_path / "journal.db", session)
+    sessions = await plan(str(tmp_path / "journal.db"), *SETTINGS)
+    journal = await door(tmp_path / "journal.db", sessions)
     async with shared(journal) as house:
-        client = await nothing_happens(house, session)
-        # A person sets it here: from then on it is theirs.
-        await intention(client, session)
-        [(method, _)] = acted_on(house)
+        for intention, session in zip(SETTINGS, sessions, strict=True):
+            client = await nothing_happens(house, session)
+            # A person sets it here: from then on it is theirs.
+            await intention(client, session)
+        assert [method for method, _ in acted_on(house)] == SETTING_METHODS
+    async with shared(journal) as house:
+        await are_set_again(house, sessions)
+
+
+async def are_set_again(house: Shared, sessions: Sequence[str]) -> None:
+    offer(house)
+    for session in sessions:
+        await house.loaded(session)
+    assert [method for method, _ in acted_on(house)] == SETTING_METHODS
+
+
+async def test_after_a_restart_in_the_same_journal_a_queue_goes_on(journal: Path) -> None:
+    sessions = await plan(str(journal), *QUEUES)
     async with shared(journal) as house:
         offer(house)
-        await house.loaded(session)
-        assert [it for it, _ in acted_on(house)] == [method]
+        for session in sessions:
+            await house.loaded(session)
+            for words in ("first", "second"):
+                await house.agent.prompted(session)
+                assert acted_on(house)[-1][1]["prompt"][-1]["text"] == words
+                await house.agent.end(session)
 
 
-@pytest.mark.parametrize("intention", QUEUES, ids=named)
-async def test_after_a_restart_in_the_same_journal_a_queue_goes_on(
-    journal: Path, intention: Intention
-) -> None:
-    session = await plan(str(journal), intention)
-    async with shared(journal) as house:
-        offer(house)
-        await house.loaded(session)
-        for words in ("first", "second"):
-            await house.agent.prompted(session)
-            assert acted_on(house)[-1][1]["prompt"][-1]["text"] == words
-            await house.agent.end(session)
-
-
-@pytest.mark.parametrize("intention", SETTINGS, ids=named)
 async def test_after_a_restart_in_the_same_journal_modes_and_options_are_set_again(
-    journal: Path, intention: Intention
+    journal: Path,
 ) -> None:
-    session = await plan(str(journal), intention)
+    sessions = await plan(str(journal), *SETTINGS)
     async with shared(journal) as house:
-        offer(house)
-        await house.loaded(session)
-        [(method, _)] = acted_on(house)
-        assert method in ("session/set_mode", "session/set_config_option")
+        await are_set_again(house, sessions)
 
 
 async def test_a_fork_takes_no_prompts_along_and_keeps_the_mode_only_in_its_own_journal(
@@ -292,8 +302,8 @@ async def test_a_fork_takes_no_prompts_along_and_keeps_the_mode_only_in_its_own_
         await change(client, session, "set", restarts=True)
 
     path = tmp_path / "journal.db"
-    session = await plan(str(path), both)
-    for journal, is_set in ((path, True), (await a_raw_copy(path, session), False)):
+    [session] = await plan(str(path), both)
+    for journal, is_set in ((path, True), (await a_raw_copy(path, [session]), False)):
         held = open_journal(journal)
         made = await fork(held, await held.session(session))
         await held.aclose()
@@ -380,12 +390,12 @@ async def test_a_move_that_was_accepted_goes_on_in_its_journal_and_in_no_copy_of
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("intention", [*QUEUES, *SETTINGS], ids=named)
-async def test_a_database_that_lost_its_last_entries_begins_nothing(intention: Intention) -> None:
+async def test_a_database_that_lost_its_last_entries_begins_nothing() -> None:
     with database() as server:
-        session = await plan(server.url, intention)
+        sessions = await plan(server.url, *QUEUES, *SETTINGS)
         await server.remember()
         server.go_back()
         server.let_owners_be_silent()
         async with shared(server.url) as house:
-            await nothing_happens(house, session)
+            for session in sessions:
+                await nothing_happens(house, session)

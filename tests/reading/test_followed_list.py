@@ -11,6 +11,7 @@ import pytest
 
 from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
+from acphold.live.reading import bounds
 from acphold.live.reading.followed_list import follow_list
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import LiveSession, Process
@@ -19,6 +20,12 @@ from tests.journal.promises.promise import append, begun, turn
 from tests.timelines import database
 
 DEADLINE = 90
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is looked at often."""
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.05)
 
 
 @pytest.mark.postgresql
@@ -74,6 +81,7 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
 async def test_the_last_words_of_a_running_turn_are_told_again_by_and_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bounds, "RUNNING_SECONDS", 0.05)
     running = {"s1": (LiveSession("s1", clients=1, running=True), Process(1, "agent", []))}
 
     async def live_at(_: object) -> Mapping[str, tuple[LiveSession, Process]]:

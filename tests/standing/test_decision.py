@@ -56,18 +56,6 @@ def test_an_answer_names_the_rules_that_gave_it(project: Path) -> None:
     assert (verdict.why, verdict.rules) == ("allowed by your rule 3", (rules[0],))
 
 
-def test_a_rule_counts_only_for_its_person_agent_session_folder_and_time(project: Path) -> None:
-    mine = rule("run pytest …", project, person="ada")
-    assert of_pytest(project, mine).allows
-    assert not of_pytest(project, mine, person="bob").allows
-    assert not of_pytest(project, mine, person="").allows
-    assert not of_pytest(project / "src", mine, folder=str(project / "src")).allows
-    for scope in ({"agent": "codex"}, {"session": "t"}, {"expires_at": NOW}):
-        assert not of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
-    for scope in ({"agent": "claude"}, {"session": "s"}, {"expires_at": NOW + 1}):
-        assert of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
-
-
 def test_a_rule_that_asks_does_so_while_it_is_off(project: Path) -> None:
     allows = rule("run pytest …", project, 2, person="ada")
     asks = rule("ask run pytest …", project, 1, person="ada", is_off=True)
@@ -215,6 +203,7 @@ def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
         ("run git push …", "not known what"),
         ("run python …", "not known what"),
         ("run sh …", "not known what"),
+        ("run make …", "not known what"),
         ("run python -c 'import x'", "would run code"),
         ("run bash -lc pytest", "would run code"),
         ("run cd src", "needs no rule"),
@@ -269,14 +258,6 @@ def test_a_rule_is_new_on_other_devices_until_its_person_has_seen_it(project: Pa
     assert made.is_unseen_at("laptop")
     assert not made.is_unseen_at("phone")
     assert not msgspec.structs.replace(made, is_seen=True).is_unseen_at("laptop")
-
-
-@pytest.mark.parametrize(
-    "text", ["edit /a", "edit ..", "run cd a", "run make …", "run sh -c 'true'"]
-)
-def test_a_rule_is_refused_with_its_reason(text: str) -> None:
-    with pytest.raises(RuleError, match=r"\w{3}"):
-        read_rule(text)
 
 
 def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) -> None:

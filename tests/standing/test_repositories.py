@@ -166,31 +166,31 @@ def test_hooks_kept_elsewhere_that_git_does_not_run_here_are_no_reason(repositor
     assert judged(repository, "git status").allows
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[core] fsmonitor = x\n",
-        "[core]\rfsmonitor = x\n",
-        "\ufeff[core]\nfsmonitor = x\n",
-        "[CORE]\n\tFSMonitor = x\n",
-        "[core]\n\tfsmonitor\n",
-        "[core]\nbare = false ; x\\\n[core]\nfsmonitor = x\n",
-        "[core]\nwhitespace = \\\n[advice]\nfsmonitor = x\n",
-        "[core]\nwhitespace = cr-at-eol\\\r\n[advice]\r\nfsmonitor = x\n",
-        "[diff.x]\ntextconv = x\n",
-        '[diff "x"]textconv = x\n',
-        '[filter "a b"]\n clean=x\n',
-        "[core]\nhooksPath = ~/hooks\n",
-        '[core]\nhooksPath = "a b"\n',
-        '[includeIf "gitdir:~/"]\npath = x\n',
-        "[core]\nfilemode = true\n\x0bfsmonitor = x\n",
-        '[alias "status"]\ncommand = !x\n',
-    ],
+PROGRAMS_IN_SETTINGS = (
+    "[core] fsmonitor = x\n",
+    "[core]\rfsmonitor = x\n",
+    "\ufeff[core]\nfsmonitor = x\n",
+    "[CORE]\n\tFSMonitor = x\n",
+    "[core]\n\tfsmonitor\n",
+    "[core]\nbare = false ; x\\\n[core]\nfsmonitor = x\n",
+    "[core]\nwhitespace = \\\n[advice]\nfsmonitor = x\n",
+    "[core]\nwhitespace = cr-at-eol\\\r\n[advice]\r\nfsmonitor = x\n",
+    "[diff.x]\ntextconv = x\n",
+    '[diff "x"]textconv = x\n',
+    '[filter "a b"]\n clean=x\n',
+    "[core]\nhooksPath = ~/hooks\n",
+    '[core]\nhooksPath = "a b"\n',
+    '[includeIf "gitdir:~/"]\npath = x\n',
+    "[core]\nfilemode = true\n\x0bfsmonitor = x\n",
+    '[alias "status"]\ncommand = !x\n',
 )
-def test_settings_written_in_any_way_are_seen(text: str, repository: Path) -> None:
-    with (repository / ".git/config").open("a", encoding="utf-8", newline="") as file:
-        file.write(text)
-    assert why_runs(str(repository))
+
+
+def test_settings_written_in_any_way_are_seen(repository: Path) -> None:
+    before = (repository / ".git/config").read_bytes()
+    for text in PROGRAMS_IN_SETTINGS:
+        (repository / ".git/config").write_bytes(before + text.encode())
+        assert why_runs(str(repository)), text
 
 
 def test_a_value_that_goes_on_in_the_next_line_hides_no_program(repository: Path) -> None:
@@ -304,40 +304,40 @@ def test_what_a_persons_settings_name_from_the_folder_is_the_projects(
     assert sprung.exists()  # git would have run it
 
 
-@pytest.mark.parametrize(
-    ("text", "runs"),
-    [
-        ("[core]\n\thooksPath = ~/.hooks\n", False),
-        ("[core]\n\thooksPath = /usr/share/hooks\n", False),
-        ("[core]\n\thooksPath = .other\n", False),
-        ("[core]\n\thooksPath = {folder}/.hooks\n", True),
-        ("[core]\n\thooksPath = ./.hooks # mine\n", True),
-        ("[core] hooksPath = .hooks\n", True),
-        ("[core]\n\thooksPath = \\\n.hooks\n", True),
-        ("[CORE]\n\tHOOKSPATH = .hooks\n", True),
-        ("[core]\n\tfsmonitor = true\n", False),
-        ("[core]\n\tfsmonitor\n", False),
-        ("[core]\n\tfsmonitor = rs-git-fsmonitor\n", False),
-        ("[core]\n\tfsmonitor = /usr/bin/monitor\n", False),
-        ("[core]\n\tfsmonitor = {folder}/.hooks/monitor\n", True),
-        ("[core]\n\tfsmonitor = sh .hooks/monitor\n", True),
-        ("[core]\n\tpager = less -R\n", False),
-        ("[core]\n\tpager = delta --features=a\n", False),
-        ("[diff]\n\texternal = ./.hooks/monitor\n", True),
-        ('[diff "x"]\n\ttextconv = .hooks/monitor\n', True),
-        ('[filter "lfs"]\n\tclean = git-lfs clean -- %f\n', False),
-        ('[filter "x"]\n\tclean = tools/clean\n', True),
-        ('[alias]\n\tl = "!f() {{ git log origin/main; }}; f"\n', False),
-        ("[include]\n\tpath = nowhere\n", False),
-        ("[include]\n\tpath = .gitconfig\n", False),
-    ],
+PERSONAL_SETTINGS = (
+    ("[core]\n\thooksPath = ~/.hooks\n", False),
+    ("[core]\n\thooksPath = /usr/share/hooks\n", False),
+    ("[core]\n\thooksPath = .other\n", False),
+    ("[core]\n\thooksPath = {folder}/.hooks\n", True),
+    ("[core]\n\thooksPath = ./.hooks # mine\n", True),
+    ("[core] hooksPath = .hooks\n", True),
+    ("[core]\n\thooksPath = \\\n.hooks\n", True),
+    ("[CORE]\n\tHOOKSPATH = .hooks\n", True),
+    ("[core]\n\tfsmonitor = true\n", False),
+    ("[core]\n\tfsmonitor\n", False),
+    ("[core]\n\tfsmonitor = rs-git-fsmonitor\n", False),
+    ("[core]\n\tfsmonitor = /usr/bin/monitor\n", False),
+    ("[core]\n\tfsmonitor = {folder}/.hooks/monitor\n", True),
+    ("[core]\n\tfsmonitor = sh .hooks/monitor\n", True),
+    ("[core]\n\tpager = less -R\n", False),
+    ("[core]\n\tpager = delta --features=a\n", False),
+    ("[diff]\n\texternal = ./.hooks/monitor\n", True),
+    ('[diff "x"]\n\ttextconv = .hooks/monitor\n', True),
+    ('[filter "lfs"]\n\tclean = git-lfs clean -- %f\n', False),
+    ('[filter "x"]\n\tclean = tools/clean\n', True),
+    ('[alias]\n\tl = "!f() {{ git log origin/main; }}; f"\n', False),
+    ("[include]\n\tpath = nowhere\n", False),
+    ("[include]\n\tpath = .gitconfig\n", False),
 )
+
+
 def test_of_a_persons_settings_only_programs_of_the_project_are_asked_about(
-    text: str, runs: bool, repository: Path
+    repository: Path,
 ) -> None:
     set_hooks(repository)
-    (repository.parent / ".gitconfig").write_text(text.format(folder=repository))
-    assert bool(why_runs(str(repository), own(repository))) is runs
+    for text, runs in PERSONAL_SETTINGS:
+        (repository.parent / ".gitconfig").write_text(text.format(folder=repository))
+        assert bool(why_runs(str(repository), own(repository))) is runs, text
 
 
 def test_a_decision_reads_the_settings_of_the_person_whose_agent_asks(repository: Path) -> None:
