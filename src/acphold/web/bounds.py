@@ -129,7 +129,7 @@ TOKENS_SECONDS: Final = 0.8
 """Seconds after which the token list is read again to admit somebody or keep them connected: with a
 busy machine's delays, a revocation still acts within a second."""
 
-HELD_SECONDS: Final = 60
+HELD_SECONDS: Final = 150
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
 
 FORGET_SECONDS: Final = 3600.0

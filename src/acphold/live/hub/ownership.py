@@ -173,6 +173,8 @@ class Ownership(Struct, eq=False):
         # Sessions may have been renamed since the last time: one query serves all open sessions,
         # and none is made for idle ones.
         seen, self._seen = self._seen, None
+        if not self._live:
+            return True
         renamed: list[Conversation] = []
         try:
             news = await self._journal.changes(seen, if_told=True)

@@ -31,10 +31,10 @@ READINGS: Final = 5
 
 # -- the list as it changes -----------------------------------------------------------------------
 
-LOOK_SECONDS: Final = 1.25
+LOOK_SECONDS: Final = 1.6
 """Seconds between looks at the journal and at the processes, for what others do."""
 
-OWNERS_SECONDS: Final = 10.0
+OWNERS_SECONDS: Final = 20.0
 """Seconds after which the processes that have a database open are looked up again, if no session
 has changed."""
 
