@@ -43,6 +43,9 @@ KEPT_CHANGES_SECONDS: Final = 3600
 """The log of changes knows of deletions, and of access, for this long at least; a reader that was
 away for half of it reads all again. No transaction takes the other half."""
 
+FORGOTTEN_AT_ONCE: Final = 2000
+"""Rows of the log of changes that one transaction looks at to forget deleted sessions."""
+
 ACCESS_CHANGES: Final = 1000
 """A reader that has more changes of tokens and shares ahead reads all again."""
 

@@ -14,7 +14,8 @@ from random import Random
 
 import pytest
 
-from acphold.errors import UnknownSessionError
+from acphold.conversation.history.entries import now_ms
+from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.journal import is_forgotten
 from acphold.journal.rows import ListFilter, NewSession, RowChange
@@ -139,6 +140,36 @@ async def test_deletions_of_a_minute_are_hidden_at_once_and_swept_together(
     await other.aclose()  # leaves to us what it has deleted
     await swept(journal)
     assert b"fishgone" not in left(path)
+
+
+async def test_a_deleted_session_is_told_for_an_hour_and_then_forgotten(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0
+    monkeypatch.setattr(bounds, "FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr(deletion, "now_ms", lambda: now_ms() + passed * 1000)
+    for number in range(9):
+        await begun(journal, f"s{number}")
+    first = (await journal.changes(None)).last
+
+    async def told_after_deleting(*names: str) -> list[str]:
+        assert await journal.delete(*names)
+        await journal.file.sweep()
+        with closing(sqlite3.connect(path)) as database:
+            found = database.execute("SELECT session_id FROM changes ORDER BY session_id")
+            return [name for (name,) in found]
+
+    kept = [f"s{number}" for number in range(5, 9)]
+    assert await told_after_deleting("s0", "s1", "s2") == ["s0", "s1", "s2", "s3", "s4", *kept]
+    second = (await journal.changes(None)).last
+    passed += bounds.KEPT_CHANGES_SECONDS - 100
+    assert await told_after_deleting("s3") == ["s0", "s1", "s2", "s3", "s4", *kept]
+    assert (await journal.changes(first)).session_ids == ["s0", "s1", "s2", "s3"]
+    passed += 200
+    assert await told_after_deleting("s4") == ["s3", "s4", *kept]
+    assert (await journal.changes(second)).session_ids == ["s3", "s4"]
+    with pytest.raises(RewrittenError):  # whoever was away for so long reads all again
+        await journal.changes(first)
 
 
 async def test_what_a_killed_process_has_deleted_is_swept_by_the_next_at_once(

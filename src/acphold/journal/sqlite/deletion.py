@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
+from acphold.conversation.history.entries import now_ms
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.sql import session_tables
@@ -148,6 +149,40 @@ def _remove(connection: Connection) -> Iterator[None]:
                 taken_out = 0
     if deleted:
         yield from search_index.tidy(connection)
+    yield from _forget(connection)
+
+
+def _forget(connection: Connection) -> Iterator[None]:
+    """Let the log of changes forget the sessions deleted before the last mark, if that is an hour
+    old; `meta` has the last number forgotten, that of the mark, and its time."""
+    while True:
+        with writing(connection):
+            kept = leases.meta(connection, "forgotten") or "0 0 0"
+            through, mark, at = map(int, kept.split())
+            if abs(now_ms() - at) < bounds.KEPT_CHANGES_SECONDS * 1000:
+                return
+            piece = connection.execute(_PIECE, (through, mark, bounds.FORGOTTEN_AT_ONCE))
+            (until,) = piece.fetchone()
+            if until is not None:
+                connection.execute(_FORGET, (through, until))
+                kept = f"{until} {mark} {at}"
+            else:
+                (last,) = connection.execute("SELECT max(revision) FROM changes").fetchone()
+                kept = f"{through} {last or 0} {now_ms()}"
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('forgotten', ?)", (kept,))
+        yield
+
+
+# The highest number stays: the next one is above it.
+_PIECE: Final = (
+    "SELECT max(revision) FROM (SELECT revision FROM changes WHERE revision > ? AND revision <= ?"
+    " AND revision < (SELECT max(revision) FROM changes) ORDER BY revision LIMIT ?)"
+)
+
+_FORGET: Final = (
+    "DELETE FROM changes WHERE revision > ? AND revision <= ? AND NOT EXISTS"
+    " (SELECT 1 FROM sessions WHERE sessions.session_id = changes.session_id)"
+)
 
 
 def sweep(connection: Connection) -> Iterator[None]:

@@ -82,6 +82,14 @@ def extent(
 # -- what is new ------------------------------------------------------------------------------
 
 
+def forgotten(connection: sqlite3.Connection) -> int:
+    """The number up to which the log of changes has no deleted sessions any more."""
+    row = connection.execute(
+        "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'forgotten'"
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def changes(connection: sqlite3.Connection, after: str | None, limit: int) -> RowChanges:
     """Like `Journal.changes`."""
     if after is None:
@@ -91,6 +99,9 @@ def changes(connection: sqlite3.Connection, after: str | None, limit: int) -> Ro
         "SELECT session_id, revision FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
         (int(after), limit + 1),
     ).fetchall()
+    # Read last: another process may forget some meanwhile.
+    if int(after) < forgotten(connection):
+        raise RewrittenError("these changes were read too long ago: some are forgotten since")
     shown = rows[:limit]
     last = str(shown[-1][1]) if shown else after
     return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)

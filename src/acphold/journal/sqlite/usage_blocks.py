@@ -73,8 +73,9 @@ def make_next(tables: Tables) -> bool:
     with tables.writing():
         gone = tables.execute(
             "SELECT 1 FROM changes LEFT JOIN sessions USING (session_id)"
-            " WHERE revision > %s AND number IS NULL",
-            (revision,),
+            " WHERE revision > %s AND number IS NULL UNION ALL SELECT 1 FROM meta"
+            " WHERE name = 'forgotten' AND CAST(value AS INTEGER) > %s",
+            (revision, revision),
         ).fetchone()
         if gone is None:
             marks = ", ".join(["%s"] * (3 + len(columns)))
