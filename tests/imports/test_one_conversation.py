@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from acphold.faces.cli import import_one
 from acphold.imports import Intake, session_writer
 from acphold.imports.claude import READER
-from acphold.journal.journal import Journal, take_lease
+from acphold.journal.journal import Journal, history, take_lease
 from acphold.journal.rows import NewSession, RowChange
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import SESSION
@@ -160,6 +161,46 @@ async def test_what_was_said_here_stays_when_a_conversation_is_taken_again(
     await opened.release(lease)
     CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
     assert await prompts(opened) == ["one", "said here"]
+
+
+@pytest.mark.parametrize(
+    "kept", [range(2), range(3), range(1, 4), range(2, 4), [0, 2, 3], [0, 1, 3], [1]]
+)
+async def test_turns_that_a_file_has_no_longer_stay_when_it_is_taken_again(
+    opened: Journal, journal: Path, tmp_path: Path, kept: Sequence[int]
+) -> None:
+    told = conversation("one", "two", "three", "four")
+    put(tmp_path, told, 0)
+    await take(opened, tmp_path)
+    told.records = [told.records[2 * n + m] for n in kept for m in (0, 1)]
+    for record in told.records:
+        text = record["message"]["content"][0]
+        text["text"] = text["text"].replace("On ", "A newer reader: on ")
+    put(tmp_path, told, 0)
+    for _ in range(2):
+        CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+        assert await prompts(opened) == ["one", "two", "three", "four"]
+        told_now = b"".join([it.raw async for it in history(opened, SESSION)])
+        words = ["one", "two", "three", "four"]
+        anew = [n for n in range(4) if f"newer reader: on {words[n]}".encode() in told_now]
+        assert anew == [*kept]
+
+
+async def test_what_a_cut_file_lacks_of_its_last_turn_stays_when_it_is_taken_again(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    told = conversation("one")
+    told.user("two")
+    told.assistant("Let me see.", {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}})
+    told.result("c1", "found")
+    told.assistant("All of it.")
+    for count in (7, 6, 5, 4, 3):
+        put(tmp_path, told, 0, upto=count)
+        taking = "import", "--from", str(tmp_path), *(["--again", SESSION] if count < 7 else [])
+        CommandLine(journal).run_as_process(*taking)
+        assert await prompts(opened) == ["one", "two"]
+        shown = CommandLine(journal).run("show", SESSION).out
+        assert ("All of it." in shown, "found" in shown) == (True, True)
 
 
 async def test_a_conversation_that_another_agent_continues_is_explained(

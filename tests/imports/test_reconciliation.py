@@ -140,6 +140,21 @@ async def test_what_was_said_in_the_terminal_between_prompts_here_is_told(
     assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
 
 
+async def test_what_was_said_in_the_terminal_between_and_behind_prompts_here_is_told_at_once(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    for words in ("two", "four"):
+        await say_here(opened, words)
+    for words in ("two", "in the terminal", "four", "five"):
+        say(whole, words)
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
+
+
 async def test_turns_of_an_earlier_release_are_left_once_beside_a_copy(
     opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

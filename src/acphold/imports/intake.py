@@ -285,7 +285,7 @@ class Intake:
         """Take in the news of a conversation.
 
         With `again`, all of it as if it had not been taken in, also if it was deleted here; but for
-        the turns before the last one that was said here.
+        the turns before the last one that was said here, and those that the source has not.
 
         Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
         and if it is empty, its session is no longer unread.
@@ -448,12 +448,9 @@ class Intake:
         known = replace(session.part(source), turns=turns)
         kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
         if again:
-            turns, anew = turns[:kept], [*anew, *turns[kept:]]
-            if not kept and session.before:
-                anew = [ReadTurn(spans=session.before), *anew]
             if before is not None:
                 before = replace(before, seen={}, losses=0, skipped=0, damaged={})
-            known = replace(known, turns=turns, given=False)
+            known = replace(known, anew=kept, given=False)
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()
@@ -484,6 +481,8 @@ class Intake:
                 writing = SessionWriter(self._journal, lease, source, link, row, before)
                 its = compared.behind or await beside(self._journal, source, row.session_id)
                 writing.ends_later = bool(its)
+                if again and session.before and not kept and 0 in compared.news:
+                    anew = [ReadTurn(spans=session.before), *anew]
                 await writing.make_room(piece, turns, anew)
             if await writing.take_in(piece):
                 outcome = "grown"

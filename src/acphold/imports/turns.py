@@ -262,7 +262,8 @@ class KnownPart(Struct, frozen=True):
     decide, too. Ours are `is_unordered` if an import was killed that moved some. Turns in
     `forgotten` are not told; each is named by its identity or its `ReadTurn.moment`. A turn that
     was said here is named by its `ReadTurn.said`, which several of theirs may match: then the one
-    that is nearest to it in time is not told. With `only`, no turns but these are told.
+    that is nearest to it in time is not told. With `only`, no turns but these are told. From number
+    `anew` on, unless that is -1, theirs are told in the place of ours that are the same.
     """
 
     turns: list[ReadTurn] = []
@@ -273,6 +274,7 @@ class KnownPart(Struct, frozen=True):
     is_unordered: bool = False
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
+    anew: int = -1
 
     def taken_out(self, theirs: Sequence[ReadTurn]) -> dict[int, list[str]]:
         """Return the numbers of theirs that a person had taken out, with all names of each."""
@@ -373,8 +375,8 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
         else:
             found.behind, behind = [theirs[n].identity for n in behind], []
     found.news = behind
-    if inside or (known.is_unordered and found.known):
-        _insert(found, ours, inside, is_ordered=not known.is_unordered)
+    if (inside or known.is_unordered or known.anew >= 0) and found.known:
+        _insert(found, known, theirs, inside)
     end = max((n for n in found.known if n not in surplus), default=-1)
     if end >= 0 and all(n in {*found.void, *found.left} for n in range(end + 1, len(ours))):
         our, there, their = ours[end], found.known[end], theirs[found.known[end]]
@@ -488,35 +490,49 @@ class _Matching:
                 self.surplus.add(n)
 
 
+def _is_cut(their: ReadTurn, our: ReadTurn) -> bool:
+    """Return True if a turn at the end of a source has less than ours, as in a cut file."""
+    count = sum(last + 1 - first for first, last in our.spans)
+    # Ours may have a title and an end that were added.
+    return len(their.last) < len(our.last) or their.count + 2 < count
+
+
 def _moment(turn: ReadTurn) -> object:
     return turn.words, turn.at
 
 
 def _insert(
-    found: Comparison, ours: Sequence[ReadTurn], inside: list[int], *, is_ordered: bool
+    found: Comparison, known: KnownPart, theirs: Sequence[ReadTurn], inside: list[int]
 ) -> None:
     """Tell those of theirs that stand before some of ours: these move behind them, each with what
-    follows it here. Those that were said here stay, and theirs are told behind."""
+    follows it here. Those that were said here stay, and theirs are told behind. Ours that are told
+    anew go, but for one of which they have the beginning."""
+    ours, last = known.turns, len(theirs) - 1
     upper = min(inside, default=max(found.known.values()))
     first = max(found.known) + 1
     for n in sorted(found.known, reverse=True):
         there = found.known[n]
         first = n if there > upper else first
-        upper = upper if is_ordered else min(upper, there)
+        upper = min(upper, there) if known.is_unordered else upper
+    again = {n for n in found.known if 0 <= known.anew <= n}
+    again -= {n for n in again if found.known[n] == last and _is_cut(theirs[last], ours[n])}
+    if not (inside or again or known.is_unordered):
+        return
     out = {*found.void, *found.left}
-    moved = [n for n in range(first, len(ours)) if n not in out]
+    moved = [n for n in range(min(first, *again, len(ours)), len(ours)) if n not in out]
     if any(ours[n].is_here for n in moved):
-        for there in inside:
+        moved = [n for n in moved if 0 <= known.anew <= n]
+        told, inside = inside, []
+        for there in told:
             before = max((n for n, at in found.known.items() if at < there), default=-1)
             behind = min((n for n, at in found.known.items() if at > there), default=len(ours))
             # Where all of ours have theirs, it is none of them in other words.
             if before >= 0 and all(n in found.known for n in range(before + 1, behind)):
-                found.news.append(there)
-        return
+                inside.append(there)
     order = [(there, -1, there) for there in inside]
     place = -1
     for n in moved:
         place = found.known.get(n, place)
-        order.append((place, n, -1 - n))
+        order.append((place, n, place if n in again else -1 - n))
     found.news = [*(told for _, _, told in sorted(order)), *found.news]
     found.void = sorted({*found.void, *moved})
