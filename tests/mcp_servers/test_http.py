@@ -41,8 +41,8 @@ FAULTS = {
     "nojson": "its answer cannot be read: it is not JSON",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
-    "slow": "it did not answer for 5 s",
-    "mute": "it did not answer for 5 s",
+    "slow": "it did not answer for 3 s",
+    "mute": "it did not answer for 3 s",
     "mistaken": "it refused `initialize`: clients are unwelcome (-32602)",
 }
 
@@ -53,7 +53,7 @@ SSE_FAULTS = {
     "html": "got 'text/html'",
     "drop": FAULTS["drop"],
     "slow": FAULTS["slow"],
-    "sse-quiet": "it did not answer for 5 s",
+    "sse-quiet": "it did not answer for 3 s",
     "sse-away": "it wants messages sent to another server: http://localhost:1/x",
     "sse-404": "it answered 404 Somehow",
     "sse-end": "it closed its event stream",
@@ -86,7 +86,7 @@ async def faults_are_told(
     told = Told()
     servers = gather(
         *(kind(name=fault, url=f"{http.url(fault)}?key=k", headers=HEADERS) for fault in faults),
-        deadline=5.0,
+        deadline=3.0,
         listener=told,
     )
     assert await servers.tools() == ()

@@ -129,10 +129,11 @@ async def test_the_newest_of_a_flood_of_progress_is_reported(
 
 
 async def test_a_server_that_asks_without_reading_is_given_up(
-    faulty: Faulty, connect: Connect
+    faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("acphold.mcp_servers.bounds.UNSENT_MESSAGES", 100)
     connection = connect(faulty("ok"))
-    with pytest.raises(McpLostError, match="it asks without reading"):
+    with pytest.raises(McpLostError, match="it asks without reading: 100 answers"):
         await connection.call("ping")
 
 

@@ -12,7 +12,7 @@ import pytest
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerStdio
 from acphold.mcp_servers.connections import Connecting, Failed, Ready
 from acphold.mcp_servers.errors import McpError
-from tests.mcp_servers.conftest import SECRET, Connect, Faulty, Gather, Told
+from tests.mcp_servers.conftest import SECRET, Faulty, Gather, Told
 from tests.mcp_servers.http_faults import FaultyHttp
 from tests.watched_processes import lives, until
 
@@ -107,6 +107,7 @@ async def test_a_server_that_cannot_list_its_tools_is_reported(
     assert "its answer to `tools/list` is not MCP" in told.reasons["no_list"]
 
 
+@pytest.mark.slow
 async def test_prompts_are_gathered_too(gather: Gather, everything: dict[str, object]) -> None:
     servers = gather(everything["http"])
     assert "simple-prompt" in {prompt.name for prompt in await servers.prompts()}
@@ -127,9 +128,3 @@ async def test_closing_ends_the_wait_of_everybody(faulty: Faulty, gather: Gather
     await until(lambda: isinstance(servers["silent"].state, Connecting))
     await servers.aclose()
     assert await waiting == ()
-
-
-async def test_a_connection_of_its_own_needs_no_others(faulty: Faulty, connect: Connect) -> None:
-    connection = connect(faulty("ok"))
-    await connection.ready()
-    assert connection.error is None
