@@ -29,7 +29,7 @@ from acp_wire.schema import PROMPT
 from acphold.live.lines.line import LastingLine, OpenSession, Pending
 
 FILE = Path(__file__).with_name("corpus") / "lines.jsonl"
-KEPT = 120
+KEPT = 60
 
 Json: TypeAlias = Any
 Step: TypeAlias = Sequence[Json]

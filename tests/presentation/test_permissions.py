@@ -48,16 +48,19 @@ def test_what_an_answer_does_is_said_by_us_whatever_the_agent_calls_it() -> None
     ]
 
 
+DEPTHS = (200, *range(800, 1010), 1200)
+"""Between these, a decoder still accepts values that an encoder refuses."""
+
+
 def test_arguments_of_any_depth_are_shown() -> None:
-    # Between these depths, a decoder still accepts values that an encoder refuses.
-    for depth in range(200, 1200):
+    for depth in DEPTHS:
         nested = b"[" * depth + b"1" + b"]" * depth
         call = {"title": b'"Deep"', "rawInput": b'{"a":' + nested + b"}"}
         params = b'{"toolCall":{"toolCallId":"t1"},"options":[]}'
         assert permission(call, params).blocks[1].text
 
 
-UNREADABLE = [b"1e999", b'"\xff"', *(b"[" * depth + b"]" * depth for depth in range(200, 1200))]
+UNREADABLE = [b"1e999", b'"\xff"', *(b"[" * depth + b"]" * depth for depth in DEPTHS)]
 
 
 @pytest.mark.parametrize("name", [b"x", b"\xff"])

@@ -12,7 +12,7 @@ from acphold.safety.redaction.texts import Chunk
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
 
 LEAST_FOUND = 203
-MOST_CHANGED = 1
+MOST_CHANGED = 0
 """Of 208 secrets and 100 harmless lines."""
 
 

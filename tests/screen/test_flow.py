@@ -252,7 +252,7 @@ def frames(flow: Flow) -> Iterator[list[Passage]]:
 def test_however_much_comes_at_once_a_frame_lays_out_so_much_and_no_more(
     kind: str, unit: str
 ) -> None:
-    flow, text = Flow(thoughts="whole"), unit * 20_000
+    flow, text = Flow(thoughts="whole"), unit * 8_000
     say(flow, text, kind)
     printed = 0
     for is_over in (False, True):

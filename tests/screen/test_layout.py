@@ -216,5 +216,5 @@ def laid_out_in(lines: int, *, on_terminal: bool) -> int:
 def test_a_message_of_any_length_takes_a_few_times_its_own_room_to_lay_out() -> None:
     for on_terminal in (True, False):
         laid_out_in(10, on_terminal=on_terminal)  # what each later one finds there
-        few, many = (laid_out_in(it, on_terminal=on_terminal) for it in (1000, 4000))
-        assert many - few < 10 * 3000 * len("a line of the output\n")
+        few, many = (laid_out_in(it, on_terminal=on_terminal) for it in (500, 2000))
+        assert many - few < 10 * 1500 * len("a line of the output\n")

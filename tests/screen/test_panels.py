@@ -51,19 +51,6 @@ def test_each_kind_of_answer_has_its_key_and_a_second_one_of_a_kind_a_number() -
     assert choice.answer("y") == "go"
 
 
-def test_each_answer_says_what_it_does_before_what_the_agent_calls_it() -> None:
-    named = [
-        PermissionOption(option_id="1", name="No, reject", kind="allow_always"),
-        PermissionOption(option_id="2", name="\n", kind="reject_once"),
-        PermissionOption(option_id="3", name="Yes", kind="allow\x1b_twice"),  # type: ignore[arg-type]
-    ]
-    assert [(key.key, key.words) for key in permission(call(), named).keys] == [
-        ("a", "allow always: No, reject"),
-        ("n", "reject"),
-        ("3", "of the unknown kind allow\\x1b_twice: Yes"),
-    ]
-
-
 def test_of_a_hundred_answers_each_has_a_key_of_its_own() -> None:
     choice = permission(call(), [option(f"o{number}", "allow_once") for number in range(1, 101)])
     assert len({key.key for key in choice.keys}) == 100
@@ -184,12 +171,6 @@ def test_a_line_of_words_is_a_prompt_while_a_question_is_open() -> None:
     assert pick.enter()
 
 
-def test_a_command_that_is_the_title_is_told_once() -> None:
-    shown = call_details(call(title="`make all`", rawInput={"command": "make all"}))
-    assert [line.plain for line in shown.lines] == ["○ other · pending", "  command: make all"]
-    assert len(call_details(call(title="make", rawInput={"command": "make all"})).lines) == 2
-
-
 def test_all_of_the_command_is_shown_however_long_it_is() -> None:
     command = "\n".join(f"line {number}" for number in range(100))
     lines = [
@@ -223,14 +204,6 @@ def test_what_a_diff_shows_whole_is_not_told_again_and_named_under_an_unknown_na
         "  run: (all of the diff's new lines)",
         *("  content: 1", "    4"),
     ]
-
-
-def test_lines_that_a_diff_leaves_out_are_shown_as_the_argument_that_they_are() -> None:
-    script = "".join(f"line {number}\n" for number in range(20))
-    for old in (script, f"{script}more\n"):
-        shown = told(content=diff(old, script), rawInput={"command": script})
-        assert "  command: line 0" in shown
-        assert "    line 19" in shown
 
 
 def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:

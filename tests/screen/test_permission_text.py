@@ -6,8 +6,6 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from acphold.conversation.history.timeline import ToolCall
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
@@ -42,25 +40,6 @@ def test_a_command_as_claude_code_asks_for_it_stands_there_once() -> None:
     ]
 
 
-def test_a_command_as_codex_asks_for_it_stands_there_once() -> None:
-    given = {
-        "command": ["bash", "-lc", COMMAND],
-        "cwd": "/srv/shop",
-        "env": {"LD_PRELOAD": "/tmp/x.so"},
-        "parsed_cmd": [{"type": "unknown", "cmd": COMMAND}],
-    }
-    fenced = text(f"```sh\n{COMMAND}\n```\n")
-    tool = call(title=COMMAND, kind="execute", rawInput=given, content=fenced)
-    assert told(tool) == [
-        "○ execute · pending",
-        f"  command: bash -lc {COMMAND}",
-        "  cwd: /srv/shop",
-        '  env: {"LD_PRELOAD":"/tmp/x.so"}',
-        '  parsed_cmd: [{"type":"unknown","cmd":"(as in command)"}]',
-        "Allow this command?",
-    ]
-
-
 def test_a_command_as_gemini_asks_for_it_stands_there_once() -> None:
     title = f"{COMMAND} [in src] (Look)"
     assert told(call(title=title, kind="execute", content=[])) == [
@@ -89,54 +68,6 @@ def test_what_a_call_is_called_stays_in_the_question() -> None:
         "○ Run it  execute · pending",
         "  command: make all",
         "Allow this? Run it",
-    ]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"command": "make all", "other": "`make all`"},
-        {"command": "make all", "other": "make all "},
-        {"command": "make all", "other": ["make all", 1]},
-        {"command": ["make", "all"], "other": "make all"},
-        {"command": "make", "other": ["make"], "third": "make"},
-    ],
-)
-def test_an_argument_that_is_only_like_another_one_is_shown(given: dict[str, Any]) -> None:
-    shown = told(call(title="Run it", rawInput=given))
-    assert len(shown) == len(given) + 2
-    assert "make" in shown[2] or shown[2] == '  other: ["(as in command)",1]'
-
-
-def test_each_argument_keeps_its_name_where_its_text_is_told_already() -> None:
-    given = {"first": "a b", "second": "a b", "third": {"x": ["a b", "c d"]}, "fourth": ""}
-    assert told(call(title="Run it", rawInput=given))[1:-1] == [
-        "  first: a b",
-        "  second: (as in first)",
-        '  third: {"x":["(as in first)","c d"]}',
-        "  fourth: ",
-    ]
-
-
-def test_arguments_that_are_nested_deeply_are_shown_as_they_came() -> None:
-    deep: Any = "a b"
-    for _ in range(900):
-        deep = [deep]
-    shown = told(call(title="Run it", rawInput={"first": "a b", "deep": deep}))
-    assert shown[2].startswith("  deep: [[[[")
-
-
-def test_an_edit_as_opencode_asks_for_it_stands_there_once() -> None:
-    path = "/srv/shop/a.txt"
-    patch = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n@@ -1,1 +1,1 @@\n-one\n+two\n"
-    diff = {"type": "diff", "path": path, "oldText": "one\n", "newText": "two\n"}
-    given = {"filepath": path, "diff": patch}
-    assert told(call(title=path, kind="edit", rawInput=given, content=[diff])) == [
-        "○ edit · pending",
-        f"  {path}  as the agent says",
-        "  - one",
-        "  + two",
-        "Allow this?",
     ]
 
 
