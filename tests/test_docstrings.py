@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from tests.test_plan import modules_of_ours
+from tests.test_plan import modules_of_ours, source
 
 OUTSIDE = {"Struct", "Protocol", "Exception", "StrEnum", "Enum", "Flag", "NamedTuple", "dict"}
 """Classes of others, whose members are not looked up."""
@@ -24,14 +23,9 @@ class Classes:
         self.members: dict[str, set[str]] = {}
         self.bases: dict[str, set[str]] = {}
 
-    def add(self, nodes: list[ast.stmt]) -> None:
-        for node in nodes:
-            if isinstance(node, ast.If):  # for type checkers alone
-                self.add(node.body)
-            if isinstance(node, ast.ClassDef):
-                self.members.setdefault(node.name, set()).update(members(node))
-                bases = {ast.unparse(it).partition("[")[0].split(".")[-1] for it in node.bases}
-                self.bases.setdefault(node.name, set()).update(bases - OUTSIDE - {node.name})
+    def add(self, name: str, members: set[str], bases: set[str]) -> None:
+        self.members.setdefault(name, set()).update(members)
+        self.bases.setdefault(name, set()).update(bases - OUTSIDE - {name})
 
     def has(self, name: str, member: str) -> bool:
         return name in OUTSIDE or (
@@ -43,22 +37,14 @@ class Classes:
         )
 
 
-def members(node: ast.ClassDef) -> Iterator[str]:
-    for it in ast.walk(node):
-        match it:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield name
-
-
 def test_each_member_of_a_class_that_is_named_is_there() -> None:
     classes = Classes()
     named: list[tuple[str, str, str]] = []
     for module, path in modules_of_ours().items():
         text = path.read_text(encoding="utf-8")
-        classes.add(ast.parse(text).body)
-        named += [(module, *found) for found in MEMBER.findall(text)]
+        for found in source(path).classes:
+            classes.add(*found)
+        named += [(module, *it) for it in MEMBER.findall(text)]
     assert len(named) > 100
     assert [it for it in named if not classes.has(it[1], it[2])] == []
 

@@ -24,22 +24,20 @@ BYTECODES = {
     ("hub", "load of 1,000"): 30_802,
     ("hub", "one more client"): 9_989,
     ("library", "prompt"): 5_330,
-    ("library", PAUSE): 5_963,
     ("library", "prompt with ten updates"): 7_742,
     ("library", "prompt with ten updates apart"): 28_828,
-    ("library", "load of 1,000"): 30_777,
-    ("library", "one more client"): 9_072,
 }
-"""Bytecodes until the answer, on Python 3.11. Whoever changes one says in the commit why it had to
+"""Bytecodes until the answer, on Python 3.11; of a library's agent only those in which its own code
+has a part. Whoever changes one says in the commit why it had to
 rise; one that fell is lowered here, so that it stays so."""
 
 STEPS = {
     "prompt": (114, 136),
-    PAUSE: (366, 388),
+    PAUSE: (366,),
     "prompt with ten updates": (165, 180),
     "prompt with ten updates apart": (624, 646),
-    "load of 1,000": (751, 751),
-    "one more client": (165, 180),
+    "load of 1,000": (751,),
+    "one more client": (165,),
 }
 """Steps of SQLite's machine until the answer: of a hub, and of an agent of the library."""
 

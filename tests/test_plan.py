@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -125,6 +125,14 @@ CHECKED = {"acphold.faces"}
 """Where acphold imports acp-check: `acphold check`, and the agent of the demo."""
 
 
+class Source(NamedTuple):
+    """What these tests and those of the docstrings look at in a file: few of the 700,000 nodes of
+    all files, and the members and the bases of each class."""
+
+    nodes: Sequence[ast.AST]
+    classes: list[tuple[str, set[str], set[str]]]
+
+
 class Edge(NamedTuple):
     """An import: the module it stands in, and the one that it names."""
 
@@ -133,14 +141,33 @@ class Edge(NamedTuple):
 
 
 @cache
-def _nodes(path: Path) -> list[ast.AST]:
-    """The nodes of a file that the tests below look at; all files together have 700,000 nodes."""
+def source(path: Path) -> Source:
     looked_at = ast.Import | ast.ImportFrom | ast.Attribute | ast.Tuple | ast.List
-    return [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, looked_at)
-    ]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, looked_at)]
+    return Source(nodes, [*_classes(tree.body)])
+
+
+def _nodes(path: Path) -> Sequence[ast.AST]:
+    return source(path).nodes
+
+
+def _classes(nodes: list[ast.stmt]) -> Iterator[tuple[str, set[str], set[str]]]:
+    for node in nodes:
+        if isinstance(node, ast.If):  # for type checkers alone
+            yield from _classes(node.body)
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(it).partition("[")[0].split(".")[-1] for it in node.bases}
+            yield node.name, {*_members(node)}, bases
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for it in ast.walk(node):
+        match it:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
 
 
 @cache

@@ -55,7 +55,7 @@ async def test_a_program_that_ends_before_its_streams_are_there_is_like_any_othe
 async def test_a_program_that_takes_too_long_is_ended_whatever_its_children_do(left: Path) -> None:
     async with asyncio.timeout(60):
         with pytest.raises(TimeoutError):
-            await run_beside(("sh", "-c", f"sleep 600 & echo $! >{left}; sleep 600"), 2)
+            await run_beside(("sh", "-c", f"sleep 600 & echo $! >{left}; sleep 600"), 0.5)
 
 
 async def test_all_output_of_a_program_comes_even_if_it_is_long() -> None:
