@@ -95,7 +95,10 @@ def _no_terminal(fd: int) -> str:
 def run_here(
     arguments: tuple[str, ...], environment: Mapping[str, str], *, is_terminal: bool = False
 ) -> Finished:
-    """Run it in this process, with nothing to read; beside an event loop if one runs."""
+    """Run it in this process, with nothing to read; beside an event loop if one runs.
+
+    With `is_terminal` stdout and stderr are one that claims to be a terminal, and all is in `out`.
+    """
     if _get_running_loop() is not None:
         with ThreadPoolExecutor(1) as beside:
             run = partial(run_here, arguments, environment, is_terminal=is_terminal)
@@ -110,12 +113,13 @@ def run_here(
         changed.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
         changed.setattr(os, "ttyname", _no_terminal)  # nor that of `pytest -s`
         out = stack.enter_context(redirect_stdout(Output(is_terminal=is_terminal)))
-        err = stack.enter_context(redirect_stderr(Output(is_terminal=is_terminal)))
+        err = out if is_terminal else Output(is_terminal=False)
+        stack.enter_context(redirect_stderr(err))
         try:
             code = main(arguments)
         except SystemExit as exit:  # argparse's, behind --help and --version
             code = int(exit.code or 0)
-        return Finished(code, out.printed, err.printed)
+        return Finished(code, out.printed, b"" if is_terminal else err.printed)
 
 
 class CommandLine:
@@ -147,6 +151,11 @@ class CommandLine:
     def run(self, *arguments: str) -> Finished:
         """Run it in this process, without a terminal; beside an event loop, without signals."""
         return run_here(arguments, self.environment)
+
+    def shown(self, *arguments: str, columns: int = 100) -> Finished:
+        """The same with a terminal to print on, and nobody at it."""
+        environment = {**self.environment, "COLUMNS": str(columns)}
+        return run_here(arguments, environment, is_terminal=True)
 
     def run_as_process(self, *arguments: str, **changed: str) -> Finished:
         """Run it without a terminal; `changed` are further variables of its environment."""

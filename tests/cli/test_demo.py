@@ -21,26 +21,22 @@ from tests.screen_terminal import terminal
 CLAIMS = 10
 
 
-def test_every_claim_of_the_demo_holds(acphold: CommandLine, tmp_path: Path) -> None:
-    done = acphold.run_as_process("demo", "--keep", str(tmp_path / "kept"))
-    assert (done.code, done.err) == (0, "")
-    assert len(re.findall(r"^ {6}✓ ", done.out, re.MULTILINE)) == CLAIMS
-    assert "✗ Count without end" in done.out
-    assert "\x1b" not in done.out
-    kept = acphold.run("list", "--journal", str(tmp_path / "kept" / "journal.db"))
-    assert "Make the greeting friendlier" in kept.out
-
-
-def test_on_a_terminal_no_pager_stops_it_and_the_journal_of_the_user_is_left_alone(
-    acphold: CommandLine, journal: Path
+def test_every_claim_of_the_demo_holds_no_pager_stops_it_and_your_journal_is_left_alone(
+    acphold: CommandLine, journal: Path, tmp_path: Path
 ) -> None:
     environment = {**acphold.environment, "PAGER": "sed s/^/PAGED/"}
-    with terminal([*ACPHOLD, "demo"], environment, columns=100, rows=24) as shown:
+    words = [*ACPHOLD, "demo", "--keep", str(tmp_path / "kept")]
+    with terminal(words, environment, columns=100, rows=24) as shown:
         assert shown.ended() == 0
+    told = re.sub(r"\x1b\[[0-9;]*m", "", shown.raw.decode())
+    assert len(re.findall(r"^ {6}✓ ", told, re.MULTILINE)) == CLAIMS
+    assert "✗ Count without end" in told
     assert f"{CLAIMS} of {CLAIMS} claims hold" in shown.text
     assert b"\x1b[1;36m    you\x1b[0m" in shown.raw
     assert b"PAGED" not in shown.raw
     assert not journal.exists()
+    kept = acphold.run("list", "--journal", str(tmp_path / "kept" / "journal.db"))
+    assert "Make the greeting friendlier" in kept.out
 
 
 def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Path) -> None:
@@ -49,6 +45,7 @@ def test_a_claim_that_does_not_hold_is_named(acphold: CommandLine, tmp_path: Pat
     done = acphold.run("demo", "--keep", str(tmp_path / "kept"))
     assert done.code == 1
     assert "✗" in done.out
+    assert "\x1b" not in done.out
     assert "not an acphold journal" in " ".join(done.out.split())
 
 

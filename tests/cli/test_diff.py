@@ -160,7 +160,7 @@ def test_on_a_terminal_it_is_in_colour_and_plays_no_tricks(
     acphold: CommandLine, journal: Path, project: Path
 ) -> None:
     session(journal, project)
-    shown = acphold.on_terminal("diff", "aa", columns=40)
+    shown = acphold.shown("diff", "aa", columns=40)
     assert "\x1b[31m-print('hi')" in shown.out
     assert "\x1b[32m+print('hello')" in shown.out
     assert "\\x1b[31mtwo" in shown.plain

@@ -49,6 +49,7 @@ def test_a_whole_journal_and_an_agent_that_answers_are_well(
 def test_a_journal_that_is_not_there_is_not_made(acphold: CommandLine, journal: Path) -> None:
     done = acphold.run("doctor")
     assert (done.code, "none yet at" in done.out) == (0, True)
+    assert "nothing to repair" in acphold.run("doctor", "--repair").out
     assert not journal.exists()
 
 
@@ -158,16 +159,15 @@ def test_a_program_that_is_not_there_is_not_to_be_run_by_itself(acphold: Command
     assert "run the command by itself" not in told
 
 
-@pytest.mark.parametrize("columns", [60, 100])
 def test_ctrl_c_leaves_at_once_whatever_the_agent_does(
-    acphold: CommandLine, columns: int, defaults: Defaults
+    acphold: CommandLine, defaults: Defaults
 ) -> None:
     defaults(start_timeout=500)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     done = acphold.on_terminal(
         "doctor",
         *("--", sys.executable, "-c", deaf),
-        columns=columns,
+        columns=60,
         interrupted_at=b"waiting",
     )
     assert done.code == 130
@@ -232,11 +232,6 @@ def test_the_doctor_tells_what_a_deletion_that_was_cut_short_has_left(
     assert left in " ".join(acphold.run("doctor").out.split())
     assert acphold.run("journal", "compact").code == 0
     assert left not in " ".join(acphold.run("doctor").out.split())
-
-
-def test_there_may_be_nothing_to_repair(acphold: CommandLine, journal: Path) -> None:
-    assert "nothing to repair" in acphold.run("doctor", "--repair").out
-    assert not journal.exists()
 
 
 @pytest.mark.parametrize(("name", "part"), [("PATH", "''"), ("PYTHONPATH", "'.'")])

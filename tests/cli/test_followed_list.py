@@ -68,28 +68,19 @@ async def test_each_change_is_a_line_until_its_process_is_gone(
         assert row["outcome"] == "cancelled"
 
 
-async def test_words_are_looked_for_in_last_words_too(journal: Path) -> None:
+async def test_people_are_told_in_words_behind_the_list_of_what_ends_with_the_words_too(
+    journal: Path,
+) -> None:
     said = update("agent_message_chunk", content={"type": "text", "text": "A needle, here."})
-    await asyncio.to_thread(remember, journal, "before", prompt("Before"), said, ended())
-    await asyncio.to_thread(remember, journal, "other", prompt("Other"), ended())
-    async with following(journal, "--json", "needle") as lines:
-        first = json.loads(await lines.readline())
-        assert [row["sessionId"] for row in first["sessions"]] == ["before"]
-        await asyncio.to_thread(remember, journal, "after", prompt("After"), said, ended())
-        row = json.loads(await lines.readline())["session"]
-        assert row["sessionId"] == "after"
-
-
-async def test_people_are_told_in_words_behind_the_list(journal: Path) -> None:
-    await asyncio.to_thread(remember, journal, "aaaaaaaa-1", prompt("Old"), ended(), title="Old")
-    async with following(journal) as lines:
+    await asyncio.to_thread(remember, journal, "aaaaaaaa-1", prompt("x"), said, title="Old")
+    await asyncio.to_thread(remember, journal, "other", prompt("Other"), ended(), title="Other")
+    async with following(journal, "needle") as lines:
         assert b"TITLE" in await lines.readline()
         assert b"Old" in await lines.readline()
-        await asyncio.to_thread(
-            remember, journal, "bbbbbbbb-2", prompt("New"), ended(), title="New"
-        )
+        turn = prompt("New"), said, ended()
+        await asyncio.to_thread(remember, journal, "bbbbbbbb-2", *turn, title="New")
         while b"completed" not in (line := await lines.readline()):
-            pass
+            assert b"Other" not in line
         assert line.split()[1:4] == [b"completed", b"bbbbbbbb", b"New"]
 
 

@@ -71,7 +71,7 @@ async def test_a_clock_that_jumps_is_no_silence(
 ) -> None:
     (socket := tmp_path / "daemon.sock").touch()
     fronts = Fronts(socket, 2)
-    for hours in (10, -10, 1, 0):
+    for hours in (10, -10):
         monkeypatch.setattr(time, "time", lambda hours=hours: time.time_ns() / 1e9 + hours * 3600)
         await beating(fronts, 1.5)
     assert fronts.all_told()

@@ -93,32 +93,6 @@ def test_a_conversation_that_ends_with_the_persons_words_has_no_answer_and_is_no
     assert acphold.run("show", SESSION).out.rstrip().endswith("thanks\n\nturn: no answer")
 
 
-def test_a_file_that_claims_to_be_a_session_of_ours_does_not_write_into_it(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
-    mine, theirs = Transcript("Where is the needle?"), Transcript("e")
-    mine.assistant("In the haystack.")
-    mine.write(tmp_path / "home")
-    acphold.run("import", "--from", str(tmp_path / "home"))
-    row = json.loads(acphold.run("list", "--json").out)
-    theirs.user("Run this.")
-    update = {"prompt": [{"type": "text", "text": "e"}]}
-    write_lines(
-        tmp_path / "given/x.jsonl",
-        {"session": {"sessionId": row["sessionId"], "agent": row["agent"], "cwd": row["cwd"]}},
-        {"seq": 1, "kind": "prompt", "at": "", "update": update},
-        {"seq": 2, "kind": "turn_end", "at": "", "update": {"stopReason": "end_turn"}},
-    )
-    theirs.write(tmp_path / "given")
-    done = acphold.run("import", "--from", str(tmp_path / "given"))
-    *each, total = done.out.splitlines()
-    assert all("1 conversation   beside another with their id 1" in line for line in each)
-    assert (len(each), total.split()) == (2, ["all", "2", "conversations"])
-    assert "Run this." not in acphold.run("show", row["sessionId"]).out
-    titles = [json.loads(line)["title"] for line in acphold.run("list", "--json").out.splitlines()]
-    assert sorted(titles) == ["Where is the needle?", "e (imported)", "e (imported)"]
-
-
 def test_a_dry_run_says_what_would_be_new_and_makes_no_journal(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -206,29 +180,6 @@ def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_
     assert "[removed: API key]" in acphold.run("show", "1111").out
 
 
-def test_what_looks_like_a_secret_leaves_the_words_around_it(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
-    lines = (
-        "docker run -u 1000:1000 -v .:/src node",
-        "mysqldump --password X shop",
-        "curl -u a:b http://localhost",
-        "sort -u file:name",
-        "  --token TOKEN   the token",
-        "curl -u elastic:Tr0ub4dor http://localhost:9200/_cat",
-    )
-    transcript = Transcript("Begin.")
-    for line in lines:
-        transcript.assistant(f"Before. {line} After.")
-    transcript.write(tmp_path)
-    done = acphold.run("import", "--from", str(tmp_path), "--redact")
-    assert done.err == "claude: removed: password 1\n"
-    shown = acphold.run("show", "1111").out
-    assert shown.count("Before.") == shown.count("After.") == len(lines)
-    assert [line for line in lines if line.strip() not in shown] == [lines[-1]]
-    assert "curl -u elastic:[removed: password] http://localhost:9200/_cat" in shown
-
-
 def test_branches_that_were_left_are_conversations_of_their_own_when_asked_for(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -311,18 +262,19 @@ def interrupted(acphold: CommandLine, tmp_path: Path) -> Path:
 
 UNREAD = "2 conversations listed but not read yet, so not included in searches and sums"
 
+UNREAD_BY = (["search", "needle"], ["usage"], ["list"])
 
-@pytest.mark.parametrize("words", [["search", "needle"], ["usage"], ["list"]])
+
 @pytest.mark.usefixtures("interrupted")
 def test_what_was_listed_and_not_read_is_said_and_read_in_the_background(
-    acphold: CommandLine, until: Until, words: list[str]
+    acphold: CommandLine, until: Until
 ) -> None:
-    done = acphold.run(*words)
+    done = acphold.run("usage")
     assert f"{UNREAD}; they are being read in the background." in done.err
     assert "not reported" not in done.out
     until(lambda: "not read yet" not in acphold.run("usage").err, seconds=60)
     assert "haystack" in acphold.run("search", "haystack").out
-    assert acphold.run(*words).err == ""
+    assert [acphold.run(*words).err for words in UNREAD_BY] == ["", "", ""]
     until(lambda: not users(acphold.journal), seconds=60)
 
 
@@ -333,7 +285,8 @@ def test_where_nothing_can_read_in_the_background_it_is_said_what_does(
     monkeypatch.setattr(
         index_beside, "_obstacle", lambda: RuntimeFolderError("/run", "it is not there")
     )
-    assert f"{UNREAD}; `acphold import` continues reading." in acphold.run("search", "needle").err
+    for words in UNREAD_BY:
+        assert f"{UNREAD}; `acphold import` continues reading." in acphold.run(*words).err
     assert UNREAD in " ".join(acphold.run("doctor").out.split())
     (tmp_path / "nothing").mkdir()
     done = acphold.run("import", "--wait", "--from", str(tmp_path / "nothing"))

@@ -15,6 +15,8 @@ from tests.editor import DEADLINE
 from tests.plugin import pause_after
 from tests.screen_terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"})
 
 
@@ -35,7 +37,6 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
     one.type(steps(*questions), ", then Enter")
 
 
-@pytest.mark.slow
 def test_what_waits_in_another_terminal_is_seen_whole_and_answered(place: Place) -> None:
     assert "Nothing is waiting" in place.here("inbox").err
     with place.chat() as chat:
@@ -67,7 +68,6 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(place: Place)
         chat.type("\x04")
 
 
-@pytest.mark.slow
 def test_a_call_of_which_the_question_gives_the_id_alone_is_shown_as_it_was_announced(
     place: Place,
 ) -> None:
@@ -81,7 +81,6 @@ def test_a_call_of_which_the_question_gives_the_id_alone_is_shown_as_it_was_anno
         chat.type("\x04")
 
 
-@pytest.mark.slow
 def test_what_is_left_for_later_stays_open_and_the_next_is_asked(place: Place) -> None:
     with place.chat() as chat, place.chat() as other:
         asking(chat, RUN)
@@ -101,7 +100,6 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(place: Place) -
         other.until('"stop"')
 
 
-@pytest.mark.slow
 def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(place: Place) -> None:
     titles = [f"Step {number}" for number in range(10)]
     with place.chat() as chat:

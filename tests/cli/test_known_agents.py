@@ -60,7 +60,7 @@ def test_of_several_programs_the_first_that_is_there_is_taken(
 def test_an_agent_that_is_not_installed_is_told_with_how_to_install_it(
     acphold: CommandLine, programs: Path
 ) -> None:
-    done = acphold.run_as_process("ask", SAYS, "codex")
+    done = acphold.run("ask", SAYS, "codex")
     assert (done.code, done.out) == (Exit.USAGE, "")
     assert "PATH has no `codex-acp` for Codex" in done.err
     assert f"install it with `{KNOWN_AGENTS['codex'].install}`" in done.err
@@ -86,7 +86,7 @@ def test_a_conversation_whose_agent_is_gone_can_be_continued_with_one_that_is_he
     install(programs, "opencode", tmp_path / "log")
     assert acphold.run_as_process("ask", SAYS, "codex").code == Exit.OK
     (programs / "codex-acp").unlink()
-    done = acphold.run_as_process("continue", "-")
+    done = acphold.run("continue", "-")
     assert done.code == Exit.USAGE
     session = json.loads(acphold.run("list", "--json").out)
     again = f"acphold continue {session['sessionId']} --with opencode"
@@ -122,10 +122,10 @@ def test_a_name_of_no_letters_is_no_name(acphold: CommandLine, command: str) -> 
 def test_a_name_that_nobody_knows_is_told_with_one_like_it(
     acphold: CommandLine, programs: Path
 ) -> None:
-    done = acphold.run_as_process("ask", SAYS, "claud")
+    done = acphold.run("ask", SAYS, "claud")
     assert done.code == Exit.USAGE
     assert done.err.startswith("acphold: no agent 'claud' (`claude`?); add others to ")
-    assert "no agent 'dem' (`demo`?)" in acphold.run_as_process("ask", "dem", SAYS).err
+    assert "no agent 'dem' (`demo`?)" in acphold.run("ask", "dem", SAYS).err
 
 
 def test_an_agent_of_the_settings_file_is_called_as_it_is_there(
@@ -172,8 +172,9 @@ def two_releases(journal: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_releases")
-@pytest.mark.parametrize("name", ["claude", "Claude"])
-def test_one_name_stands_for_all_releases_of_an_agent(acphold: CommandLine, name: str) -> None:
+def test_one_name_stands_for_all_releases_of_an_agent(acphold: CommandLine) -> None:
+    name = "Claude"
+
     def ids(*words: str) -> set[str]:
         lines = acphold.run(*words, "--json", "--agent", name).out.splitlines()
         return {json.loads(line)["sessionId"] for line in lines}
@@ -216,14 +217,11 @@ def test_import_takes_the_long_name_of_an_agent_too() -> None:
 
 
 @pytest.mark.usefixtures("two_releases")
-@pytest.mark.parametrize(
-    "words",
-    ["list", "search apples", "show a", "export a", "export a --format html", "usage", "status"],
-)
-def test_no_face_shows_the_package_of_an_agent(acphold: CommandLine, words: str) -> None:
-    said = acphold.run(*words.split())
-    assert EARLIER not in said.out + said.err
-    assert "claude" in said.out or words == "status"
+def test_no_face_shows_the_package_of_an_agent(acphold: CommandLine) -> None:
+    for words in ("list", "search apples", "show a", "export a", "export a --format html", "usage"):
+        said = acphold.run(*words.split())
+        assert EARLIER not in said.all
+        assert "claude" in said.out
 
 
 @pytest.mark.usefixtures("two_releases")

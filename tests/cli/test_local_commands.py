@@ -21,7 +21,6 @@ COMMANDS = {
         {"name": "model", "description": "of the agent"},
     ],
 }
-TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 
 
 def prompts(log: Path) -> list[str]:
@@ -31,8 +30,7 @@ def prompts(log: Path) -> list[str]:
     return [blocks[0]["text"] for blocks in asked]
 
 
-@TERMS
-@pytest.mark.parametrize("word", ["/quit", "exit"])
+@pytest.mark.parametrize(("term", "word"), [("xterm-256color", "/quit"), ("dumb", "exit")])
 def test_quit_leaves_and_is_no_prompt(place: Place, tmp_path: Path, word: str, term: str) -> None:
     place.env["TERM"] = term
     with place.chat(log=str(tmp_path / "log")) as one:

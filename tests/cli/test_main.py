@@ -56,9 +56,12 @@ def flags(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_every_argument_has_help(name: str) -> None:
+def test_every_command_has_help_that_begins_as_in_the_list_and_every_argument_too(
+    name: str,
+) -> None:
     found = parser_of(name)
-    assert found.description
+    assert (found.description or "").startswith(COMMANDS[name].summary.removesuffix("."))
+    assert ("--journal" in flags(name)) == (name not in WITHOUT_JOURNAL)
     assert [action.dest for action in found.actions if not action.help] == []
 
 
@@ -72,23 +75,15 @@ def test_the_help_of_a_command_shows_every_option_of_it(
     assert all(flag in shown for flag in flags(name))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name: str) -> None:
-    assert (parser_of(name).description or "").startswith(COMMANDS[name].summary.removesuffix("."))
-
-
-@pytest.mark.parametrize(
-    "words", [["{}", "list", "--json"], ["list", "{}", "--json"], ["list", "--json", "{}"]]
-)
-@pytest.mark.parametrize("form", [("--journal", "{}"), ("--journal={}",)])
 def test_the_journal_is_named_before_or_behind_the_command(
-    acphold: CommandLine, tmp_path: Path, words: list[str], form: tuple[str, ...]
+    acphold: CommandLine, tmp_path: Path
 ) -> None:
-    remember(tmp_path / "other.db", "elsewhere", prompt("x"))
-    given = [it.format(tmp_path / "other.db") for it in form]
-    line = [word for it in words for word in (given if it == "{}" else [it])]
-    for run in (acphold.run, acphold.run_as_process):
-        assert '"sessionId":"elsewhere"' in run(*line).out
+    remember(other := tmp_path / "other.db", "elsewhere", prompt("x"))
+    for given in (("--journal", str(other)), (f"--journal={other}",)):
+        for line in ((*given, "list", "--json"), ("list", *given, "--json")):
+            for run in (acphold.run, acphold.run_as_process):
+                assert '"sessionId":"elsewhere"' in run(*line).out
+        assert '"sessionId":"elsewhere"' in acphold.run("list", "--json", *given).out
     assert acphold.run("list").out == ""
 
 
@@ -101,7 +96,7 @@ def test_an_editor_starts_wrap_with_a_journal_before_it(
 
 
 def test_the_help_stands_on_a_terminal_of_24_lines_but_for_its_first(acphold: CommandLine) -> None:
-    assert len(acphold.on_terminal("--help", columns=80).plain.splitlines()) <= 25
+    assert len(acphold.shown("--help", columns=80).plain.splitlines()) <= 25
 
 
 def test_the_help_says_once_what_a_journal_is(acphold: CommandLine) -> None:
@@ -111,17 +106,12 @@ def test_the_help_says_once_what_a_journal_is(acphold: CommandLine) -> None:
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_uses_a_journal_takes_its_url(name: str) -> None:
-    assert ("--journal" in flags(name)) == (name not in WITHOUT_JOURNAL)
-
-
 @pytest.mark.parametrize("columns", [40, 60, 80])
 @pytest.mark.parametrize("command", [(), ("list",)])
 def test_help_fits_a_narrow_terminal(
     acphold: CommandLine, command: tuple[str, ...], columns: int
 ) -> None:
-    shown = acphold.on_terminal(*command, "--help", columns=columns)
+    shown = acphold.shown(*command, "--help", columns=columns)
     assert max(map(len, shown.plain.splitlines())) <= columns
 
 

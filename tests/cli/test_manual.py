@@ -66,11 +66,11 @@ def test_a_topic_that_is_none_or_several_is_told_with_what_may_be_meant(
 
 
 def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("help", "the journal", columns=40).plain.splitlines()
+    shown = acphold.shown("help", "the journal", columns=40).plain.splitlines()
     assert shown[0] == "  The journal"
     assert max(map(len, shown)) <= 40
     assert "`" not in "".join(shown)
-    told = " ".join(acphold.on_terminal("help", "use").plain.split())
+    told = " ".join(acphold.shown("help", "use").plain.split())
     assert "see Serve (acphold help serve), A team (acphold help team)" in told
 
 

@@ -90,19 +90,6 @@ def test_nothing_is_pruned_that_nobody_asked_for(old: Path, acphold: CommandLine
     assert ids(acphold) == ALL
 
 
-def test_a_no_keeps_everything(old: Path, acphold: CommandLine) -> None:
-    done = acphold.on_terminal("session", "prune", "--keep", "1", typed=b"n\n")
-    assert done.code == 1
-    assert "Delete 3 sessions?" in done.plain
-    assert ids(acphold) == ALL
-
-
-def test_a_yes_prunes(old: Path, acphold: CommandLine) -> None:
-    done = acphold.on_terminal("session", "prune", "--older-than", "90d", typed=b"y\n")
-    assert done.code == 0
-    assert ids(acphold) == {"s-1", "s-10"}
-
-
 def test_what_is_archived_stays_unless_asked_for(old: Path, acphold: CommandLine) -> None:
     acphold.run("session", "archive", "s-200")
     acphold.run("session", "prune", "--older-than", "90d", "--yes")

@@ -40,7 +40,7 @@ def test_tags_find_sessions_and_pins_mark_them(acphold: CommandLine) -> None:
     assert (refused.code, "no tag" in refused.err) == (2, True)
     assert acphold.run("session", "pin", "aa", "bb").out == "Pinned 2 sessions.\n"
     assert {name for name, it in listed(acphold).items() if it["pinned"]} == {"aa-1", "bb-2"}
-    shown = acphold.on_terminal("list", columns=80).plain
+    shown = acphold.shown("list", columns=80).plain
     assert "★ Title aa-1" in shown
     assert "  #v2 Done." in shown
     acphold.run("session", "pin", "aa", "--undo")
@@ -179,6 +179,6 @@ def test_the_newest_of_a_folder_without_sessions_is_refused(
 ) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    done = acphold.on_terminal("continue", "-")
+    done = acphold.shown("continue", "-")
     assert done.code == 3
     assert "there is no session in" in " ".join(done.plain.split())

@@ -212,13 +212,11 @@ async def test_a_rule_for_edits_of_all_files_is_refused_and_shown_with_its_repla
     assert listed[1]["meaning"] == f"no longer counts: {why}, {better}"
 
 
-@pytest.mark.parametrize("text", ["run npm ...", "run sh -c pytest", "run ls; id", "edit /etc"])
-async def test_a_rule_that_says_too_much_is_refused(
-    text: str, tmp_path: Path, folder: Path
-) -> None:
+async def test_a_rule_that_says_too_much_is_refused(tmp_path: Path, folder: Path) -> None:
     journal = tmp_path / "journal.db"
     await asked(journal, folder)
-    assert text in rules(journal, "add", text, folder=folder, code=2)
+    for text in ("run npm ...", "run sh -c pytest", "run ls; id", "edit /etc"):
+        assert text in rules(journal, "add", text, folder=folder, code=2)
     assert await kept(journal) == []
 
 

@@ -392,20 +392,6 @@ async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> 
         assert "close it there" in refused.stderr
 
 
-async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_goes_on(
-    home: Home,
-) -> None:
-    async with home.editor() as one:
-        session = await one.talk({"say": "kept"})
-        [daemon] = home.daemons()
-        os.kill(daemon, signal.SIGKILL)
-        await one.ended()
-        assert "the acphold daemon ended" in one.stderr.decode()
-    async with home.editor() as other:
-        await other.load(session)
-        assert other.text() == "kept"
-
-
 async def test_an_editor_of_a_stopped_daemon_is_refused_within_ten_seconds(home: Home) -> None:
     async with home.editor() as one:
         await one.prompt(await one.new(), {"say": "kept"})

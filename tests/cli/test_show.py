@@ -63,13 +63,12 @@ def test_the_prompt_of_a_named_user_has_their_name_and_is_not_yours(
 
 @pytest.mark.usefixtures("told")
 def test_on_a_terminal_it_is_in_colour_beside_a_gutter(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("show", "0b5e-1")
+    shown = acphold.shown("show", "0b5e-1")
     assert "\x1b[1;36m    you\x1b[0m  Make it friendlier" in shown.out
     assert "  agent  I will change it." in shown.plain  # Markdown, laid out
     assert "\x1b[32m+ hello" in shown.out
 
 
-@here_and_there
 def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> None:
     remember(
         journal,
@@ -163,7 +162,6 @@ def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     )
 
 
-@here_and_there
 def test_words_of_a_title_in_place_of_an_id_are_told_with_the_ids_that_they_fit(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -195,7 +193,6 @@ def test_of_very_many_sessions_a_prefix_fits_more_than_a_hundred() -> None:
     assert str(error).endswith("ab-7 and more than 92 more")
 
 
-@here_and_there
 def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -266,38 +263,29 @@ def test_the_last_entry_and_the_newest_session_have_names(acphold: CommandLine) 
 
 @here_and_there
 @pytest.mark.usefixtures("placed")
-def test_full_shows_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
+def test_full_and_json_show_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
     passages = acphold.run("show", "--full", "0b5e-1@1").out.split("\n\n")[1:]
     assert passages == ["▸ you: First", "agent: nothing", "turn: ended\n"]
-
-
-@here_and_there
-@pytest.mark.usefixtures("placed")
-def test_json_of_a_place_is_its_turn(acphold: CommandLine) -> None:
     lines = acphold.run("show", "--json", "0b5e-1@2").out.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("placed")
 def test_a_place_is_marked_on_a_terminal(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("show", "0b5e-1@2")
+    shown = acphold.shown("show", "0b5e-1@2")
     assert "\n  agent▸ nothing" in shown.plain
 
 
 @here_and_there
 @pytest.mark.usefixtures("placed")
-@pytest.mark.parametrize("place", ["0b@0", "0b@26", "0b@" + "9" * 5000])
-def test_an_entry_that_is_not_there_is_refused(acphold: CommandLine, place: str) -> None:
-    done = acphold.run("show", place)
-    assert done.code == 2
-    assert "are numbered from 1 to 25" in done.err
-
-
-@here_and_there
-@pytest.mark.usefixtures("placed")
-@pytest.mark.parametrize("place", ["0b@", "0b@x", "0b@-1", "@1", "zz@1", "0b@1@1"])
-def test_what_is_no_place_is_no_id_either(acphold: CommandLine, place: str) -> None:
-    assert acphold.run("show", place).code == 3
+def test_an_entry_that_is_not_there_is_refused_and_what_is_no_place_is_no_id(
+    acphold: CommandLine,
+) -> None:
+    for place in ("0b@0", "0b@26", "0b@" + "9" * 5000):
+        done = acphold.run("show", place)
+        assert (done.code, "are numbered from 1 to 25" in done.err) == (2, True)
+    for place in ("0b@", "0b@x", "0b@-1", "@1", "zz@1", "0b@1@1"):
+        assert acphold.run("show", place).code == 3
 
 
 @here_and_there

@@ -58,28 +58,22 @@ def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) 
 
 
 @pytest.mark.parametrize(
-    ("journal", "folder"), [("own.db", "/w"), ("/own.db", None), ("postgresql://me@db/x", None)]
-)
-def test_the_folder_counts_for_a_journal_in_it_and_not_for_a_database(
-    journal: str, folder: str | None
-) -> None:
-    within = Surroundings({"ACPHOLD_JOURNAL": journal}, "/w")
-    assert start_in(within, "mine", ["agent"], []).folder == folder
-
-
-@pytest.mark.parametrize(
-    ("options", "folder"),
+    ("journal", "options", "folder"),
     [
-        (["--log-file", "own.log"], "/w"),
-        (["--log-file=own.log"], "/w"),
-        (["--log-file", "/own.log"], None),
-        (["--name", "own"], None),
+        ("own.db", [], "/w"),
+        ("/own.db", [], None),
+        ("postgresql://me@db/x", [], None),
+        ("", ["--log-file", "own.log"], "/w"),
+        ("", ["--log-file=own.log"], "/w"),
+        ("", ["--log-file", "/own.log"], None),
+        ("", ["--name", "own"], None),
     ],
 )
-def test_the_folder_counts_for_an_option_that_names_a_file_in_it(
-    options: list[str], folder: str | None
+def test_the_folder_counts_for_a_journal_or_an_option_that_names_a_file_in_it(
+    journal: str, options: list[str], folder: str | None
 ) -> None:
-    assert start_in(Surroundings({}, "/w"), "mine", ["agent"], options).folder == folder
+    within = Surroundings({"ACPHOLD_JOURNAL": journal} if journal else {}, "/w")
+    assert start_in(within, "mine", ["agent"], options).folder == folder
 
 
 def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:

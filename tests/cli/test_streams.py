@@ -54,13 +54,6 @@ def test_a_stream_that_is_closed_is_no_error(acphold: CommandLine, closed: str) 
     assert in_shell(acphold, f'"$@" delete aa-1 {closed}').returncode == 2  # nobody to ask
 
 
-@pytest.mark.usefixtures("told")
-@pytest.mark.parametrize("command", ["list --json", "check --list"])
-def test_a_reader_that_has_seen_enough_is_no_error(acphold: CommandLine, command: str) -> None:
-    done = in_shell(acphold, f'{{ "$@" {command}; echo $? >&2; }} | head -c 1')
-    assert (done.stderr, len(done.stdout)) == (b"0\n", 1)
-
-
 def test_a_chat_that_nobody_reads_ends_at_once(acphold: CommandLine) -> None:
     reads, writes = os.pipe()
     os.close(reads)

@@ -95,7 +95,7 @@ turn: ended
 def test_a_sub_agent_is_shown_under_the_call_that_made_it(acphold: CommandLine) -> None:
     _, _, conversation = acphold.run("show", "0b").out.partition("\n\n")
     assert conversation == TRANSCRIPT
-    assert "Explorer" in acphold.on_terminal("show", "0b").plain
+    assert "Explorer" in acphold.shown("show", "0b").plain
 
 
 @pytest.mark.usefixtures("told")

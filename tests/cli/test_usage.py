@@ -115,7 +115,6 @@ def test_filters_and_the_limit_narrow_it(acphold: CommandLine) -> None:
     assert len(lines(acphold, "--by", "session", "--limit", "2")) == 2
 
 
-@here_and_there
 @pytest.mark.usefixtures("used")
 def test_the_table_says_plainly_what_was_not_reported(acphold: CommandLine) -> None:
     table = acphold.run("usage").out.splitlines()
@@ -131,19 +130,17 @@ def test_the_table_says_plainly_what_was_not_reported(acphold: CommandLine) -> N
 
 @pytest.mark.usefixtures("used")
 def test_a_terminal_of_60_columns_has_room_for_it(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("usage", "--by", "session", columns=72).plain.splitlines()
+    shown = acphold.shown("usage", "--by", "session", columns=72).plain.splitlines()
     assert max(map(len, shown)) <= 72
     assert "aaaa-1 A" in shown[1]
     assert "1.5k" in shown[1]
 
 
-@here_and_there
 def test_agents_that_tell_only_a_part_are_named(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", "goose acp", "/w", turn(9))
     assert "goose reports only the last request" in acphold.run("usage").err
 
 
-@here_and_there
 def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> None:
     done = acphold.run("usage", "--agent", "gemini")
     assert (done.code, done.out) == (0, "")

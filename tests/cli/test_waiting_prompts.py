@@ -87,22 +87,6 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
         one.type(UP, "prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
 
 
-def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
-    place: Place, tmp_path: Path
-) -> None:
-    go = tmp_path / "go"
-    with place.chat() as one:
-        one.until("ready")
-        one.type(until_told(go), "agent  begun", "running")
-        one.type(steps({"say": "queued"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("1 queued prompt")
-        go.touch()
-        one.until("agent  queued", "running", but="1 queued prompt")
-        one.type("\x03", "turn  cancelled", "ready")
-        one.type("/queue\r", "no queued prompts")
-        assert one.text.count("turn  cancelled") == 1
-
-
 def test_a_terminal_that_only_prints_says_what_waits(place: Place, tmp_path: Path) -> None:
     place.env["TERM"] = "dumb"
     go = tmp_path / "go"

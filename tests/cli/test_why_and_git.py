@@ -84,13 +84,6 @@ def cherry_pick(project: Project) -> None:
     git(project, "cherry-pick", "theirs")
 
 
-def pull(project: Project) -> None:
-    clone = project.folder / "elsewhere"
-    git(project, "clone", "-q", str(project.top), str(clone))
-    git(project, "-C", str(clone), "checkout", "-q", "theirs")
-    git(project, "pull", "-q", "--no-rebase", str(clone), "theirs")
-
-
 def restore(project: Project) -> None:
     git(project, "checkout", "theirs", "--", "cart.py")
 
@@ -100,7 +93,7 @@ def squash(project: Project) -> None:
     git(project, "pack-refs", "--all")
 
 
-@pytest.mark.parametrize("brings", [merge, checkout, cherry_pick, pull, restore, squash])
+@pytest.mark.parametrize("brings", [merge, checkout, cherry_pick, restore, squash])
 def test_a_line_that_git_brought_is_of_its_commit_and_of_no_prompt(
     acphold: CommandLine,
     session: KeptSession,

@@ -84,9 +84,8 @@ def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
         assert sentence.count("see `acphold wrap --help`") <= 1, sentence
 
 
-@pytest.mark.parametrize("size", ["2048", "2k", "2K"])
-async def test_sizes_have_units(journal: Path, size: str, defaults: Defaults) -> None:
-    defaults(max_message=size)
+async def test_sizes_have_units(journal: Path, defaults: Defaults) -> None:
+    defaults(max_message="2K")
     command = wrap_command(scripted_agent())
     async with editor(command, journal=journal) as client:
         client.send_line(b"y" * 2049)
@@ -149,7 +148,7 @@ async def test_the_name_option_is_what_the_sessions_are_kept_under(
     assert {json.loads(line)["sessionId"] for line in done.out.splitlines()} == {*ids[:2]}
 
 
-async def said_outside(journal: Path, home: Path, name: str, *, until_said: str = "") -> list[str]:
+async def said_outside(journal: Path, home: Path, name: str, *, waits: bool = False) -> list[str]:
     """Run `wrap` as agent `name` beside a conversation of Gemini CLI; the ids that it lists."""
     write_lines(
         home / ".gemini/tmp/p/chats/session-2026-01-02T03-04-aaaaaaaa.jsonl",
@@ -163,7 +162,7 @@ async def said_outside(journal: Path, home: Path, name: str, *, until_said: str 
         async with introduced(command, journal=journal) as client:
             for _ in range(600):
                 found = await client.sessions()
-                if until_said in str(found):
+                if found or not waits:
                     break
                 await asyncio.sleep(0.05)
             assert await client.leave() == 0
@@ -173,7 +172,7 @@ async def said_outside(journal: Path, home: Path, name: str, *, until_said: str 
 async def test_what_was_said_to_the_agent_outside_of_acphold_comes_in_beside_it(
     journal: Path, tmp_path: Path
 ) -> None:
-    listed = await said_outside(journal, tmp_path, "gemini-cli", until_said="Said outside.")
+    listed = await said_outside(journal, tmp_path, "gemini-cli", waits=True)
     assert listed == ["outside"]
 
 
