@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -468,16 +467,6 @@ def test_the_question_of_another_client_is_left_to_it(
         assert looked.is_set()
         assert (done.code, done.out, done.err) == (0, "me too\n", "")
         assert '"y"' in theirs.wait().text
-
-
-def test_a_session_of_an_agent_that_nobody_has_started_here_needs_the_command(
-    acphold: CommandLine,
-) -> None:
-    session = json.loads(ask(acphold, steps({"say": "x"}), "--json").out.splitlines()[0])
-    shutil.rmtree(f"{acphold.journal}-state/starts")  # as on another machine
-    done = acphold.run("ask", "hi", "--session", session["sessionId"])
-    assert done.code == Exit.USAGE
-    assert "does not know how to start it" in done.err
 
 
 # -- its requests ---------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -268,12 +267,6 @@ def test_a_title_that_nobody_had_given_is_there_again_once_a_rename_is_undone(ho
     assert json.loads(home.run("list", "--json").stdout)["title"] == "Apples"
 
 
-def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:
-    session = hold(home, "apples")
-    done = home.run("continue", session, typed=json.dumps([{"say": "more"}]))
-    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
-
-
 def test_an_id_and_an_agent_go_on_in_a_copy_with_it_unless_it_is_its_own(home: Place) -> None:
     session = hold(home, "apples")
     own = home.run("continue", session, "scripted", typed=json.dumps([{"say": "more"}]))
@@ -306,14 +299,6 @@ def test_a_no_to_fetching_the_agent_of_a_chosen_session_leads_back_to_the_list(
         assert one.ended() == 130
 
 
-def test_continue_goes_on_with_the_newest_of_the_folder_whatever_agent_it_has(home: Place) -> None:
-    hold(home, "apples")
-    done = home.run("chat", "--continue", typed=json.dumps([{"say": "more"}]))
-    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
-    [line] = home.run("list", "--json").stdout.splitlines()
-    assert json.loads(line)["messageCount"] == 4
-
-
 def test_options_may_stand_between_the_words_of_a_command(home: Place) -> None:
     hold(home, "apples")
     prompt = json.dumps([{"say": "more of them"}])
@@ -324,18 +309,6 @@ def test_options_may_stand_between_the_words_of_a_command(home: Place) -> None:
     found = home.run("search", "more", "--json", "them").stdout.splitlines()
     assert [json.loads(hit)["speaker"] for hit in found].count("agent") == 1
     assert "no option" not in home.run("search", "--", "-x", "apples").stderr
-
-
-def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:
-    prompt = json.dumps([{"say": "apples"}])
-    place.run("ask", prompt, "--", *scripted_agent())
-    [line] = place.run("list", "--json").stdout.splitlines()
-    session = json.loads(line)["sessionId"]
-    shutil.rmtree(f"{place.journal}-state")
-    done = place.run("continue", session)
-    assert done.returncode == Exit.USAGE
-    assert "this session's agent is scripted" in done.stderr
-    assert f"acphold chat --resume {session} -- CMD" in done.stderr
 
 
 def test_a_folder_that_is_gone_is_told_and_another_one_taken(home: Place, tmp_path: Path) -> None:

@@ -21,13 +21,6 @@ async def client(journal: Path) -> AsyncIterator[Editor]:
         yield made
 
 
-async def test_it_edits_a_file_when_it_is_permitted(client: Editor) -> None:
-    answer = await client.prompt(await client.new(), "hello")
-    assert answer == {"stopReason": "end_turn"}
-    assert client.text().endswith("Done.")
-    assert "newText" in json.dumps(client.updates())
-
-
 async def test_it_leaves_the_file_alone_when_it_is_not_permitted(client: Editor) -> None:
     client.answers["session/request_permission"] = lambda _: {"outcome": {"outcome": "cancelled"}}
     await client.talk("hello")
@@ -74,9 +67,3 @@ async def test_what_the_checker_asks_for_it_does(client: Editor, tmp_path: Path)
     prompt = "Read the file `note.txt` with your tool for reading files, and repeat what it says."
     await client.talk(prompt, cwd=tmp_path)
     assert client.text() == "It says: a word"
-
-
-async def test_it_can_neither_list_nor_load(client: Editor) -> None:
-    session = await client.new()
-    for method in ("session/list", "session/load"):
-        assert (await client.refused(method, {"sessionId": session})).code == -32601

@@ -91,12 +91,6 @@ def test_elsewhere_nothing_is_written(acphold: CommandLine, scratch: Path, tmp_p
     assert not scratch.exists()
 
 
-def test_chat_works_there_too(acphold: CommandLine, scratch: Path) -> None:
-    done = acphold.run_as_process("chat", "demo", "--permission", "allow")
-    assert done.code == 0, done.err
-    assert is_scratch(str(scratch))
-
-
 def test_without_git_there_is_a_plain_folder(acphold: CommandLine, scratch: Path) -> None:
     words = ("ask", "Make it friendlier", "demo", "--permission", "allow")
     done = acphold.run_as_process(*words, PATH="/nonexistent")

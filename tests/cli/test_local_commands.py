@@ -59,18 +59,6 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(place
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
 
 
-def test_resume_goes_on_with_another_session(place: Place) -> None:
-    place.env["ACPHOLD_SETTINGS"] = str(settings := place.folder / "settings.toml")
-    agent = scripted_agent(info={"name": "mine", "version": "1"})
-    settings.write_text(f"[agents.mine]\ncommand = {json.dumps(agent)}\n")
-    place.run("chat", "mine", typed=json.dumps([{"say": "of yesterday"}]) + "\n")
-    [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
-    with place.on_terminal("chat", "mine") as one:
-        one.until("ready")
-        one.type(f"/resume {row['sessionId']}\r", "Starting mine", "agent  of yesterday", "ready")
-        assert one.ended("\x04") == 0
-
-
 def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_is_room(
     place: Place, tmp_path: Path
 ) -> None:

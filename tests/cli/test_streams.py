@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.options import a_text
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import remember
 from tests.editor import scripted_agent
@@ -95,8 +94,3 @@ def test_words_are_utf_8_whatever_the_locale(acphold: CommandLine) -> None:
     assert done.code == 0
     assert '"Grüße 你好"' in acphold.run("list", "--json").out
     assert acphold.run_as_process("search", "weiß", **c_locale).err.startswith("No results")
-
-
-def test_bytes_that_are_no_text_are_marked() -> None:
-    assert a_text("plain ü") == "plain ü"
-    assert a_text(os.fsdecode(b"a\xff")) == "a\N{REPLACEMENT CHARACTER}"
