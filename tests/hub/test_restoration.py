@@ -25,26 +25,17 @@ def asked_of(house: Shared, method: str) -> list[dict[str, Any]]:
     return [params for name, params in house.agent.asked if name == method]
 
 
-async def test_a_load_is_answered_soon_behind_the_replay_also_when_the_agent_hangs(
+async def test_a_load_and_a_resume_are_answered_soon_also_when_the_agent_hangs(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await kept(journal)
     monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
-    async with shared(journal) as house:
-        house.agent.hangs_after["session/new"] = 0
-        client = await house.loaded(session)
-        assert client.text() == "hello"
-
-
-async def test_a_resume_is_answered_also_when_the_agent_hangs(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = await kept(journal)
-    monkeypatch.setattr(bounds, "LOAD_SECONDS", 0.05)
-    async with shared(journal) as house:
-        house.agent.hangs_after["session/new"] = 0
-        client = await house.client()
-        assert await client.resume(session) == {}
+    for resumes in (False, True):
+        async with shared(journal) as house:
+            house.agent.hangs_after["session/new"] = 0
+            client = await house.client()
+            await (client.resume(session) if resumes else client.load(session))
+            assert client.text() == ("" if resumes else "hello")
 
 
 @pytest.mark.parametrize("by", ["session/cancel", "session/close"])

@@ -97,12 +97,14 @@ async def test_a_cancel_ends_the_running_turn_for_all_and_of_the_queue_ones_own(
     await two.call("session/list")
     others = one.begin_prompt(session, "of one, later")
     await one.call("session/list")
+    house.agent.heeds_cancel = False  # at once
     two.tell("session/cancel", {"sessionId": session})
-    assert await running == CANCELLED
-    assert await own == CANCELLED
+    await house.agent.cancelled.wait()
+    await house.agent.end(session, b'{"stopReason":"cancelled"}')
     await house.agent.prompted(session)
+    assert house.agent.asked[-1][1]["prompt"][0]["text"] == "of one, later"
     await house.agent.end(session)
-    assert await others == ENDED
+    assert [await running, await own, await others] == [CANCELLED, CANCELLED, ENDED]
 
 
 async def test_modes_options_and_titles_reach_all(house: Shared) -> None:

@@ -86,31 +86,6 @@ async def test_what_is_said_behind_a_question_is_told_behind_it_though_it_is_not
     await house.agent.end(session)
 
 
-async def test_what_comes_in_one_read_with_a_question_is_told_behind_it(house: Shared) -> None:
-    client = await house.client()
-    answers_all(client)
-    session = await house.at_work(client)
-    await house.agent.say(session, "1")
-    saying = await begun(
-        [
-            house.agent.ask_client(PERMISSION, sessionId=session),
-            house.agent.say(session, "2"),
-            house.agent.ask_client("_ask", sessionId=session),
-            house.agent.say(session, "3"),
-        ]
-    )
-    await asyncio.gather(*saying)
-    await client.until_text("123")
-    told = methods(client)
-    assert told[told.index(PERMISSION) :] == [
-        PERMISSION,
-        "session/update",
-        "_ask",
-        "session/update",
-    ]
-    await house.agent.end(session)
-
-
 async def test_a_question_of_a_turn_that_is_cancelled_before_it_is_committed_is_put_to_nobody(
     journal: Path, house: Shared
 ) -> None:

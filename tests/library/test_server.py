@@ -555,6 +555,16 @@ async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal:
         assert refused.value.response.status_code == 401
 
 
+INTRODUCTION = {"protocolVersion": 1, "clientCapabilities": {}}
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INTRODUCTION}
+
+
+async def begun(http: httpx2.AsyncClient) -> dict[str, str]:
+    """Introduce a client; return the header of its connection."""
+    answer = await http.post("/acp", json=HELLO)
+    return {"acp-connection-id": answer.headers["acp-connection-id"]}
+
+
 async def test_a_connection_over_http_does_not_outlive_the_access_of_who_began_it(
     journal: Path,
 ) -> None:
@@ -563,16 +573,13 @@ async def test_a_connection_over_http_does_not_outlive_the_access_of_who_began_i
         mounted(server, admit=by_name) as place,
         httpx2.AsyncClient(base_url=f"http://{place}/agents", headers={"x-name": "ann"}) as http,
     ):
-        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
-        answer = await http.post("/acp", json=body)
-        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        connection = await begun(http)
         events = {**connection, "accept": "text/event-stream"}
         async with http.stream("GET", "/acp", headers=events) as stream:
             assert server.disconnect(lambda who: who.tenant == "ann") == 1
             async with asyncio.timeout(DEADLINE):
                 assert [it async for it in stream.aiter_lines() if it.strip(": ")] == []
-        assert (await http.post("/acp", json=body, headers=connection)).status_code == 404
+        assert (await http.post("/acp", json=HELLO, headers=connection)).status_code == 404
 
 
 async def test_an_access_that_is_renewed_with_each_request_keeps_the_connection(
@@ -614,10 +621,7 @@ async def test_an_access_over_http_that_is_not_renewed_ends(journal: Path) -> No
         mounted(desk().server(journal=journal), admit=for_a_moment) as place,
         httpx2.AsyncClient(base_url=f"http://{place}/agents") as http,
     ):
-        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
-        answer = await http.post("/acp", json=body)
-        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        connection = await begun(http)
         events = {**connection, "accept": "text/event-stream"}
         async with http.stream("GET", "/acp", headers=events) as stream:
             assert [it async for it in stream.aiter_lines() if it.strip(": ")] == []
@@ -758,7 +762,7 @@ async def by_headers(scope: Mapping[str, Any]) -> acphold.Principal:
     """The principal that the headers name."""
     said = {name.decode(): value.decode() for name, value in scope["headers"]}
     return acphold.Principal(
-        name="ann",
+        name=said.get("x-name", "ann"),
         tenant=said.get("x-tenant"),
         session_id=said.get("x-session", "one"),
         scopes=frozenset({"watch"} if "x-watch" in said else SCOPES),
@@ -766,7 +770,9 @@ async def by_headers(scope: Mapping[str, Any]) -> acphold.Principal:
 
 
 @pytest.mark.parametrize(
-    "other", [{"x-tenant": "None"}, {"x-session": "s"}, {"x-watch": "1"}], ids=str
+    "other",
+    [{"x-name": "bob"}, {"x-tenant": "None"}, {"x-session": "s"}, {"x-watch": "1"}],
+    ids=str,
 )
 async def test_a_connection_is_for_nobody_who_is_another_or_may_something_else(
     journal: Path, other: dict[str, str]
@@ -775,10 +781,7 @@ async def test_a_connection_is_for_nobody_who_is_another_or_may_something_else(
         mounted(desk().server(journal=journal), admit=by_headers) as place,
         httpx2.AsyncClient(base_url=f"http://{place}/agents") as http,
     ):
-        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
-        answer = await http.post("/acp", json=body)
-        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        connection = await begun(http)
         assert (await http.delete("/acp", headers={**connection, **other})).status_code == 404
         assert (await http.delete("/acp", headers=connection)).status_code == 202
 
@@ -794,22 +797,6 @@ async def test_a_page_of_another_host_is_refused(journal: Path) -> None:
             f"ws://{place}/agents/acp", **{"x-name": "ann", "origin": f"http://{place}"}
         )
         await caller.leave()
-
-
-async def test_streamable_http_is_served_below_the_prefix(journal: Path) -> None:
-    async with (
-        mounted(desk().server(journal=journal), admit=by_name) as place,
-        httpx2.AsyncClient(base_url=f"http://{place}/agents", headers={"x-name": "ann"}) as http,
-    ):
-        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
-        answer = await http.post("/acp", json=body)
-        assert answer.status_code == 200
-        assert answer.json()["result"]["agentInfo"]["name"] == "desk"
-        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
-        stolen = await http.delete("/acp", headers={**connection, "x-name": "bob"})
-        assert stolen.status_code == 404
-        assert (await http.delete("/acp", headers=connection)).status_code == 202
 
 
 async def test_the_coroutines_of_a_sign_in_get_the_headers(journal: Path) -> None:

@@ -205,22 +205,20 @@ async def test_load_answers_with_fields_of_the_agents_answer_that_are_not_known_
         assert await client.load(session) == opened
 
 
-@pytest.mark.parametrize("method", ["session/load", "session/resume"])
 @pytest.mark.parametrize(
     "can", [{}, {"loadSession": True}, {"sessionCapabilities": {"resume": {}}}]
 )
 async def test_an_id_that_neither_the_journal_nor_the_agent_knows_is_not_found(
-    journal: Path, method: str, can: dict[str, Any], tmp_path: Path
+    journal: Path, can: dict[str, Any], tmp_path: Path
 ) -> None:
     async with wrapped(journal, capabilities=can, store=str(tmp_path / "store")) as client:
-        error = await client.refused(method, open_params("no-such", "/"))
-        assert error.code == NOT_FOUND
-        assert error.data["sessionId"] == "no-such"
-        assert error.message
-        assert "\n" not in error.message
-        assert await client.sessions() == []
-        again = await client.refused(method, open_params("no-such", "/"))
-        assert again.code == NOT_FOUND
+        for method in ("session/load", "session/resume") * 2:
+            error = await client.refused(method, open_params("no-such", "/"))
+            assert error.code == NOT_FOUND
+            assert error.data["sessionId"] == "no-such"
+            assert error.message
+            assert "\n" not in error.message
+            assert await client.sessions() == []
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

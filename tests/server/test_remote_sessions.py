@@ -121,24 +121,6 @@ async def test_the_second_client_of_a_session_is_told_nothing_that_it_did_not_of
         }
 
 
-async def test_an_update_with_half_a_surrogate_pair_reaches_all_live_and_replayed(
-    journal: Path,
-) -> None:
-    update = '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d!"}}'
-    params = f'{{"sessionId":"$ID","update":{update}}}'
-    line = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
-    async with two(journal) as (one, other):
-        session = await one.new()
-        await other.load(session)
-        await one.prompt(session, {"line": line}, {"say": "end"})
-        await other.until_text("end")
-        assert other.text() == one.text() == "\ufffd!end"
-    async with two(journal) as (one, other):
-        await one.load(session)
-        await other.load(session)
-        assert other.text() == one.text() == "\ufffd!end"
-
-
 async def test_both_may_prompt_and_each_is_shown_what_the_other_said(journal: Path) -> None:
     async with two(journal) as (one, other):
         session = await one.talk({"say": "to one"})

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.checkouts import Checkout, checkout_of
 from acphold.safety.snapshots.store import tree_of
 from acphold.safety.snapshots.tree_notes import Ahead, KnownTree, TreeNotes
@@ -59,48 +58,3 @@ def test_any_name_of_a_file_can_be_noted(root: Path) -> None:
     TreeNotes(str(root)).note(TREE, KnownTree(inside=[name]))
     [noted] = TreeNotes(str(root)).known().inside
     assert noted == name
-
-
-def test_refusals_in_a_row_are_counted_and_one_can_give_up_at_once(
-    root: Path, checkout: Checkout
-) -> None:
-    notes = TreeNotes(str(root))
-    for times in (1, 2, 3):
-        assert notes.refuse(checkout, "too many", notes.refusal(checkout)) == times
-    assert notes.refuse(checkout, "slow", None, at_once=True) == bounds.REFUSALS
-    refusal = notes.refusal(checkout)
-    assert refusal is not None
-    assert (refusal.reason, refusal.times) == ("slow", bounds.REFUSALS)
-
-
-def test_a_refusal_holds_until_it_is_forgotten(root: Path, checkout: Checkout) -> None:
-    notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", None)
-    refusal = TreeNotes(str(root)).refusal(checkout)
-    assert refusal is not None
-    assert (refusal.reason, refusal.times) == ("too many", 1)
-    notes.forget_refusal()
-    notes.forget_refusal()  # there is none any more
-    assert notes.refusal(checkout) is None
-
-
-@pytest.mark.parametrize("name", ["new.txt", ".gitignore"])
-def test_a_refusal_ends_when_the_folder_or_its_ignored_names_change(
-    root: Path, checkout: Checkout, name: str
-) -> None:
-    path = Path(checkout.top, name)
-    if name == ".gitignore":
-        path.write_text("/old\n")
-    notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", None)
-    path.write_text("/new and longer\n")
-    assert notes.refusal(checkout) is None
-
-
-def test_a_refusal_ends_after_its_time(
-    root: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", None)
-    monkeypatch.setattr(bounds, "GIVEN_UP_SECONDS", -1.0)
-    assert notes.refusal(checkout) is None
