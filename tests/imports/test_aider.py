@@ -197,6 +197,22 @@ async def test_a_project_that_was_moved_or_renamed_has_the_same_chats(
     assert await take("2") == []
 
 
+async def test_a_chat_that_an_earlier_release_told_beside_another_grows_there(
+    opened: Journal, tmp_path: Path
+) -> None:
+    said = BEGUN, "\n#### One.  \n\nFirst.\n\n"
+    for apart, more in ((False, ""), (True, ""), (False, "\n#### Two.  \n\nSecond.\n\n")):
+        project(tmp_path, *said, more)
+        (source,) = sources(READER, tmp_path)
+        before = replace(source, session_id=source.kept_as, kept_as="", apart=apart)
+        await Intake(opened).take(source if more else before, READER)
+    rows = await opened.page(ListFilter())
+    assert {row.session_id: row.message_count for row in rows} == {
+        before.session_id: 2,
+        replace(before, apart=True).downstream_id: 4,
+    }
+
+
 def test_zeros_that_a_crash_left_are_no_words(tmp_path: Path) -> None:
     said = "#### continue  \n\nDone.\n" + "\0" * 300 + "\n\n#### Again.  \n\nDone.\n\n"
     project(tmp_path, BEGUN, said + "\0" * 4096)

@@ -36,6 +36,7 @@ FIRST, LEFT, OLDER, NEWER, NEWEST = (
     Said(number, BEGUN + 60_000 * number, "y", "Done.") for number in range(1, 6)
 )
 """Two ways behind a turn that was itself left."""
+OTHER = NEWEST._replace(words="yes")
 
 
 @st.composite
@@ -189,6 +190,12 @@ SETTINGS = settings(
     seen=[
         *[([FIRST], 0), ([OLDER], 1), ([NEWER], 1), ([NEWEST], 1), ([OLDER], 1), ([FIRST], 0)],
         ([FIRST, OLDER, NEWER, NEWEST], 0),
+    ]
+)
+@example(
+    seen=[
+        *[([LEFT, OLDER], 1), ([FIRST, OTHER], 0), ([OTHER._replace(answer="Do")], 1)],
+        ([FIRST, OTHER], 0),
     ]
 )
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(

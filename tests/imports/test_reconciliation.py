@@ -460,17 +460,39 @@ async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
     assert await prompts(opened) == ["one", "two", "continue", "continue", "more"]
 
 
+@pytest.mark.parametrize("is_continued", [False, True])
 async def test_what_was_said_here_behind_multiplied_turns_stays(
-    opened: Journal, tmp_path: Path
+    is_continued: bool, opened: Journal, tmp_path: Path
 ) -> None:
-    put(tmp_path, conversation("one", "two"))
+    put(tmp_path, whole := conversation("one", "two"))
     await imported_before(opened, tmp_path, [0, 1], [1])
+    if is_continued:
+        say(whole, "otherwise")
+        put(tmp_path, whole)
     lease = await opened.acquire(SESSION)
     await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
     await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.release(lease)
-    await take(opened, tmp_path)
+    assert await take(opened, tmp_path) == ["differs" if is_continued else "grown"]
     assert await prompts(opened) == ["one", "two", "said here"]
+
+
+async def test_multiplied_turns_that_no_file_has_any_more_stand_once(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    say(transcript, "two")
+    say(transcript, "three")
+    put(tmp_path, transcript)
+    await imported_before(opened, tmp_path, [0, 1, 2], [1, 2], [1, 2])
+    transcript.records[2:] = []
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "back"]
+    (tail,) = await others(opened)
+    assert await prompts(opened, tail) == ["two", "three"]
 
 
 async def test_a_session_that_differed_since_a_person_went_back_grows_again(

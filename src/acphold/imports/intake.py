@@ -248,10 +248,10 @@ class Intake:
                     if listed.place != source.place:
                         return apart, None
                 return found, row
-        if source.kept_as:
-            kept = await row_of(self._journal, source.kept_as)
+        for found in (apart, source) if source.kept_as else ():
+            kept = await row_of(self._journal, found.default_id)
             if kept is not None and kept.agent == agent and kept.last_seq:
-                return source, kept
+                return found, kept
         return source, None
 
     async def sources_of(
@@ -471,12 +471,13 @@ class Intake:
                 lease = await self._acquire(row)
                 if is_strange or compared.verdict == "differs":
                     differing = SessionWriter(self._journal, lease, source, None, row, before)
+                    await differing.go_back([turn for turn in turns if turn.is_double])
                     await differing.note_difference()
                     return TakenSource("differs", facts)
                 left = [turns[n] for n in compared.left]
                 if left:
                     await put_aside(self._journal, source, row, left, row.session_id)
-                is_unlinked = source.kept_as and row.downstream_id == source.kept_as
+                is_unlinked = source.kept_as and row.downstream_id == source.default_id
                 link = (row.agent, source.downstream_id) if is_unlinked else None
                 writing = SessionWriter(self._journal, lease, source, link, row, before)
                 its = compared.behind or await beside(self._journal, source, row.session_id)
@@ -536,9 +537,15 @@ class Intake:
         return TakenSource(outcome, facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
-        """Take in a conversation that only has the id of one here, as a session of its own; its
-        place may have had another one that is apart."""
+        """Take in a conversation that only has the id of one here, as a session of its own, or as
+        part of one that is apart, too; its place may have had another one."""
         apart, number = replace(source, apart=True), 1
+        if not source.apart:
+            its, its_row = await self._reunite(apart, row, news)
+            if its_row.session_id != row.session_id:
+                taken = await self._take_more(its, its_row, news, again=False)
+                await self._note_taken(source, row.session_id)
+                return taken
         while source.apart and await session_of(self._journal, row.agent, apart.downstream_id):
             number += 1
             apart = replace(source, session_id=f"{source.session_id}~{number}", kept_as="")
@@ -570,7 +577,7 @@ class Intake:
             return source, row
         beside = await sessions_beside(self._journal, ours)
         others = (it.session_id for it in beside if not it.tail_of and it.agent == row.agent)
-        for session_id in (ours, row.session_id, *others):
+        for session_id in dict.fromkeys((ours, row.session_id, *others)):
             session = await read_known(self._journal, session_id)
             async for piece in news(whole, session.part(source)):
                 if any(session.turns[n].identity == its for n, its in piece.met.items()):

@@ -6,6 +6,7 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -185,10 +186,14 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                 first = segment.first_seq if segment.is_merged else entry.seq
                 turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
     last = marker.last if marker else None
+    told: dict[tuple[str, int, str], int] = {}
     for turn in (found := turns.close()):
         turn.identity, turn.count = identities.get(turn.prompt, ""), 0
         # An import before markers had turns has those that no client sent here.
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
+        if not (turn.identity or turn.is_here):
+            unit = bisect(markers, (turn.prompt, 0))
+            turn.is_double = unit > told.setdefault((turn.words, turn.at, turn.answer), unit)
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
     return Known(found, turns.before, marker, frozenset(forgotten), markers)
@@ -354,7 +359,9 @@ class SessionWriter:
         differing = _newest(marker.differing | {source.place: (source.size, source.changed_at)})
         # What was said here stands behind its last turn.
         marker = replace(marker, turns=[], last=None, offset=0, check="", differing=differing)
-        past = [PastEntry(IMPORTED, now_ms(), msgspec.json.encode(marker))]
+        now = now_ms()
+        past = [_back(self._gone, now)] if self._gone else []
+        past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
         change = RowChange(home=row.home) if row is not None else RowChange()
         await self._journal.take_in(self.lease, past, change, release=True)
 

@@ -67,7 +67,8 @@ class ReadTurn(Struct):
     the time of the prompt, `until` of the newest entry, `count` the number of entries in the
     transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the journal
     is known to have it, `may_be_missing` if it was sent into a running turn or cut off: programs
-    may not keep such. `prompt` is the number of its prompt, `spans` are those of its entries;
+    may not keep such, `is_double` if a later import, before identities were kept, told it again.
+    `prompt` is the number of its prompt, `spans` are those of its entries;
     `offset` is the byte of its source at which it begins, if that is known.
     """
 
@@ -80,6 +81,7 @@ class ReadTurn(Struct):
     digest: str = ""
     is_here: bool = False
     may_be_missing: bool = False
+    is_double: bool = False
     prompt: int = 0
     spans: list[tuple[int, int]] = []
     last: str = ""
@@ -403,7 +405,7 @@ class _Matching:
     ) -> None:
         self._known, self._ours, self._theirs = known, ours, theirs
         self._met: set[int] = set()
-        self.surplus: set[int] = set()
+        self.surplus = {n for n, turn in enumerate(ours) if turn.is_double}
 
     def match(self, *, given: bool, is_damaged: bool) -> None:
         """Match by identity, else by time, else by words."""
