@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from acphold.imports import Intake, Reader
+from acphold.imports import Intake, Reader, session_writer
 from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
@@ -19,7 +20,7 @@ from acphold.imports.pi import READER as PI
 from acphold.imports.qwen import READER as QWEN
 from acphold.journal.journal import Journal, history
 from acphold.journal.seams import Grouping
-from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources, write_lines
 
 Json = Any
@@ -199,6 +200,32 @@ async def test_of_copies_of_a_turn_the_largest_counts_are_the_sum(
     await import_all(opened, tmp_path, CLAUDE)
     found = await opened.index.usage("agent")
     assert (found.total.tokens.output, found.total.tokens.input) == (500, 10)
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_a_turn_that_was_imported_while_it_ran_counts_once(
+    is_long: bool, tmp_path: Path, opened: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0 if is_long else 1 << 20)
+    transcript = Transcript()
+    for number in range(2):
+        transcript.user(f"prompt {number}")
+        for call in "abc":
+            transcript.assistant("I look.", use(f"{number}{call}", "Bash", command="ls"))
+            transcript.result(f"{number}{call}", "x")
+        transcript.assistant("Done.")
+    whole = transcript.records
+    path = transcript.write(tmp_path)
+    for count in range(2, len(whole) + 1):
+        write_lines(path, *whole[:count])
+        (source,) = sources(CLAUDE, tmp_path)
+        await Intake(opened).take(replace(source, changed_at=count), CLAUDE)
+    assert await total(opened) == 8 * 17
+    write_lines(path.with_name(f"{FORK}.jsonl"), *(it | {"sessionId": FORK} for it in whole[:5]))
+    for source in sources(CLAUDE, tmp_path):
+        await Intake(opened).take(source, CLAUDE)
+    assert await total(opened) == 8 * 17
+    assert sum(it.tokens.total or 0 for it in (await opened.index.usage("day")).groups) == 8 * 17
 
 
 async def test_turns_that_are_no_copies_count_each(tmp_path: Path, opened: Journal) -> None:

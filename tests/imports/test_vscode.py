@@ -111,7 +111,7 @@ def test_a_conversation_is_told_as_it_stood_in_the_chat(tmp_path: Path) -> None:
     assert read["locations"] == [{"path": "/a/notes one.txt"}]
     assert read["content"][0]["content"]["text"] == "one"
     (end,) = told.ends()
-    assert (end["stopReason"], end["_meta"]) == ("end_turn", {"acphold/model": "gpt-5"})
+    assert (end["stopReason"], end["_meta"]["acphold/model"]) == ("end_turn", "gpt-5")
     assert end["usage"] == {"outputTokens": 7, "totalTokens": 7}
     assert not facts.missed.counts
 

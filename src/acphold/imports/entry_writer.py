@@ -80,7 +80,7 @@ class EntryWriter:
         self._usage: dict[str, int] = {}
         self._replies: dict[str, dict[str, int]] = {}
         self._replies_before: dict[str, dict[str, int]] = {}
-        self._first_reply = ""
+        self._first_reply = self._turn = ""
         self._turn_meta: Object = {}
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
@@ -164,8 +164,9 @@ class EntryWriter:
             usage = dict(self._usage)
             usage["totalTokens"] = sum(usage.values())
             end["usage"] = usage
-            if self._first_reply:
-                digest = blake2b(self._first_reply.encode(errors="replace"), digest_size=7)
+            if self._first_reply or not self._turn.startswith(BY_WORDS):
+                name = self._first_reply or self._turn
+                digest = blake2b(name.encode(errors="replace"), digest_size=7)
                 self._turn_meta[REPLY] = digest.hexdigest()
         session_total: Object = {"usage": self._session_usage} if self._session_usage else {}
         if self._session_cost is not None:
@@ -376,7 +377,7 @@ class EntryWriter:
             digest = f"{digest}-{count}"
         self.offsets[digest] = self.offset
         self._entries.append(PastEntry(PROMPT, self._now, raw, seq, digest))
-        self._turn_open, self._last = True, "prompt"
+        self._turn_open, self._last, self._turn = True, "prompt", digest
 
     def _append(self, kind: str, value: object) -> None:
         self._entries.append(PastEntry(kind, self._now, _encode(value)))

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.conversation.history.entries import FORGOTTEN, PROMPT, Entry, Origin, now_ms
+from acphold.conversation.history.entries import FORGOTTEN, PROMPT, TURN_END, Entry, Origin, now_ms
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
 from acphold.imports.left_turns import beside, put_aside, take_behind, take_out_common
@@ -51,6 +51,7 @@ from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn
 from acphold.journal.journal import (
     Journal,
     Lease,
+    history,
     is_forgotten,
     is_live,
     row_of,
@@ -513,7 +514,11 @@ class Intake:
         if not marker.is_only_longer(source):
             return None
         identity, count, digest = marker.last
-        known = KnownPart([ReadTurn(identity, count=count, digest=digest)])
+        ended = b""
+        async for segment in history(self._journal, row.session_id, max(row.last_seq - 3, 0)):
+            for entry in segment.entries():
+                ended = entry.raw if entry.kind == TURN_END else ended
+        known = KnownPart([ReadTurn(identity, count=count, digest=digest, end=ended)])
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from math import inf
@@ -264,11 +265,14 @@ def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since
 
 class Reported(Struct, array_like=True):
     """The basis for the next increases of a session: the last counts of the session that an agent
-    told, the last cost by agent and currency, and the sums of COUNTS."""
+    told, the last cost by agent and currency, and the sums of COUNTS; and the last reply, with its
+    counts: a turn that was imported while it ran is told again from its beginning."""
 
     last: Tokens = Tokens()
     costs: dict[tuple[str, str], float] = {}
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    reply: int = 0
+    told: dict[str, int] = {}
 
 
 def increases(
@@ -296,6 +300,13 @@ def increases(
                 known = {
                     name: increase(getattr(last, name) or 0, count) for name, count in known.items()
                 }
+            elif report.reply:
+                told = before.told if report.reply == before.reply else {}
+                before.reply, before.told = (
+                    report.reply,
+                    {name: max(count, told.get(name, 0)) for name, count in known.items()},
+                )
+                known = {name: max(0, count - told.get(name, 0)) for name, count in known.items()}
             for name, count in known.items():
                 sums[name] += count
             tokens = Tokens(**known)
@@ -317,17 +328,22 @@ class CountedReplies:
     def __init__(self) -> None:
         self._counted: dict[int, dict[str, int]] = {}
 
-    def rest(self, report: UsageReport) -> UsageReport:
-        """Return a report with what its tokens exceed those of a copy that was counted before."""
-        if not report.reply or report.tokens is None:
-            return report
-        known = self._counted.setdefault(report.reply, {})
-        rest: dict[str, int] = {}
-        for name in COUNTS:
-            if (count := getattr(report.tokens, name)) is not None:
-                rest[name] = max(0, count - known.get(name, 0))
-                known[name] = max(count, known.get(name, 0))
-        return replace(report, tokens=Tokens(**rest))
+    def rest(self, told: Iterable[UsageReport]) -> Iterator[UsageReport]:
+        """Yield the reports of a session, each with what its tokens exceed those of copies that
+        were counted before."""
+        own: Counter[tuple[int, str]] = Counter()
+        for report in told:
+            if not report.reply or report.tokens is None:
+                yield report
+                continue
+            known = self._counted.setdefault(report.reply, {})
+            rest: dict[str, int] = {}
+            for name in COUNTS:
+                if (count := getattr(report.tokens, name)) is not None:
+                    own[report.reply, name] += count
+                    rest[name] = max(0, own[report.reply, name] - known.get(name, 0))
+                    known[name] = max(own[report.reply, name], known.get(name, 0))
+            yield replace(report, tokens=Tokens(**rest))
 
 
 Number = TypeVar("Number", int, float)

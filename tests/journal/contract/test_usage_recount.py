@@ -94,7 +94,7 @@ def recount(rows: list[SessionRow], told: dict[str, Told], by: Grouping) -> Sums
         ends = models_since(found, [it for it in entries[::-1] if it.kind == "turn_end"], 0)
         origins = msgspec.json.encode(row.origins).decode()
         held_by = holders(row.session_id, row.agent, origins)
-        every = [counted.rest(one) for one in increases(found, held_by, ends)]
+        every = [*counted.rest(increases(found, held_by, ends))]
         for name in {group(by, row, one) for one in every} or {group(by, row, None)}:
             part = [one for one in every if group(by, row, one) == name]
             sessions, without, costs, counts = sums.get(name, (0, 0, {}, [None] * len(COUNTS)))

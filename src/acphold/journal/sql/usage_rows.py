@@ -162,11 +162,13 @@ def add_up(tables: Tables, key: Key, *, has_news: bool) -> None:
 
 def _add_reports(tables: Tables, key: Key, kept: _Fold, held_by: list[tuple[float, str]]) -> int:
     """Add the reports behind a fold to the sums; return 0, or why they are not in them."""
+    behind = f"WHERE {tables.KEY} = %s AND seq > %s", (key, kept.through)
+    replies = tables.execute(f"SELECT seq, reply FROM acphold.replies {behind[0]}", behind[1])
+    its = dict(replies.fetchall())
     rows = tables.execute(
-        f"SELECT {COLUMNS} FROM acphold.usage WHERE {tables.KEY} = %s AND seq > %s ORDER BY seq",
-        (key, kept.through),
+        f"SELECT {COLUMNS} FROM acphold.usage {behind[0]} ORDER BY seq", behind[1]
     )
-    found = [report(*row, reply=0) for row in rows.fetchall()]
+    found = [report(*row, reply=its.get(row[0], 0)) for row in rows.fetchall()]
     if not found:
         return 0
     if any(map(_is_beyond_measure, found)):

@@ -259,7 +259,8 @@ def sums(
     counted = CountedReplies()
     is_odd, keys = tables.among(tables.OWN_KEY, "odd"), {"odd": tables.array(odd)}
     for session in sessions(tables, since, is_odd, keys, has_models=by == "model"):
-        told = [counted.rest(one) for one in session.reports if not agents or one.agent in agents]
+        own = (one for one in session.reports if not agents or one.agent in agents)
+        told = [*counted.rest(own)]
         if not told and agents and session.agent not in agents:
             continue
         named: dict[str, list[UsageReport]] = {}
