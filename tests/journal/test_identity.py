@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,32 +22,23 @@ from tests.timelines import database
 
 async def own(location: str, name: str) -> str:
     """Create a session in a journal, and return its identity then."""
-    journal = open_journal(location)
-    try:
+    async with aclosing(open_journal(location)) as journal:
         lease = await journal.create(NewSession(name, "agent", "/project"))
         assert lease.journal == await identity(journal)
         return lease.journal
-    finally:
-        await journal.aclose()
 
 
 async def look(location: str) -> str:
-    journal = open_journal(location)
-    try:
+    async with aclosing(open_journal(location)) as journal:
         found = await identity(journal)
         assert found is not None
         return found
-    finally:
-        await journal.aclose()
 
 
 async def back_up(location: str, to: Path) -> None:
-    journal = open_journal(location)
-    try:
+    async with aclosing(open_journal(location)) as journal:
         assert journal.file is not None
         await journal.file.copy_to(str(to))
-    finally:
-        await journal.aclose()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -60,8 +61,9 @@ def test_pages_from_the_end_have_each_entry_once(
     tmp_path_factory: pytest.TempPathFactory, pieces: Pieces, limit: int, settled: bool
 ) -> None:
     async def check() -> None:
-        journal = open_journal(tmp_path_factory.mktemp("back") / "journal.db")
-        try:
+        async with aclosing(
+            open_journal(tmp_path_factory.mktemp("back") / "journal.db")
+        ) as journal:
             lease = await begun(journal)
             await append(journal, lease, pieces)
             if settled:
@@ -80,7 +82,5 @@ def test_pages_from_the_end_have_each_entry_once(
                 before = page.before
             back += [entry.seq for entry in page.entries]
             assert back == read[::-1]
-        finally:
-            await journal.aclose()
 
     asyncio.run(check())

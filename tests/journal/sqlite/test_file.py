@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -333,11 +333,8 @@ def test_damage_in_the_middle_is_told_when_it_is_met_and_not_written_over(path: 
 
 async def open_and_read(path: Path) -> None:
     """Whatever can be met in a journal, met."""
-    journal = open_file(path)
-    try:
+    async with aclosing(open_file(path)) as journal:
         await read_all(journal)
-    finally:
-        await journal.aclose()
 
 
 def copy(file: Path, place: Path) -> None:
@@ -504,11 +501,8 @@ def test_damaged_pages_are_found(path: Path) -> None:
 
 async def damage_of(path: Path) -> list[str]:
     """The damage that a journal reports of itself."""
-    journal = open_file(path)
-    try:
+    async with aclosing(open_file(path)) as journal:
         return await journal.file.damage()
-    finally:
-        await journal.aclose()
 
 
 def test_a_pipe_is_no_journal_and_is_not_waited_for(path: Path) -> None:
@@ -791,11 +785,8 @@ async def test_a_process_that_opens_a_journal_in_use_keeps_its_hold_when_the_oth
 
 
 async def looked_at(path: Path) -> int:
-    journal = open_file(path)
-    try:
+    async with aclosing(open_file(path)) as journal:
         return (await journal.session("s1")).last_seq
-    finally:
-        await journal.aclose()
 
 
 async def test_the_first_of_two_openings_in_one_process_keeps_its_hold_when_the_second_ends(
