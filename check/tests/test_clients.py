@@ -95,8 +95,8 @@ def failed(report: CheckReport) -> dict[str, str]:
     return {finding.rule.id: finding.why for finding in report.of(Verdict.FAIL)}
 
 
-def failed_with(id: int, error: Json) -> Said:
-    return "client", {"jsonrpc": "2.0", "id": id, "error": error}
+def failed_with(error: Json) -> Said:
+    return "client", {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
 NO_METHOD = {"code": -32601, "message": "not here"}
@@ -159,10 +159,10 @@ BROKEN: dict[str, list[Said]] = {
         asked(3, "session/list"),
         answered(3, stopReason="end_turn"),
     ],
-    "client.errors": [*SESSION, PROMPT, READ, failed_with(1, {"code": "no"})],
+    "client.errors": [*SESSION, PROMPT, READ, failed_with({"code": "no"})],
     "client.trace-context": new(_meta={"traceparent": "5"}),
-    "client.permission": [*SESSION, PROMPT, QUESTION, failed_with(1, NO_METHOD)],
-    "client.offers": [*SESSION, PROMPT, READ, failed_with(1, NO_METHOD)],
+    "client.permission": [*SESSION, PROMPT, QUESTION, failed_with(NO_METHOD)],
+    "client.offers": [*SESSION, PROMPT, READ, failed_with(NO_METHOD)],
     "client.content": [
         *SESSION,
         asked(3, "session/prompt", sessionId="s", prompt=[{"type": "resource", "resource": BLOB}]),
@@ -218,11 +218,11 @@ BROKEN: dict[str, list[Said]] = {
     ],
     "client.late-updates": [
         *(*SESSION, PROMPT, told("session/cancel", sessionId="s")),
-        *(fence(1, ""), failed_with(1, NO_METHOD), fence(2, "late")),
+        *(fence(1, ""), failed_with(NO_METHOD), fence(2, "late")),
         answered(3, stopReason="cancelled"),
     ],
     "client.signed-out": [
-        *(*SESSION, PROMPT, fence(1, ""), failed_with(1, NO_METHOD)),
+        *(*SESSION, PROMPT, fence(1, ""), failed_with(NO_METHOD)),
         ("agent", {"jsonrpc": "2.0", "id": 3, "error": {"code": -32000, "message": "sign in"}}),
         fence(2, "signed-out"),
     ],
@@ -311,7 +311,7 @@ ODD: dict[str, list[Said]] = {
     "tells that it has cancelled a permission that the agent took back": [
         *(*SESSION, PROMPT, QUESTION, told("session/cancel", sessionId="s")),
         ("agent", {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}),
-        failed_with(1, {"code": -32800, "message": "Cancelled"}),
+        failed_with({"code": -32800, "message": "Cancelled"}),
     ],
 }
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -160,9 +160,8 @@ def users(journal: Path) -> list[psutil.Process]:
 
 async def kept(journal: Path) -> Kept:
     """The sessions of the journal, without import marks and sequence numbers."""
-    opened = open_journal(journal)
     found: Kept = {}
-    try:
+    async with aclosing(open_journal(journal)) as opened:
         for row in await opened.page(ListFilter()):
             entries = [
                 (entry.kind, entry.at, bytes(entry.raw))
@@ -173,8 +172,6 @@ async def kept(journal: Path) -> Kept:
             assert not row.is_unread
             facts = row.agent, row.cwd, row.title, row.created_at, row.updated_at
             found[row.session_id] = (facts, entries)
-    finally:
-        await opened.aclose()
     return found
 
 

@@ -73,11 +73,11 @@ def story(home: Path, session: str = SESSION) -> Story:
     return Story(READER, source)
 
 
-def tails(home: Path, session: str = SESSION) -> list[list[str]]:
+def tails(home: Path) -> list[list[str]]:
     assert READER.branches is not None
-    (source,) = (it for it in sources(READER, home) if it.session_id == session)
+    (source,) = (it for it in sources(READER, home) if it.session_id == SESSION)
     found = list(READER.branches(source))
-    assert all(it.session_id.startswith(f"{session}~") for it in found)
+    assert all(it.session_id.startswith(f"{SESSION}~") for it in found)
     assert len({it.session_id for it in found}) == len(found)
     return [said(Story(READER, it)) for it in found]
 

@@ -32,8 +32,8 @@ async def import_all(journal: Journal, home: Path, reader: Reader) -> None:
         assert (await Intake(journal).take(source, reader)).outcome == "new"
 
 
-async def total(journal: Journal, by: Grouping = "agent") -> int | None:
-    return (await journal.index.usage(by)).total.tokens.total
+async def total(journal: Journal) -> int | None:
+    return (await journal.index.usage("agent")).total.tokens.total
 
 
 def claude_fork(home: Path) -> None:

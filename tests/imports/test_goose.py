@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +213,7 @@ async def test_the_tokens_of_a_session_and_its_subagents_are_taken_in_once(
     store.message("assistant", "3 lines.")
     counted(store, "1", 100, 10, 0.5)
     counted(store, "child", 40, 4, None)
-    opened = open_file(journal)
-    try:
+    async with aclosing(open_file(journal)) as opened:
         (source,) = sources(READER, tmp_path)
         await Intake(opened).take(source, READER)
         store.message("user", "And now?")
@@ -223,8 +223,6 @@ async def test_the_tokens_of_a_session_and_its_subagents_are_taken_in_once(
         (source,) = sources(READER, tmp_path)
         assert (await Intake(opened).take(source, READER)).outcome == "grown"
         (used,) = await usage_reports(opened)
-    finally:
-        await opened.aclose()
     tokens = [report.tokens for report in used.reports if report.tokens]
     assert [(found.input, found.output, found.total) for found in tokens] == [
         (140, 14, 154),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from uuid import UUID
 
@@ -107,14 +108,11 @@ async def test_listing_first_does_not_change_what_is_taken_in(
     fill(tmp_path)
     assert len(await list_first(opened, tmp_path)) == 8
     assert len(await list_first(opened, tmp_path)) == 8
-    other = open_file(tmp_path / "other.db", read_transcript=read_beside)
-    try:
+    async with aclosing(open_file(tmp_path / "other.db", read_transcript=read_beside)) as other:
         for source, reading in found(tmp_path):
             assert (await Intake(opened).take(source, reading)).outcome == "new"
             await Intake(other).take(source, reading)
         assert await kept(opened) == await kept(other)
-    finally:
-        await other.aclose()
 
 
 async def test_what_the_beginning_does_not_tell_is_listed_once_it_is_read(
@@ -179,8 +177,7 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     await opened.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
-    again = open_file(journal, read_transcript=read_beside)
-    try:
+    async with aclosing(open_file(journal, read_transcript=read_beside)) as again:
         for row in rows:
             assert row.unread is not None
             source, is_redacted = unread_in(row.unread)
@@ -189,8 +186,6 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
             assert (await intake.take(source, reader(source.reader))).outcome == "new"
         titles = {row.title for row in await again.page(ListFilter())}
         assert titles == {"Rotate [removed: API key] and [removed: password]"}
-    finally:
-        await again.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
 
@@ -239,16 +234,15 @@ async def test_an_unread_session_that_several_need_at_once_is_read_for_all(
 ) -> None:
     conversation(60, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
-    other = open_file(journal, read_transcript=read_beside)  # as another process would
-    try:
+    async with aclosing(
+        open_file(journal, read_transcript=read_beside)
+    ) as other:  # as another process would
         left = asyncio.create_task(opened.complete(SESSION))
         waiting = [opened.complete(SESSION), other.complete(SESSION), other.complete(SESSION)]
         all_waiting = asyncio.gather(*waiting)
         await asyncio.sleep(0)
         left.cancel()  # one caller leaves, and the others still get theirs
         await all_waiting
-    finally:
-        await other.aclose()
     assert await said(opened) == whole(60)
     assert await opened.file.damage() == []
 

@@ -10,7 +10,7 @@ from typing import Any
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.fold import SessionState, fold
 from acphold.conversation.history.timeline import Message, ToolCall
-from acphold.imports import ALL, Home, ImportSelection, Reader, Source
+from acphold.imports import Home, Reader, Source
 from acphold.imports.pieces import pieces
 from acphold.imports.turns import NOTHING
 
@@ -25,8 +25,8 @@ def sources(reader: Reader, home: Path) -> list[Source]:
 class Story:
     """A conversation as its reader told it."""
 
-    def __init__(self, reader: Reader, source: Source, selection: ImportSelection = ALL) -> None:
-        told = list(pieces(source, reader, NOTHING, selection))
+    def __init__(self, reader: Reader, source: Source) -> None:
+        told = list(pieces(source, reader, NOTHING))
         self.facts = told[-1].facts
         self.entries = [entry for piece in told for entry in piece.entries] + told[-1].closing
         self.raw = [(entry.kind, json.loads(entry.raw)) for entry in self.entries]

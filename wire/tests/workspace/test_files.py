@@ -79,13 +79,13 @@ def without_powers(*groups: int) -> Iterator[None]:
             os.setgroups(before)
 
 
-def acl(user: int) -> bytes:
-    """A POSIX ACL as Linux keeps it: we and `user` read and write, our group and others nothing.
+def acl() -> bytes:
+    """A POSIX ACL as Linux keeps it: we and NOBODY read and write, our group and others nothing.
 
     Source: Linux, posix_acl_xattr.h; entries of tag, permissions and id, in the order of tags.
     """
     nobody = 0xFFFFFFFF
-    entries = [(1, 6, nobody), (2, 6, user), (4, 0, nobody), (16, 6, nobody), (32, 0, nobody)]
+    entries = [(1, 6, nobody), (2, 6, NOBODY), (4, 0, nobody), (16, 6, nobody), (32, 0, nobody)]
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
@@ -236,7 +236,7 @@ async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
 ) -> None:
     (file := project / "f").write_text("old")
     os.chown(file, ALICE, DEVS)
-    os.setxattr(file, "system.posix_acl_access", acl(NOBODY))
+    os.setxattr(file, "system.posix_acl_access", acl())
     os.setxattr(file, "user.origin", b"https://example.org")
     before = file.stat()
     await tool.write("f", "new")
@@ -244,7 +244,7 @@ async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
     assert file.read_text() == "new"
     assert now.st_ino != before.st_ino
     assert (now.st_uid, now.st_gid, now.st_mode) == (ALICE, DEVS, 0o100660)
-    assert os.getxattr(file, "system.posix_acl_access") == acl(NOBODY)
+    assert os.getxattr(file, "system.posix_acl_access") == acl()
     assert os.getxattr(file, "user.origin") == b"https://example.org"
 
 
@@ -252,12 +252,12 @@ async def test_a_file_of_others_keeps_owner_group_acl_and_attributes(
 async def test_a_file_without_an_acl_gets_none_from_its_folder(tool: Files, project: Path) -> None:
     (file := project / "f").write_text("old")
     file.chmod(0o640)
-    os.setxattr(project, "system.posix_acl_default", acl(NOBODY))
+    os.setxattr(project, "system.posix_acl_default", acl())
     await tool.write("f", "new")
     assert file.stat().st_mode == 0o100640
     assert os.listxattr(file) == []
     await tool.write("made", "new")
-    assert os.getxattr(project / "made", "system.posix_acl_access") == acl(NOBODY)
+    assert os.getxattr(project / "made", "system.posix_acl_access") == acl()
 
 
 @needs_root
