@@ -196,18 +196,14 @@ async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(
     assert client.text() == "It is that."
 
 
-async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "ADOPTED_LOOK_SECONDS", 1e6)
-    async with shared(journal) as house:
-        lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
-        await house.journal.append(lease, [("update", [said("half")])])
-        holding(house)
-        client = await house.client()
-        await client.sessions()
-        await client.load("theirs")
-        assert client.text() == "It is that."
+async def test_what_this_process_has_left_half_adopted_is_adopted_anew(house: Shared) -> None:
+    lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
+    await house.journal.append(lease, [("update", [said("half")])])
+    holding(house)
+    client = await house.client()
+    await client.sessions()
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
 async def test_an_agent_that_reads_the_journal_does_not_wait_for_who_asks_it(

@@ -147,34 +147,19 @@ class Adoption:
             raise
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
-        """Return a lease of a session without entries; remove what a half-done adoption has
-        left."""
-        key = self._shared.agent.key
-        new = NewSession(session_id, key, setup.cwd, setup.additional_directories)
-        for _ in range(bounds.ADOPTIONS):
-            try:
-                return await self._hub.journal.create(new)
-            except errors.SessionExistsError:
-                # Remove what is there once no process adopts it, unless another one is quicker.
-                with suppress(errors.UnknownSessionError, errors.LeaseLostError):
-                    lease = await self._take_remains(session_id)
-                    if await self.is_known(session_id):  # the other process has finished
-                        await self._hub.journal.release(lease)
-                    else:
-                        await self._hub.journal.delete(lease)
-        raise errors.SessionExistsError(f"other processes keep adopting session {session_id!r}")
+        """Return a lease of a session without entries; remove what a half-done adoption has left.
 
-    async def _take_remains(self, session_id: str) -> Lease:
-        """Own what another adoption has left, once no running process is at it, or for too long.
-
-        SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
+        Raises HeldElsewhereError while another process adopts it, where it can be joined, and
+        SessionExistsError if that has finished.
         """
-        deadline = asyncio.get_running_loop().time() + bounds.ADOPTED_ELSEWHERE_SECONDS
-        while not await self.is_known(session_id):
-            if asyncio.get_running_loop().time() > deadline:
-                return await self._hub.journal.acquire(session_id)
-            # Remains of our own are at rest: we adopt a session only once at a time.
-            with suppress(errors.HeldElsewhereError):
-                return await take_lease(self._hub.journal, session_id)
-            await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
-        raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")
+        key, journal = self._shared.agent.key, self._hub.journal
+        new = NewSession(session_id, key, setup.cwd, setup.additional_directories)
+        with suppress(errors.SessionExistsError):
+            return await journal.create(new)
+        with suppress(errors.UnknownSessionError):  # it has just removed that itself
+            lease = await take_lease(journal, session_id)
+            if await self.is_known(session_id):
+                await journal.release(lease)
+            else:
+                await journal.delete(lease)
+        return await journal.create(new)

@@ -124,15 +124,6 @@ another setup."""
 ADOPT_SECONDS: Final = 120.0
 """Seconds an agent has to replay a session of its own: some take long for a long history."""
 
-ADOPTED_ELSEWHERE_SECONDS: Final = 30.0
-"""Seconds another process may take to adopt the same session before we give up."""
-
-ADOPTIONS: Final = 10
-"""Times an adoption is started while other processes start, or give up, the same one."""
-
-ADOPTED_LOOK_SECONDS: Final = 0.1
-"""Seconds between looks at whether another process has adopted it: it cannot call us."""
-
 EARLY_BYTES: Final = 1024 * 1024
 """Most bytes of updates kept for sessions that are not known yet; beyond it they are dropped."""
 
