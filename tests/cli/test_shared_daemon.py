@@ -255,13 +255,15 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
     command = wrap_command(scripted_agent())
     path = f"{home.folder}/acphold/daemon-other.sock"
     os.mkdir(os.path.dirname(path), 0o700)
-    home.note(path)
+    assert (held := hold(home.lock)) is not None
+    held.note(path)
 
     def end_at_once(listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with listening, connection:
             connection.recv(1)
             os.unlink(path)
+            held.release()
 
     with socket.socket(socket.AF_UNIX) as listening:
         listening.settimeout(DEADLINE)
@@ -271,6 +273,19 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
         async with introduced(command, journal=home.journal, env=home.env):
             await ending
             await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
+
+
+async def test_a_program_that_listens_in_the_place_of_a_killed_daemon_keeps_no_editor(
+    home: Home,
+) -> None:
+    path = f"{home.folder}/acphold/daemon-other.sock"
+    os.mkdir(os.path.dirname(path), 0o700)
+    home.note(path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        async with home.editor() as one:
+            await one.talk({"say": "hello"})
 
 
 def test_an_editor_that_was_served_and_let_go_before_its_front_looked_is_not_served_again() -> None:

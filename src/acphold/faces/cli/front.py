@@ -281,8 +281,9 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
     held = daemon_lock(location)
     deadline = time.monotonic() + START_SECONDS
     while True:
+        noted = daemon_address(held)  # of one that was killed, any program may listen there now
         connection = (
-            _connect(held, daemon_address(held))
+            (_connect(held, noted) if noted and is_held(held) else None)
             or _connect(held, _former_socket(location))
             or _start_and_connect(held, location, frame)
         )
