@@ -255,7 +255,8 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
     command = wrap_command(scripted_agent())
     path = f"{home.folder}/acphold/daemon-other.sock"
     os.mkdir(os.path.dirname(path), 0o700)
-    assert (held := hold(home.lock)) is not None
+    held = hold(home.lock)
+    assert held is not None
     held.note(path)
 
     def end_at_once(listening: socket.socket) -> None:

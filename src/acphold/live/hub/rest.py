@@ -70,11 +70,11 @@ class Rest:
             self._until = max([self._until, *(mark.late for mark in self._bookmarks)])
         # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
         soon = min(self._until, now + bounds.TOUCH_MS / 1000)
-        if self._timer is not None and self._timer.when() > soon:
+        if self._timer is not None:
+            if self._timer.when() <= soon:
+                return
             self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer = self._loop.call_at(soon, self._over)
+        self._timer = self._loop.call_at(soon, self._over)
 
     def end(self) -> None:
         """Stop resting: a turn begins."""

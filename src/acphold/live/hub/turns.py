@@ -164,8 +164,9 @@ class Turns(Struct, eq=False):
             if turn.client is None or not turn.client.offer.is_line:
                 turn.reply(errors.StoppedError())
             return
-        turn.speakers |= self._between
-        self._between.clear()
+        if self._between:
+            turn.speakers |= self._between
+            self._between.clear()
         self._queue.append(turn)
         self.log_step("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
         self._session.rest.end()
@@ -361,6 +362,7 @@ class Turns(Struct, eq=False):
         Before that, close what is open in it and give the session a title: they are part of the
         turn.
         """
+        session = self._session
         async with turn.ending:
             if turn.is_over:
                 return
@@ -373,11 +375,11 @@ class Turns(Struct, eq=False):
                 if self._questions.are_left:
                     await self._questions.turn_over(turn.began)
                 entry = end_entry(answer)
-                title = self._title_of(turn) if self._session.row.untitled else None
+                title = self._title_of(turn) if session.row.untitled else None
                 if title is not None:
                     # The agent has given none: a session gets a title with its first turn, and
                     # another one with the first that says something.
-                    self._session.hold("update", [title_update(title)])
+                    session.hold("update", [title_update(title)])
                 if (
                     not isinstance(answer, bytes) or b"sessionFailure" in answer
                 ) and not turn.is_cancelled:
@@ -385,22 +387,20 @@ class Turns(Struct, eq=False):
 
                     agent, waits = self._side.agent, self._shared.options.when_limited == "wait"
                     entry = await with_limit_reached(
-                        entry, turn, answer, self._session, agent, waits=waits
+                        entry, turn, answer, session, agent, waits=waits
                     )
                 if turn.is_over:
                     return
-                await self._session.publish(
+                await session.publish(
                     "turn_end",
                     [entry],
                     turn.author,
                     then=partial(turn.reply, answer),
-                    change=self._session.row.end_change(
-                        is_attached=bool(self._session.attachments)
-                    ),
+                    change=session.row.end_change(is_attached=bool(session.attachments)),
                 )
                 if title is not None:
-                    self._session.row.untitled = says_nothing(title)
-                    self._shared.follow_title(self._session.row.cwd)
+                    session.row.untitled = says_nothing(title)
+                    self._shared.follow_title(session.row.cwd)
                     self._alerts.entitle(turn.prompt, turn.began, self._shared.made_titles)
                 self._settle(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
