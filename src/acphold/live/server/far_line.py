@@ -114,7 +114,7 @@ class FarLine:
             while True:
                 await self._stay_connected()
         except errors.AcpError as exc:
-            self._refuse_pending(exc)
+            self.refuse_pending(exc)
             for session_id in tuple(self._line.sessions):
                 self._lose(session_id, exc)
             await self._drain()
@@ -390,11 +390,10 @@ class FarLine:
         for asked in self._line.pending:
             if asked.method == schema.PROMPT.name:
                 asked.request.answer(CANCELLED)
-        self._refuse_pending(
-            errors.ConnectionLostError(f"the connection to {self._name} has ended")
-        )
+        self.refuse_pending(errors.ConnectionLostError(f"the connection to {self._name} has ended"))
 
-    def _refuse_pending(self, why: errors.AcpError) -> None:
+    def refuse_pending(self, why: errors.AcpError) -> None:
+        """Refuse what the client waits for."""
         pending, self._line.pending = self._line.pending, []
         for asked in pending:
             asked.request.refuse(why)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import CLOSE_SESSION, encode
+from acp_wire.schema import CANCEL, CLOSE_SESSION, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
@@ -29,10 +29,8 @@ from acphold.journal.owners import At
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
-from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
-from acphold.live.server.positions import find_sent
 from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
@@ -66,7 +64,7 @@ class RemoteSessions:
         self._limit = limit + bounds.ADDED_BYTES
         self._attend_here = attend_here
         self._lines: dict[str, SessionLine] = {}
-        self._left: dict[str, list[tuple[Request, int | None]]] = {}
+        self._next: dict[str, SessionLine] = {}  # not connected yet: see `ask_next`
         self._ending = TaskSet()
         self._watching: asyncio.Task[None] | None = None
 
@@ -92,7 +90,7 @@ class RemoteSessions:
                 if session_id in self._lines:  # it was made meanwhile
                     await connection.aclose()
                 else:
-                    self._begin(session_id, whose, connection)
+                    self._begin(self._make(session_id, whose, connection))
                 return True
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
@@ -120,44 +118,34 @@ class RemoteSessions:
     def follow(self, session_id: str, opened: OpenSession) -> bool:
         """Have the client follow a session that this process has lost; return False if it has
         gone."""
-        left = self._left.pop(session_id, [])
         if self._is_over or session_id in self._lines:
-            self._refuse(session_id, left)
+            self.stay(session_id)
             return False
-        line = self._begin(session_id)
+        line = self._next.pop(session_id, None) or self._make(session_id)
         line.far.follow(session_id, opened)
-        for request, after in left:
-            if not request.is_answered:
-                line.far.ask(request, partial(self._end_if_left, line), after=after)
+        self._begin(line)
         return True
 
     def ask_next(self, session_id: str, request: Request, after: int | None) -> None:
         """Have the next owner of a session answer a prompt, once the client follows it there: this
         process has just lost it, before the agent had the prompt. `after` as in `FarLine.ask`."""
-        request.on_cancel = partial(request.answer, CANCELLED)
-        self._left.setdefault(session_id, []).append((request, after))
+        line = self._next.get(session_id) or self._next.setdefault(
+            session_id, self._make(session_id)
+        )
+        line.far.ask(request, partial(self._end_if_left, line), after=after)
 
-    def cancel_left(self, session_id: str, sent_id: str | None = None) -> None:
-        """Cancel the prompts of `ask_next`, or the one that its client sent under this id."""
-        for request, _ in self._left.get(session_id, ()):
-            sent = None if sent_id is None else find_sent(request.params)
-            if sent_id is None or (sent is not None and sent.id == sent_id):
-                request.answer(CANCELLED)
+    def cancel_next(self, session_id: str, params: bytes) -> None:
+        """Cancel the prompts of `ask_next`, or the one that these params name."""
+        if (line := self._next.get(session_id)) is not None:
+            line.far.tell(CANCEL.name, params)
 
     def stay(self, session_id: str) -> None:
         """Refuse the prompts of `ask_next`: the client does not follow the session."""
-        self._refuse(session_id, self._left.pop(session_id, []))
+        if (line := self._next.pop(session_id, None)) is not None:
+            line.far.refuse_pending(errors.LeaseLostError(session_id))
 
-    @staticmethod
-    def _refuse(session_id: str, left: list[tuple[Request, int | None]]) -> None:
-        for request, _ in left:
-            request.refuse(errors.LeaseLostError(session_id))
-
-    def _begin(
-        self,
-        session_id: str,
-        whose: At | None = None,
-        connection: Transport | None = None,
+    def _make(
+        self, session_id: str, whose: At | None = None, connection: Transport | None = None
     ) -> SessionLine:
         from acphold.live.server.far_line import FarLine
 
@@ -171,11 +159,13 @@ class RemoteSessions:
             introduction=self.introduction,
             follows_owner=True,
         )
-        self._lines[session_id] = line
+        return line
+
+    def _begin(self, line: SessionLine) -> None:
+        self._lines[line.session_id] = line
         line.running = asyncio.create_task(self._run(line), name="session line")
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(), name="watch owners")
-        return line
 
     async def _run(self, line: SessionLine) -> None:
         try:
@@ -203,9 +193,10 @@ class RemoteSessions:
 
     async def archive(self, session_id: str) -> None:
         """Archive and close a session at its owner, if the client has it open there."""
-        self.cancel_left(session_id)
+        named = encode({"sessionId": session_id})
+        self.cancel_next(session_id, named)
         if (line := self._lines.get(session_id)) is not None:
-            await line.far.call(ARCHIVE_SESSION.name, encode({"sessionId": session_id}))
+            await line.far.call(ARCHIVE_SESSION.name, named)
             self._end(line)
 
     def _end_if_left(self, line: SessionLine) -> None:
@@ -245,7 +236,7 @@ class RemoteSessions:
     async def aclose(self) -> None:
         """Leave every owner, and begin nothing any more: the client has gone."""
         self._is_over = True
-        for session_id in tuple(self._left):
+        for session_id in tuple(self._next):
             self.stay(session_id)
         await end(self._watching)
         await self.leave()

@@ -356,21 +356,18 @@ class SessionOpener(Struct, eq=False):
             try:
                 await self._open_here(wanted)
                 return
-            except errors.LeaseLostError as exc:
-                # Lost while it was being opened; the client has seen nothing of it.
-                if exc.deleted:
+            except (errors.HeldElsewhereError, errors.LeaseLostError) as exc:
+                # The client has seen nothing of it; a line's own process looks for the owner.
+                if is_line or exc.code != errors.HELD_ELSEWHERE:  # it was deleted
                     raise
-            except errors.HeldElsewhereError:
-                if is_line:
+                is_free = not await self.remote.reach(session_id, deadline)
+                if is_free and self._directory.only_joins:
                     raise
             except errors.StoppedError:
                 if not is_line:
                     raise
                 wanted.request.abandon()  # the line sends it to the next owner
                 return
-            is_free = not await self.remote.reach(session_id, deadline)
-            if is_free and self._directory.only_joins:
-                raise errors.HeldElsewhereError(session_id, "no process, so none can be joined")
         await self._open_at_owner(wanted)
 
     async def _open_here(self, wanted: WantedSession) -> None:

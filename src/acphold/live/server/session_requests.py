@@ -226,7 +226,7 @@ class SessionRequests(Struct, eq=False):
         self._openings.cancel(session_id)
         self._refuse_reader(session_id, schema.CANCEL.name, params)
         sent = find_sent(params)
-        self._remote.cancel_left(session_id, None if sent is None else sent.id)
+        self._remote.cancel_next(session_id, params)
         if self._remote.has(session_id):
             self._remote.tell(session_id, schema.CANCEL.name, params)
         elif hub.holds(session_id) or not self._openings.has(session_id):
@@ -258,7 +258,7 @@ class SessionRequests(Struct, eq=False):
         named = session_id_in(request.params)
         if REQUESTS[request.method].leaves:
             named = session_id_of(request.params)
-            self._remote.cancel_left(named)
+            self._remote.cancel_next(named, request.params)
         elif named is not None:
             await self._openings.wait(named)
             self._refuse_reader(named, request.method, request.params)
