@@ -7,6 +7,7 @@ import gc
 from typing import Any
 
 from acphold.client.bounds import INBOX_BYTES
+from acphold.client.inbox import Backpressure, Inbox
 from tests.client.far_agent import FarAgent, in_session, talking
 
 PIECE = "x" * 1000
@@ -88,3 +89,15 @@ async def test_leaving_the_block_does_not_wait_for_what_is_unread() -> None:
     async with in_session(far) as session:
         session.prompt("flood")
         await standstill(sent)
+
+
+async def test_reading_goes_on_when_half_of_an_inbox_is_free() -> None:
+    flow = Backpressure()
+    inbox = Inbox(flow, limit=100)
+    inbox.put([b"x" * 30] * 4)
+    waiting = asyncio.create_task(flow.room())
+    await asyncio.sleep(0)
+    for expected in (False, False, True):
+        await inbox.take()
+        await asyncio.sleep(0)
+        assert waiting.done() is expected

@@ -62,21 +62,6 @@ async def test_a_session_of_the_list_is_opened_in_the_folders_that_the_list_has(
         assert "additionalDirectories" not in far.params("session/resume")
 
 
-async def test_a_title_that_is_left_out_stays_and_null_clears_it() -> None:
-    far = FarAgent()
-    async with talking(far) as agent:
-        session = await agent.new_session("/tmp")
-        cases: list[tuple[dict[str, Any], str | None]] = [
-            ({"title": "A"}, "A"),
-            ({"updatedAt": "x"}, "A"),
-            ({"title": None}, None),
-        ]
-        for told, title in cases:
-            far.update("s1", "session_info_update", **told)
-            await agent.new_session("/tmp")  # behind it
-            assert session.title == title
-
-
 async def test_each_message_is_one_line_of_utf_8_whatever_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -109,26 +109,6 @@ def test_a_device_pairs_and_reads_what_streams(
     assert complaints == []
 
 
-def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_there(
-    page: Page, served: Served, tmp_path: Path, complaints: list[str]
-) -> None:
-    begin(page, served, tmp_path / "rows", "ask me")
-    expect(page.get_by_role("button", name="Allow once")).to_be_visible()
-    page.goto(f"{served.url}/#/")
-    inbox = page.locator("section.inbox")
-    expect(inbox).to_contain_text("python -m pytest -q && git push --force")
-    inbox.get_by_role("button", name="More answers").click()
-    inbox.get_by_role("button", name="Later").click()
-    expect(inbox.get_by_role("button", name="Allow once")).not_to_be_visible()
-    inbox.get_by_text("Later").click()
-    inbox.get_by_role("button", name=re.compile("Run the tests")).click()
-    inbox.get_by_role("button", name="Allow once").click()
-    expect(inbox).to_have_count(0)
-    page.get_by_role("link", name=re.compile("ask me")).click()
-    expect(page.get_by_role("log").get_by_text("You said yes.")).to_be_visible()
-    assert complaints == []
-
-
 def test_a_server_that_is_killed_is_told_of_and_what_is_sent_meanwhile_arrives_once(
     page: Page, served: Served, tmp_path: Path
 ) -> None:
@@ -144,36 +124,6 @@ def test_a_server_that_is_killed_is_told_of_and_what_is_sent_meanwhile_arrives_o
     expect(page.locator(".sending")).to_have_count(0)
     expect(page.locator("article.prompt", has_text="And now?")).to_have_count(1)
     expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
-
-
-def test_a_device_that_is_revoked_is_asked_to_pair_and_forgets_what_was_read(
-    page: Page, served: Served, tmp_path: Path
-) -> None:
-    begin(page, served, tmp_path / "rows", "Which disagree?")
-    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    lines = served.run("access", "list").splitlines()
-    device = next(line for line in lines if "Chrome" in line)
-    served.run("access", "revoke", device.split()[0])
-    expect(page.get_by_role("heading", name="Pair this device")).to_be_visible()
-    page.evaluate(seen("async () => !(await caches.keys()).includes('read')"))
-
-
-def test_what_was_read_is_there_without_a_network(
-    page: Page, served: Served, tmp_path: Path
-) -> None:
-    begin(page, served, tmp_path / "rows", "Which disagree?")
-    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    page.reload()  # from now on by the service worker
-    page.evaluate(seen("() => navigator.serviceWorker.controller"))
-    page.reload()
-    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    served.process.kill()
-    served.process.wait()
-    page.reload()
-    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    expect(page.locator(".away-bar")).to_contain_text("Offline since")
-    served.start_again()
-    expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
 
 
 def test_what_was_read_is_shown_while_the_server_does_not_answer(
@@ -202,45 +152,6 @@ def test_what_was_read_is_shown_while_the_server_does_not_answer(
         served.process.send_signal(signal.SIGCONT)
     expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
     expect(page.locator("article.prompt", has_text="And now?")).to_have_count(1)
-
-
-def test_a_page_that_slept_shows_what_it_missed(
-    page: Page, served: Served, tmp_path: Path, context: BrowserContext
-) -> None:
-    begin(page, served, tmp_path / "rows", "Which disagree?")
-    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    chrome = context.new_cdp_session(page)
-    chrome.send("Page.setWebLifecycleState", {"state": "frozen"})
-    other = context.new_page()
-    other.goto(page.url)
-    prompt(other, "Said while it slept")
-    expect(other.get_by_role("cell", name="when.py")).to_have_count(2)
-    other.close()
-    chrome.send("Page.setWebLifecycleState", {"state": "active"})
-    expect(page.locator("article.prompt", has_text="Said while it slept")).to_have_count(1)
-    expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
-
-
-def test_two_pages_agree_and_what_waits_in_the_queue_of_one_that_is_closed_runs_once(
-    page: Page, served: Served, tmp_path: Path, context: BrowserContext
-) -> None:
-    end = tmp_path / "end"
-    begin(page, served, tmp_path / "rows", f"flood until {end}")
-    expect(page.get_by_role("log").get_by_text("word9 ")).to_be_visible()
-    prompt(page, "Which disagree?")
-    expect(page.locator(".queue ol")).to_contain_text("Which disagree?")
-    other = context.new_page()
-    other.goto(page.url)
-    expect(other.locator(".of-said")).to_be_visible()
-    other.get_by_role("button", name="Previous prompt").click()
-    expect(other.locator("article.prompt", has_text="flood")).to_have_count(1)
-    page.close()
-    end.touch()
-    said = other.locator(".of-said")  # beside it, a screen reader is told the same
-    expect(said.get_by_text("That was all.")).to_be_visible(timeout=60_000)
-    expect(said.get_by_role("cell", name="when.py")).to_have_count(1)
-    expect(other.locator("article.prompt", has_text="Which disagree?")).to_have_count(1)
-    expect(other.locator(".sending")).to_have_count(0)
 
 
 def test_a_page_that_begins_to_act_in_the_middle_of_a_turn_shows_nothing_twice(

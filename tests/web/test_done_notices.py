@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from acphold.live.server.principals import THIS_USER
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from acphold.web import bounds
-from acphold.web.push import KeptSubscriptions, Order
+from acphold.web.push import KeptSubscriptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent
 from tests.journal.conversations import Pieces, append, turn
@@ -32,8 +30,6 @@ from tests.web.test_inbox import asked, waits
 from tests.web.test_list_feed import short_run  # noqa: F401 (a fixture)
 from tests.web.test_notices import (
     ANSWERED,
-    NAME,
-    Accepting,
     Browser,
     PushService,
     _quick,  # noqa: F401 (a fixture)
@@ -358,52 +354,6 @@ async def test_wishes_are_checked_kept_and_bounded(
         assert kept.wishes(token).sessions == {"s1", "s2"}
         assert (await web.get("/notices", method="DELETE")).status == 200
         assert (await web.get("/notices")).json["sessions"] == []
-
-
-async def test_a_push_service_gets_the_end_of_a_turn_beside_a_question_and_with_another_life(
-    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that cannot be reached at first, then lies, then asks for patience, then accepts."""
-    found = socket.getaddrinfo
-
-    def look_up(host: str | None, *rest: Any, **more: Any) -> Any:
-        return found("127.0.0.1" if host == NAME else host, *rest, **more)
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    heads = [
-        b"HTTP/1.1 307 Temporary Redirect\r\nLocation: https://10.0.0.1/x",
-        b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 99999999999999",
-        b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: soon",
-        b"nonsense",
-        b"HTTP/1.1 201 Created",
-    ]
-    async with Accepting(tmp_path).open() as service:
-
-        async def send(order: Order) -> Any:
-            if order.delivery.urgency == "normal":
-                service.head = heads.pop(0)
-            outcome = await service.send(order)
-            service.head = heads[-1] if heads else service.head
-            return outcome
-
-        async with site(tmp_path, send=send, turn_seconds=0.0) as web:
-            browser = Browser(f"https://{NAME}/send/abc")
-            assert (await web.post("/notices", **browser.json)).status == 200
-            await run(web, live, "s1", turn("Go"))  # is redirected, and not sent again
-            await service.until(1)
-            await run(web, live, "s2", turn("Go"), title="Two")
-            await service.until(5)
-            read = json.loads(browser.read(service.sent[-1][1]))
-            assert (read["sessionId"], read["done"], read["title"]) == ("s2", True, "Two")
-            head = service.sent[-1][0]
-            assert head["urgency"] == "normal"
-            assert 0 < int(head["ttl"]) <= 3600
-            assert {said["request"] for said, _ in service.sent} == {"POST /send/abc HTTP/1.1"}
-            await web.remember("s3", asked("q1"), settled=False)
-            live["s3"] = waits("s3", "q1")
-            await service.until(6)
-            assert service.sent[-1][0]["topic"] == "acphold-waiting"
-            assert service.sent[-1][0]["urgency"] == "high"
 
 
 @pytest.mark.usefixtures("short_run")

@@ -39,7 +39,8 @@ async def test_without_a_build_a_sentence_says_so_and_everything_else_is_served(
 
 def test_a_folder_without_the_page_is_noticed(tmp_path: Path) -> None:
     assert "`make page`" in why_missing(tmp_path)
-    built(tmp_path / "built")
+    assert not PageFiles(tmp_path).is_built
+    assert built(tmp_path / "built").is_built
     assert why_missing(tmp_path / "built") == ""
 
 

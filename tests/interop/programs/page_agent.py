@@ -12,8 +12,6 @@ import time
 from typing import Any
 
 out, lock = sys.stdout, threading.Lock()
-questions: dict[str, tuple[threading.Event, dict[str, Any]]] = {}
-numbers = itertools.count(1)
 
 ANSWER = """Two of the **three** places disagree:
 
@@ -41,20 +39,6 @@ def say(session: str, text: str) -> None:
     update(session, sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
 
 
-def ask(session: str, call: str, title: str) -> str | None:
-    id_ = f"q{next(numbers)}"
-    answered = questions[id_] = threading.Event(), {}
-    options = [
-        {"optionId": "yes", "name": "Allow once", "kind": "allow_once"},
-        {"optionId": "no", "name": "Refuse", "kind": "reject_once"},
-    ]
-    params = {"sessionId": session, "toolCall": {"toolCallId": call, "title": title}}
-    send(id=id_, method="session/request_permission", params={**params, "options": options})
-    answered[0].wait()
-    chosen: str | None = answered[1].get("outcome", {}).get("optionId")
-    return chosen
-
-
 def turn(session: str, words: str) -> None:
     if "flood" in words:
         *_, length = words.split()  # a number of words, or the file with which it ends
@@ -64,21 +48,6 @@ def turn(session: str, words: str) -> None:
             say(session, f"word{number} ")
             time.sleep(0.001)
         say(session, "\n\nThat was all.")
-    elif "ask" in words:
-        call = f"c{next(numbers)}"
-        update(
-            session,
-            sessionUpdate="tool_call",
-            toolCallId=call,
-            title="Run the tests",
-            kind="execute",
-            status="pending",
-            rawInput={"command": "python -m pytest -q && git push --force"},
-        )
-        said = ask(session, call, "Run the tests")
-        status = "completed" if said == "yes" else "failed"
-        update(session, sessionUpdate="tool_call_update", toolCallId=call, status=status)
-        say(session, f"You said {said}.")
     else:
         say(session, ANSWER)
 
@@ -105,7 +74,3 @@ for line in sys.stdin:
     message = json.loads(line)
     if "method" in message:
         handle(message)
-    elif message.get("id") in questions:
-        event, result = questions[message["id"]]
-        result.update(message.get("result", {}))
-        event.set()
