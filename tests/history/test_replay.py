@@ -86,12 +86,12 @@ def test_text_of_other_messages_and_text_with_more_to_it_is_not_joined() -> None
 @pytest.mark.parametrize("text", ["x" * 1000, "漢" * 999, '"\n' * 500, "\x01" * 300, "🙂"])
 @pytest.mark.parametrize("message_id", [None, "漢" * 100])
 def test_no_joined_line_is_longer_than_clients_read(text: str, message_id: str | None) -> None:
-    raws = [encode(chunk("agent_message", text, messageId=message_id)) for _ in range(3000)]
+    raws = [encode(chunk("agent_message", text, messageId=message_id)) for _ in range(1000)]
     segments = segments_of([("update", raws)])
     for joined in (segments, compact(segments)):
         lines = [sent.raw for sent in replay(joined)]
         assert max(map(len, lines)) <= LINE_BYTES
-        assert "".join(json.loads(line)["content"]["text"] for line in lines) == text * 3000
+        assert "".join(json.loads(line)["content"]["text"] for line in lines) == text * 1000
         # Bounded, but not by much less: a replay has few lines.
         assert len(lines) <= 3 * sum(map(len, lines)) / LINE_BYTES + 1
 

@@ -58,3 +58,16 @@ def test_any_name_of_a_file_can_be_noted(root: Path) -> None:
     TreeNotes(str(root)).note(TREE, KnownTree(inside=[name]))
     [noted] = TreeNotes(str(root)).known().inside
     assert noted == name
+
+
+@pytest.mark.parametrize("name", ["new.txt", ".gitignore"])
+def test_a_refusal_ends_when_the_folder_or_its_ignored_names_change(
+    root: Path, checkout: Checkout, name: str
+) -> None:
+    path = Path(checkout.top, name)
+    if name == ".gitignore":
+        path.write_text("/old\n")
+    notes = TreeNotes(str(root))
+    notes.refuse(checkout, "too many", None)
+    path.write_text("/new and longer\n")
+    assert notes.refusal(checkout) is None
