@@ -178,17 +178,26 @@ class _Search(Generic[SomeTables]):
         """Entries that are not in the index yet, the newest first."""
         sought, tables = self._sought, self._tables
         found: list[_Unsettled] = []
-        for row in self._page(bounds.UNSETTLED_SESSIONS) if sought.unsettled else ():
+        if not sought.unsettled:
+            return found
+        page = self._page(bounds.UNSETTLED_SESSIONS)
+        rows = tables.execute(
+            f"SELECT session_id, {tables.OWN_KEY}, settled_through FROM acphold.sessions"
+            f" WHERE {tables.among('session_id', 'ids')}",
+            {"ids": tables.array([row.session_id for row in page])},
+        )
+        ends = {session_id: end for session_id, *end in rows.fetchall()}
+        for row in page:
             held = _held(row)
-            key, settled = tables.find_settled(row.session_id)
+            key, settled = ends[row.session_id]
             if row.last_seq > settled:
                 # One session's damaged end keeps no other from being found.
                 with suppress(*() if sought.session_id else (DamagedRowError,)):
-                    rows = tables.segments(key)
-                    tail = rows.tail(settled, bounds.UNSETTLED_BYTES)
+                    segments = tables.segments(key)
+                    tail = segments.tail(settled, bounds.UNSETTLED_BYTES)
                     entries = [entry for segment in compact(tail) for entry in segment.entries()]
                     found += [
-                        (held, entry, before or _before(rows, entry))
+                        (held, entry, before or _before(segments, entry))
                         for before, entry in pairwise([None, *entries])
                         if entry is not None and entry.at >= sought.since
                     ]
