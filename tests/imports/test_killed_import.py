@@ -74,6 +74,44 @@ async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
     pytest.fail("it never ends")
 
 
+async def test_turns_that_were_moving_stand_once_though_their_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
+    sixth = Said(6, BEGUN + 360_000, "Q6", "A6")
+    whole = [FIRST, SECOND, THIRD, FOURTH]
+    for write_number in range(1, 100):
+        home = tmp_path / str(write_number)
+        home.mkdir()
+        journal = open_journal(home / "journal.db", create=True)
+        ended, before = False, set[str]()
+        states = [[sixth], [THIRD, FOURTH], whole, [FIRST, sixth]]
+        for number, way in enumerate(states):
+            write("roo", home, way, copied=number > 0)
+            with monkeypatch.context() as patch:
+                left = [write_number if way is whole else 0]
+                for name in ("take_in", "withdraw", "create", "delete"):
+                    patch.setattr(journal, name, _ending(getattr(journal, name), left))
+                for source in found("roo", home):
+                    try:
+                        source = replace(source, changed_at=number)
+                        await Intake(journal).take(source, reader("roo"))
+                    except KeyboardInterrupt:
+                        ended = True
+            for row in await journal.page(EVERY):
+                with suppress(HeldElsewhereError):
+                    await journal.release(await take_lease(journal, row.session_id))
+            told = [await turns(journal, row.session_id) for row in await journal.page(EVERY)]
+            every = [words for way_here in told for words, _ in way_here]
+            assert before <= {*every}, write_number
+            before = {*every}
+        await journal.aclose()
+        assert len(every) == len(before), (write_number, told)
+        if not ended:
+            return
+    pytest.fail("it never ends")
+
+
 def _ending(write: Callable[..., Awaitable[Any]], left: list[int]) -> Callable[..., Awaitable[Any]]:
     """The write to a journal, before and after which an import may end."""
 

@@ -140,7 +140,15 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         if is_kept or await is_live(journal, it.session_id):
             continue
         session = await read_known(journal, it.session_id)
-        if not (common := [turn for turn in session.turns if turn.key in keys]):
+        last: dict[str, int] = {}
+        if session.marker is not None and session.marker.moves:  # by an import that was killed
+            last = {turn.key: n for n, turn in enumerate(session.turns)}
+        common = [
+            turn
+            for n, turn in enumerate(session.turns)
+            if turn.key in keys or last.get(turn.identity, n) > n
+        ]
+        if not common:
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
         if len(common) == len(session.turns):

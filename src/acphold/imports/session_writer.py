@@ -280,6 +280,8 @@ class SessionWriter:
     ) -> None:
         """Take out what goes of these turns, as they were compared, and `anew`; keep what moves."""
         compared = piece.compared or Comparison()
+        if self._before is not None:
+            self._before.moves = False  # turns that a killed import had moved are in order again
         moving = [-1 - number for number in compared.news if number < 0]
         for n in moving:
             entries = entries_of(self._journal, self.lease.session_id, turns[n])
@@ -385,7 +387,7 @@ class SessionWriter:
             title=title,
             losses=before.losses,
             skipped=before.skipped,
-            moves=bool(self._moving),
+            moves=bool(self._moving) or before.moves,
         )
         if piece.is_all:
             marker.seen[source.place] = source.size, source.changed_at

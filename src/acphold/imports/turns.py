@@ -458,7 +458,6 @@ class _Matching:
     def _match_words(self) -> None:
         """Match the other turns of ours by their words, between those that are known."""
         known, ours, theirs = self._known, self._ours, self._theirs
-        told = {(ours[a].words, ours[a].answer, ours[a].at) for a in known}
         upper = len(theirs)
         limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
         for n in range(len(ours) - 1, -1, -1):
@@ -474,9 +473,6 @@ class _Matching:
                 there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
                 if there is not None:
                     known[n], place = there, there + 1
-                    told.add((turn.words, turn.answer, turn.at))
-                elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
-                    self.surplus.add(n)
 
     def unmatch(self) -> None:
         """Let those of ours be told anew that have the answer of another turn as well: the line of
