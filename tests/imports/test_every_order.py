@@ -206,7 +206,7 @@ def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=20)
 @given(seen=moments())
 def test_each_turn_is_told_once_in_any_of_many_orders(
     name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
