@@ -92,8 +92,13 @@ def test_prompts_that_wait_with_words_of_a_forgotten_turn_are_named(
     remember(journal, "dd-4", prompt("my token: sk-SEKRET77xyz."), ended())
     for words in ("other", "use sk-SEKRET77xyz now", "my token: sk-SEKRET77xyz."):
         assert acphold.run("queue", "dd-4", "add", words).code == 0
+    logs = Path(f"{journal}-state")
+    logs.mkdir(exist_ok=True)
+    for name, words in (("one", "nothing"), ("two", "I got sk-SEKRET77xyz")):
+        (logs / f"daemon-{name}.log").write_text(words)
     said = acphold.run("session", "forget", "dd-4", "1", "--yes").err
     assert [f"`acphold queue dd-4 drop {n}`" in said for n in (1, 2, 3)] == [False, True, True]
+    assert ("daemon-one.log" in said, "daemon-two.log" in said) == (False, True)
     waiting = acphold.run("queue", "dd-4").out
     assert ("other" in waiting, waiting.count("SEKRET77")) == (True, 2)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
@@ -18,6 +19,7 @@ from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import find_turn, forget
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece
+from acphold.imports.turns import KnownPart, ReadTurn
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
@@ -37,6 +39,7 @@ from tests.imports.test_reconciliation import (
 )
 from tests.imports.told import sources, write_lines
 
+BEGUN = 1_767_322_800_000
 FORK = SESSION.replace("1", "9")
 
 
@@ -116,7 +119,7 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     opened: Journal, journal: Path
 ) -> None:
     lease = await opened.create(NewSession(SESSION, READER.key, CWD))
-    secret, other = ([{"type": "text", "text": it}] for it in ("it is SEKRET77", "other"))
+    secret, other = ([{"type": "text", "text": it}] for it in ("it is sk-SEKRET77.1", "other"))
     failed: tuple[str, list[bytes]] = ("turn_end", [b'{"error":{"code":1,"message":"no"}}'])
     await opened.append(
         lease,
@@ -130,6 +133,8 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
             queued("add", "edited", prompt=secret),
             queued("edit", "edited", prompt=secret),
             queued("edit", "edited", prompt=other),
+            queued("add", "other", prompt=[{"type": "text", "text": "put sk-SEKRET77.1 there"}]),
+            queued("drop", "other"),
         ],
     )
     prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps(secret).encode()])
@@ -141,7 +146,9 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     await opened.release(lease)
     await opened.index.catch_up(10)
     before = (await opened.summary(SESSION)).queue
-    assert [it.words for it in before.ended] == ["it is SEKRET77"] * 2
+    assert sorted(it.words for it in before.ended) == ["it is sk-SEKRET77.1"] * 2 + [
+        "put sk-SEKRET77.1 there"
+    ]
     await forget_turn(opened, 1)
     queue = (await opened.summary(SESSION)).queue
     assert (queue.ended, queue.begun) == ((), None)
@@ -150,10 +157,47 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     row = await opened.session(SESSION)
     assert (row.queued, row.held) == (2, "failed")
     assert b"SEKRET77" not in await raw(opened)
+    await check_bytes(opened, journal)
+
+
+async def check_bytes(opened: Journal, journal: Path) -> None:
+    """Nothing of the journal has the secret, once it was swept."""
     assert opened.file is not None
     await opened.file.sweep()
     for path in filter(Path.is_file, journal.parent.glob(f"{journal.name}*")):
         assert b"sekret77" not in path.read_bytes().lower()
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+async def test_what_an_agent_said_of_the_session_in_the_turn_goes_too(
+    opened: Journal, journal: Path, *, is_renamed: bool
+) -> None:
+    lease = await opened.create(NewSession(SESSION, READER.key, CWD))
+    for words in ("hello", "my token is SEKRET77"):
+        told: list[Any] = [
+            {"sessionUpdate": "session_info_update", "title": f"On {words}", "_meta": {"x": words}},
+            {
+                "sessionUpdate": "available_commands_update",
+                "availableCommands": [{"name": "x", "description": words}],
+            },
+        ]
+        prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps([{"text": words}]).encode()])
+        updates: tuple[str, list[bytes]] = ("update", [json.dumps(it).encode() for it in told])
+        end: tuple[str, list[bytes]] = ("turn_end", [b'{"stopReason":"end_turn"}'])
+        meta = json.dumps({"x": words}).encode()
+        await opened.append(
+            lease, [prompt, updates, end], RowChange(title=f"On {words}", meta=meta, prompted=True)
+        )
+    if is_renamed:
+        await opened.change(lease, RowChange(given="Mine"))
+    await opened.settle(lease, lease.next_seq - 1)
+    await opened.release(lease)
+    await opened.index.catch_up(10)
+    await forget_turn(opened, 2)
+    row, its = await opened.session(SESSION), (await opened.summary(SESSION)).attributes
+    assert row.title == ("Mine" if is_renamed else "On hello")
+    assert json.loads(row.meta) == json.loads(its.meta or b"") == {"x": "hello"}
+    await check_bytes(opened, journal)
 
 
 async def test_prompts_without_words_stay_in_the_queue_when_a_turn_without_words_goes(
@@ -321,6 +365,44 @@ async def test_other_turns_with_the_words_of_one_that_was_said_here_are_told(
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "three", "continue"]
+
+
+MINUTES = st.sampled_from([1, 10, 11, 12, 21, 22, 32, 33]).map(lambda it: BEGUN + it * 60_000)
+PROMPT_WORDS = st.sampled_from(["continue", "x" * 40, "reminder" + "x" * 40])
+
+
+@given(
+    said=st.tuples(PROMPT_WORDS, MINUTES, st.sampled_from([0, 60_000, 1_200_000])),
+    theirs=st.lists(st.tuples(PROMPT_WORDS, st.one_of(MINUTES, st.just(0))), max_size=8),
+)
+def test_of_equal_prompts_the_nearest_within_ten_minutes_is_the_one_that_was_said_here(
+    said: tuple[str, int, int], theirs: list[tuple[str, int]]
+) -> None:
+    words, begin, took = said
+    name = ReadTurn(words=words, at=begin, until=begin + took, is_here=True).said
+    turns = [ReadTurn(f"id {n}", its, at) for n, (its, at) in enumerate(theirs)]
+    may_be = [
+        n
+        for n, (its, at) in enumerate(theirs)
+        if (its == words or (len(words) == 40 and its.endswith(words)))
+        # Of a time that several have, or none, only the words are known.
+        and (
+            at == 0
+            or [at for _, at in theirs].count(at) > 1
+            or -10 <= since(at, begin) <= 10 + since(begin + took, begin)
+        )
+    ]
+    out = KnownPart(forgotten=frozenset({name})).taken_out(turns)
+    assert out.keys() <= {*may_be}
+    assert len(out) == bool(may_be)
+    assert all(
+        abs(theirs[n][1] - begin) <= abs(theirs[it][1] - begin) for n in out for it in may_be
+    )
+
+
+def since(at: int, begin: int) -> float:
+    """The minutes from one time to another."""
+    return (at - begin) / 60_000
 
 
 @pytest.mark.parametrize("day", [-1, 1])

@@ -6,7 +6,6 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -156,12 +155,10 @@ def _prompt_of(change: QueueChange) -> str:
 
 
 async def _unqueued(
-    journal: Journal, session_id: str, turns: Sequence[ReadTurn]
+    journal: Journal, session_id: str, found: Forgettable, prompts: set[int]
 ) -> list[tuple[int, bytes]]:
-    """Return the entries of the queue that have the prompts of these turns, and those with the
-    words of one that were taken back, as they are without them."""
-    prompts = {turn.prompt for turn in turns}
-    words = {turn.words for turn in turns} - {""}  # an image alone has none
+    """Return the entries of the queue that have the prompts with these numbers, and those that may
+    have the words and were taken back or edited, as they are without them."""
     changes: dict[str, list[tuple[int, QueueChange]]] = {}
     gone: list[tuple[int, QueueChange]] = []
     begun = ""  # the prompt whose turn comes next
@@ -176,11 +173,10 @@ async def _unqueued(
             its = changes[it.id] = [] if it.do == "add" else changes.get(it.id, [])
             its.append((entry.seq, it))
             begun = it.id if it.do == "begin" else begun
-            said = {squeeze(_prompt_of(each)) for _, each in its}
-            if it.do == "drop" and not words.isdisjoint(said):
+            if it.do == "drop" and any(found.may_be_in(_prompt_of(each)) for _, each in its):
                 gone += its
             elif bytes(it.prompt):  # in the place of what was there before
-                gone += [old for old in its[:-1] if squeeze(_prompt_of(old[1])) in words]
+                gone += [old for old in its[:-1] if found.may_be_in(_prompt_of(old[1]))]
     left: list[tuple[int, bytes]] = []
     for seq, change in dict(gone).items():
         if change.do == "begin":  # its turn has no end any more
@@ -211,8 +207,8 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                 session_id, [it.snapshot for it in kept if it.turn in numbers]
             )
             gone = sorted(span for turn in turns for span in turn.spans)
-            queue = (await journal.summary(session_id)).queue
-            instead = await _unqueued(journal, session_id, turns)
+            before = await journal.summary(session_id)
+            instead = await _unqueued(journal, session_id, found, prompts)
             for turn in turns:
                 found.names.update(names_of(turn, known.turns))
             for name in found.names:  # a copy that is a session of its own may have it, too
@@ -234,12 +230,19 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                 past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
             if gone:
                 await journal.withdraw(lease, sorted(gone), instead=instead, overwrites=True)
+                after = await journal.summary(session_id)
                 # The end of a turn may have held what waits behind it.
-                now_queue = (await journal.summary(session_id)).queue
-                if (now_queue.held, now_queue.until_ms) != (queue.held, queue.until_ms):
+                queue = before.queue
+                if (after.queue.held, after.queue.until_ms) != (queue.held, queue.until_ms):
                     hold = QueueChange("hold", why=queue.held, until=queue.until_ms)
                     change_back = hold if queue.held else QueueChange("go")
                     past.append(PastEntry(QUEUE, now, msgspec.json.encode(change_back)))
+                # What its agent called the session in the turn, and said about it.
+                was, now_is = before.attributes, after.attributes
+                if was.title != now_is.title and row.title == was.title and not row.renamed:
+                    change = replace(change, title=now_is.title)
+                if was.meta != now_is.meta:
+                    change = replace(change, meta=now_is.meta or b"")
             await journal.take_in(lease, past, change)
         finally:
             await journal.release(lease)

@@ -24,6 +24,7 @@ from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
+from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.one_question import deleting, tell_owner
@@ -302,8 +303,8 @@ async def forget(
     The prompt and all that follows it up to the next one is removed from the session, its queue,
     its copies, the turns that you left, the search index, the kept files, and what Up offers in
     `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
-    ID@last the last turn. The agent's own copy stays on disk. Backups and exports that you made
-    have it still.
+    ID@last the last turn. The agent's own copy stays on disk, and is named, as are queued prompts
+    and logs that may have it. Backups and exports that you made have it still.
     """
     from acphold import imports  # late: no other command of this module needs these
     from acphold.faces.screen.typed import prompt_history
@@ -320,6 +321,9 @@ async def forget(
             has = f"it has {quantity(len(firsts), 'turn')}"
             raise UsageError(f"the session has no {what}: {has}")
     tell(f"{_quoted(found.prompt)}\n  in {quantity(len(found.sessions), 'session')}")
+    for its_id, nth in found.waiting:
+        drop = f"acphold queue {on_one_line(its_id)} drop {nth}"
+        tell(f"A queued prompt may have it, too, and stays; to forget that, first run `{drop}`")
     if not confirm("Forget this turn?", "forgotten", sure=sure):
         return Exit.ERROR
     async with existing_journal() as kept:
@@ -330,9 +334,11 @@ async def forget(
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
-    for its_id, nth in found.waiting:
-        tell(f"A queued prompt may have it: `acphold queue {on_one_line(its_id)} drop {nth}`")
-    tell("Other files of agents, backups, exports, an open chat and other machines may have it.")
+    for log in Path(belongings(default_location())).glob("*.log*"):
+        if found.may_be_in(log.read_text(errors="replace")):
+            tell(f"A log may have it: {on_one_line(folder(str(log)))}")
+    tell("Other files of agents, files that it wrote, rules, backups, exports, browsers, an open")
+    tell("chat and other machines may have it still.")
     return Exit.OK
 
 

@@ -134,6 +134,8 @@ def withdraw(
     spans: Sequence[tuple[int, int]],
     instead: Mapping[int, bytes],
     unindex: Callable[[Key, Sequence[Segment]], None],
+    *,
+    overwrites: bool,
 ) -> bool:
     """Like `Arrivals.withdraw`; `unindex` takes the segments of a session out of the index."""
     spans = [*spans, *((seq, seq) for seq in instead)]
@@ -170,7 +172,11 @@ def withdraw(
         before, state = settled_state(tables, key), folding.state()
         its = state.attributes
         attributes = replace(
-            before.summary.attributes, plan=its.plan, title=its.title, meta=its.meta
+            before.summary.attributes,
+            commands=its.commands if overwrites else before.summary.attributes.commands,
+            plan=its.plan,
+            title=its.title,
+            meta=its.meta,
         )
         summary = replace(before.summary, attributes=attributes, queue=state.queue)
         tables.keep_settled_state(key, replace(before, summary=summary))

@@ -334,7 +334,8 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
             def unindex(key: Key, found: Sequence[Segment]) -> None:
                 self._unindex(tables, key, found, overwrites=overwrites)
 
-            return entry_rows.withdraw(tables, lease, spans, dict(instead), unindex)
+            its = dict(instead)
+            return entry_rows.withdraw(tables, lease, spans, its, unindex, overwrites=overwrites)
 
         return await self._slowly(work)
 
