@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
@@ -375,6 +375,8 @@ PROMPT_WORDS = st.sampled_from(["continue", "x" * 40, "reminder" + "x" * 40])
     said=st.tuples(PROMPT_WORDS, MINUTES, st.sampled_from([0, 60_000, 1_200_000])),
     theirs=st.lists(st.tuples(PROMPT_WORDS, st.one_of(MINUTES, st.just(0))), max_size=8),
 )
+@example(said=("continue", BEGUN, 60_000), theirs=[("continue", BEGUN + 660_001)])
+@example(said=("continue", BEGUN, 60_000), theirs=[("continue", BEGUN - 600_001)])
 def test_of_equal_prompts_the_nearest_within_ten_minutes_is_the_one_that_was_said_here(
     said: tuple[str, int, int], theirs: list[tuple[str, int]]
 ) -> None:

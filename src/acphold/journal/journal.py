@@ -83,14 +83,10 @@ class Append(Struct, frozen=True):
 
 
 class PageBack(Struct, frozen=True):
-    """Entries of a session, the newest first; `before` is where to read on, None at the beginning.
-
-    If `is_settled`, reading this page again gives the same, except for snapshots that become void.
-    """
+    """Entries of a session, the newest first; `before` is where to go on, None at the beginning."""
 
     entries: Sequence[Entry]
     before: int | None
-    is_settled: bool
 
 
 Outcomes = dict[str, bytes | None]

@@ -59,9 +59,8 @@ from acphold.web.gate import Admitted
 
 T = TypeVar("T")
 
-FOR_GOOD: Final = "private, max-age=31536000, immutable"
-ASK_AGAIN: Final = "private, no-cache"
-"""Cache-Control of final answers, and of those that may change."""
+ASK_AGAIN: Final = b"private, no-cache"
+"""Cache-Control of all answers: also an old turn may be left, forgotten or deleted."""
 
 
 class JournalReader:
@@ -190,7 +189,7 @@ class JournalPages:
         """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError,
         ForbiddenError and JournalError."""
         exchange.require("GET", "HEAD")
-        principal, path, keeping = admitted.principal, exchange.path, ASK_AGAIN
+        principal, path = admitted.principal, exchange.path
         session_id = path.removeprefix(f"{requests.SESSIONS}/").removesuffix(requests.ENTRIES)
         if path == requests.SESSIONS:
             body = await self._sessions(exchange.query(requests.ListQuery), principal)
@@ -217,7 +216,7 @@ class JournalPages:
             body = _page("decisions", map(json_facts.question_json, found), next_place)
         elif session_id and path == f"{requests.SESSIONS}/{session_id}{requests.ENTRIES}":
             asked = exchange.query(requests.EntriesQuery)
-            body, keeping = await self._entries(session_id, asked, principal)
+            body = await self._entries(session_id, asked, principal)
         elif session_id and path == f"{requests.SESSIONS}/{session_id}":
             exchange.query(requests.NoQuery)
             row = await self._reader.session(
@@ -232,7 +231,7 @@ class JournalPages:
             raise RefusedError(404, "there is nothing at this address")
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         head = [
-            (b"cache-control", keeping.encode()),
+            (b"cache-control", ASK_AGAIN),
             (b"etag", tag.encode()),
             (b"vary", b"Authorization, Cookie, Acphold-Page"),
         ]
@@ -275,7 +274,7 @@ class JournalPages:
 
     async def _entries(
         self, session_id: str, asked: requests.EntriesQuery, principal: Principal
-    ) -> tuple[bytes, str]:
+    ) -> bytes:
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
         if asked.lineage not in (None, row.lineage):
             raise RewrittenError(
@@ -300,7 +299,7 @@ class JournalPages:
                 "may": sorted(principal.scopes_in(row)),
                 "begun": next((id_of_sent(it.raw) for it in last.entries if it.kind == SENT), None),
             }
-        return json_encode(body), FOR_GOOD if page.is_settled else ASK_AGAIN
+        return json_encode(body)
 
     # -- the search -----------------------------------------------------------------------
 

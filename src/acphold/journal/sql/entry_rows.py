@@ -285,8 +285,7 @@ def read_back(
     kinds: Sequence[str] = (),
 ) -> PageBack:
     """Like `Entries.read_back`."""
-    rows, settled = _find_segments(tables, session_id)
-    is_settled = before is not None and before <= settled
+    rows, _ = _find_segments(tables, session_id)
     through = END if before is None else before - 1
     entries: list[Entry] = []
     if before is not None:
@@ -311,8 +310,8 @@ def read_back(
     else:
         through = 0  # the session begins here
     if len(entries) > limit:
-        return PageBack(entries[:limit], entries[limit - 1].seq, is_settled)
-    return PageBack(entries, through + 1 if through else None, is_settled)
+        return PageBack(entries[:limit], entries[limit - 1].seq)
+    return PageBack(entries, through + 1 if through else None)
 
 
 def is_exact(tables: Tables, session_id: str, after: int) -> bool:

@@ -169,7 +169,7 @@ class ServerReader(SessionReader):
         entries = [answers.entry_of(it) for it in page.entries]
         is_back = before is None or page.before is None or page.before < before
         visited = () if is_back else (page.before,)
-        return PageBack(entries, self._next(page.before, visited), is_settled=False)
+        return PageBack(entries, self._next(page.before, visited))
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         asked = requests.SearchQuery(

@@ -69,7 +69,6 @@ const keptFirst = async (request) => (await caches.match(request, { cacheName: P
 /** @param {Request} request @param {string} of @param {(work: Promise<void>) => void} goOn */
 async function read(request, of, goOn) {
   const known = await caches.match(request.url, { cacheName: keptOf(of), ignoreVary: true });
-  if (known?.headers.get("cache-control")?.includes("immutable")) return known;
   let answer;
   try {
     answer = await fetch(request);
