@@ -349,7 +349,7 @@ async def _taken_over(run: Run, location: str) -> float:
         await session.prompt("quick: one")
         far = await there.load_session(session.id, cwd=folder)
         await far.prompt("quick: two")
-        one.served.process.kill()
+        one.served.kill()  # with its daemon, which has the session
         began = perf_counter()
         await far.prompt("quick: three")
         taken = perf_counter() - began
