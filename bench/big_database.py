@@ -12,12 +12,14 @@ from functools import partial
 from random import Random
 from statistics import median
 from time import perf_counter
+from typing import Final
 
 import psycopg
 
 from acphold.journal.journal import Journal
 from acphold.journal.seams import Sought
 from acphold.journal.stores import open_journal
+from acphold.journal.token_reports import SLOT_MS
 from bench import big_journal, listing
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -41,44 +43,21 @@ _SEGMENTS = """
     SELECT session_id, 9, 1, updated_at, 'update', '{}'::bytea FROM acphold.sessions
 """
 
-_COPIES = (
-    """
-    INSERT INTO acphold.sessions SELECT session_id || '-' || n, number, agent, cwd, folder,
-        additional_directories, title, created_at - n * %(gap)s::bigint,
-        updated_at - n * %(gap)s::bigint, prompted, archived,
-        renamed, unseen, origins, tenant, start, followers, unread, message_count,
-        settled_through, indexed_through, packed_through
-    FROM acphold.sessions, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.segments SELECT session_id || '-' || n, last_seq, first_seq,
-        at - n * %(gap)s::bigint, kind, raw
-    FROM acphold.segments, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.leases SELECT session_id || '-' || n, '', epoch, false
-    FROM acphold.leases, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.summaries SELECT session_id || '-' || n, summary
-    FROM acphold.summaries, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.links (agent, downstream_id, session_id)
-    SELECT agent, downstream_id || '-' || n, session_id || '-' || n
-    FROM acphold.links, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.usage SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint,
-        by_turn, cost, currency, input, output, thought, cached_read, cached_write, total
-    FROM acphold.usage, generate_series(1, %(copies)s) AS n
-    """,
-    # In the order in which they would have come in.
-    """
-    INSERT INTO acphold.documents (session_id, seq, at, words, size, tenant)
-    SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint, words, size, tenant
-    FROM acphold.documents, generate_series(1, %(copies)s) AS n ORDER BY at - n * %(gap)s::bigint
-    """,
+_SHIFTED: Final = {
+    "session_id": "session_id || '-' || n",
+    "downstream_id": "downstream_id || '-' || n",
+    **{name: f"{name} - n * %(gap)s::bigint" for name in ("created_at", "updated_at", "at")},
+    "summed_at": "CASE WHEN summed_at < 0 THEN summed_at ELSE summed_at - n * %(gap)s::bigint END",
+    "slot": f"slot - n * %(gap)s::bigint / {SLOT_MS}",
+}
+"""The columns that differ in the copy of a row."""
+
+_OWN: Final = {"changed", "number"}
+"""Those that each row gets by itself."""
+
+_COPIED: Final = (
+    *("sessions", "segments", "leases", "summaries", "links", "usage", "usage_sums"),
+    *("usage_folds", "documents"),
 )
 
 
@@ -162,7 +141,7 @@ def _searches(run: Run, database: Callable[[str], str]) -> Iterator[Figure]:
     location = database("searched")
     seconds = _indexed(location, templates)
     yield Figure("to index a message", "us", [seconds / (templates * big_journal.MESSAGES) * 1e6])
-    _multiplied(location, sessions // templates)
+    multiply(location, sessions // templates)
     with asyncio.Runner() as runner:
         journals = {DATABASE: open_journal(location), FILE: open_journal(file)}
         for what, sought in _sought().items():
@@ -196,12 +175,28 @@ def _indexed(location: str, templates: int) -> float:
 HOUR = 3600.0
 
 
-def _multiplied(location: str, times: int) -> None:
-    values = {"gap": big_journal.DAYS * big_journal.DAY_MS // times, "copies": times - 1}
+def multiply(location: str, times: int) -> None:
+    """Copy all sessions until there are so many times as many, at other times."""
+    gap = big_journal.DAYS * big_journal.DAY_MS // times // SLOT_MS * SLOT_MS
+    values = {"gap": gap, "copies": times - 1}
     with psycopg.connect(location, autocommit=True) as line:
         line.execute("DROP INDEX acphold.documents_words")  # one by one it takes ten times as long
-        for statement in _COPIES:
-            line.execute(statement, values)
+        for table in _COPIED if times > 1 else ():
+            found = line.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
+                " AND table_schema = 'acphold' ORDER BY ordinal_position",
+                (table,),
+            ).fetchall()
+            own = _OWN - ({"number"} if table == "sessions" else set())
+            names = [name for (name,) in found if name not in own]
+            # In the order in which they would have come in.
+            order = f" ORDER BY {_SHIFTED['at']}" if table == "documents" else ""
+            line.execute(
+                f"INSERT INTO acphold.{table} ({', '.join(names)})"
+                f" SELECT {', '.join(_SHIFTED.get(name, name) for name in names)}"
+                f" FROM acphold.{table}, generate_series(1, %(copies)s) AS n{order}",
+                values,
+            )
         line.execute("SET maintenance_work_mem = '256MB'")
         line.execute("CREATE INDEX documents_words ON acphold.documents USING gin (words)")
         line.execute("VACUUM ANALYZE")

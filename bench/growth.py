@@ -16,12 +16,10 @@ from random import Random
 from time import sleep
 from typing import Final
 
-import psycopg
-
 from acphold.journal.access import Share, new_token
 from acphold.journal.stores import open_journal
-from acphold.journal.token_reports import SLOT_MS
 from bench import big_journal
+from bench.big_database import multiply
 from bench.big_journal import name_of
 from bench.far_wire import FarSocket
 from bench.postgresql import new_database, started
@@ -145,23 +143,6 @@ def _busy_with_client(server: Server) -> float:
 
 # -- a database -------------------------------------------------------------------------------
 
-_SHIFTED: Final = {
-    "session_id": "session_id || '-' || n",
-    "downstream_id": "downstream_id || '-' || n",
-    **{name: f"{name} - n * %(gap)s::bigint" for name in ("created_at", "updated_at", "at")},
-    "summed_at": "CASE WHEN summed_at < 0 THEN summed_at ELSE summed_at - n * %(gap)s::bigint END",
-    "slot": f"slot - n * %(gap)s::bigint / {SLOT_MS}",
-}
-"""The columns that differ in the copy of a row."""
-
-_OWN: Final = {"changed", "number"}
-"""Those that each row gets by itself."""
-
-_COPIED: Final = (
-    *("sessions", "segments", "leases", "summaries", "links", "usage", "usage_sums"),
-    *("usage_folds", "documents"),
-)
-
 
 def _fill_database(place: str, sessions: int) -> None:
     """A journal with the sessions of `big_journal`, but for their ids."""
@@ -174,24 +155,4 @@ def _fill_database(place: str, sessions: int) -> None:
         await journal.aclose()
 
     asyncio.run(begin())
-    times = sessions // templates
-    gap = big_journal.DAYS * big_journal.DAY_MS // times // SLOT_MS * SLOT_MS
-    values = {"gap": gap, "copies": times - 1}
-    with psycopg.connect(place, autocommit=True) as line:
-        line.execute("DROP INDEX acphold.documents_words")
-        for table in _COPIED if times > 1 else ():
-            found = line.execute(
-                "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
-                " AND table_schema = 'acphold' ORDER BY ordinal_position",
-                (table,),
-            ).fetchall()
-            own = _OWN - ({"number"} if table == "sessions" else set())
-            names = [name for (name,) in found if name not in own]
-            line.execute(
-                f"INSERT INTO acphold.{table} ({', '.join(names)})"
-                f" SELECT {', '.join(_SHIFTED.get(name, name) for name in names)}"
-                f" FROM acphold.{table}, generate_series(1, %(copies)s) AS n",
-                values,
-            )
-        line.execute("CREATE INDEX documents_words ON acphold.documents USING gin (words)")
-        line.execute("VACUUM ANALYZE")
+    multiply(place, sessions // templates)
