@@ -26,7 +26,7 @@ from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
-from tests.imports.every_reader import Said, found, write
+from tests.imports.every_reader import READERS, Said, found, write
 from tests.imports.test_reconciliation import (
     FOLDERS,
     conversation,
@@ -333,6 +333,30 @@ async def test_a_turn_that_was_said_here_comes_back_with_no_fork(
         await take(opened, tmp_path)
         assert await prompts(opened, fork) == ["one", "three"]
         assert b"secret" not in await raw(opened, fork)
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name != "acphold"])
+async def test_what_each_agent_calls_a_turn_that_was_said_here_is_kept(
+    opened: Journal, tmp_path: Path, name: str
+) -> None:
+    began = round(datetime.now(UTC).timestamp() * 1000)
+    told = [Said(1, began - 3_600_000, "one", "A1")]
+    write(name, tmp_path, told)
+    (source,) = found(name, tmp_path)
+    await Intake(opened).take(source, reader(name))
+    (row,) = await opened.page(ListFilter())
+    await say_here(opened, "my secret", row.session_id)
+    told += [Said(2, began + 20_000, "my secret", "A2"), Said(3, began + 40_000, "three", "A3")]
+    write(name, tmp_path, told)
+    await forget_turn(opened, 2, row.session_id, Home(tmp_path))
+    # The time here, and what the agent has: an id, and its own time if it keeps times.
+    names = [its for kind, its in await opened.links.of(None) if kind == "forgotten"]
+    assert len(names) == (2 if name == "zed" else 3)
+    (source,) = found(name, tmp_path)
+    source = replace(source, changed_at=source.changed_at + 1)
+    await Intake(opened).take(source, reader(name))
+    assert await prompts(opened, row.session_id) == ["one", "three"]
+    assert len(await opened.page(ListFilter())) == 1
 
 
 async def test_of_equal_prompts_without_times_only_the_one_that_was_taken_out_goes(

@@ -60,8 +60,8 @@ async def take(journal: Journal, home: Path) -> list[str]:
     return [(await intake.take(source, READER)).outcome for source in changed]
 
 
-async def say_here(journal: Journal, words: str) -> None:
-    lease = await journal.acquire(SESSION)
+async def say_here(journal: Journal, words: str, session_id: str = SESSION) -> None:
+    lease = await journal.acquire(session_id)
     prompt = json.dumps([{"type": "text", "text": words}]).encode()
     await journal.append(lease, [("prompt", [prompt])])
     await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
