@@ -35,7 +35,6 @@ from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.lines.line import OpenSession
-    from acphold.live.server.far_line import FarLine
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +58,10 @@ class RemoteSessions:
     def __init__(self, hub: Hub, client: Client, limit: int, attend_here: AttendHere) -> None:
         self.introduction = b"{}"
         self._is_over = False
-        self._hub = hub
-        self._client = client
-        self._limit = limit + bounds.ADDED_BYTES
-        self._attend_here = attend_here
+        self.hub = hub
+        self.client = client
+        self.limit = limit + bounds.ADDED_BYTES
+        self.attend_here = attend_here
         self._lines: dict[str, SessionLine] = {}
         self._next: dict[str, SessionLine] = {}  # not connected yet: see `ask_next`
         self._ending = TaskSet()
@@ -80,7 +79,7 @@ class RemoteSessions:
         """
         now, pause = asyncio.get_running_loop().time, 0.01
         unseen = now() + bounds.UNSEEN_OWNER_SECONDS
-        while isinstance(whose := await self._hub.journal.owner(session_id), At):
+        while isinstance(whose := await self.hub.journal.owner(session_id), At):
             try:
                 connection = await self.connect_to(session_id, whose)
             except errors.ConnectionLostError as problem:
@@ -90,7 +89,7 @@ class RemoteSessions:
                 if session_id in self._lines:  # it was made meanwhile
                     await connection.aclose()
                 else:
-                    self._begin(self._make(session_id, whose, connection))
+                    self._begin(SessionLine(session_id, self, whose, connection))
                 return True
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
@@ -104,7 +103,7 @@ class RemoteSessions:
             # A connection to a process that was stopped can be made, too.
             if are_here(addresses) and not await is_answering(addresses, seconds):
                 raise errors.SilentPeerError("it does not answer")
-            return await connect(addresses, seconds, self._limit)
+            return await connect(addresses, seconds, self.limit)
         except errors.ConnectionLostError as problem:
             if not addresses:
                 raise _unreachable(session_id, whose, problem) from problem
@@ -121,7 +120,7 @@ class RemoteSessions:
         if self._is_over or session_id in self._lines:
             self.stay(session_id)
             return False
-        line = self._next.pop(session_id, None) or self._make(session_id)
+        line = self._next.pop(session_id, None) or SessionLine(session_id, self)
         line.far.follow(session_id, opened)
         self._begin(line)
         return True
@@ -129,9 +128,8 @@ class RemoteSessions:
     def ask_next(self, session_id: str, request: Request, after: int | None) -> None:
         """Have the next owner of a session answer a prompt, once the client follows it there: this
         process has just lost it, before the agent had the prompt. `after` as in `FarLine.ask`."""
-        line = self._next.get(session_id) or self._next.setdefault(
-            session_id, self._make(session_id)
-        )
+        if (line := self._next.get(session_id)) is None:
+            line = self._next[session_id] = SessionLine(session_id, self)
         line.far.ask(request, partial(self._end_if_left, line), after=after)
 
     def cancel_next(self, session_id: str, params: bytes) -> None:
@@ -144,23 +142,6 @@ class RemoteSessions:
         if (line := self._next.pop(session_id, None)) is not None:
             line.far.refuse_pending(errors.LeaseLostError(session_id))
 
-    def _make(
-        self, session_id: str, whose: At | None = None, connection: Transport | None = None
-    ) -> SessionLine:
-        from acphold.live.server.far_line import FarLine
-
-        line = SessionLine(session_id, self, self._hub, self._attend_here, whose)
-        line.far = FarLine(
-            self._client,
-            line.dial,
-            OWNER,
-            self._limit,
-            connection,
-            introduction=self.introduction,
-            follows_owner=True,
-        )
-        return line
-
     def _begin(self, line: SessionLine) -> None:
         self._lines[line.session_id] = line
         line.running = asyncio.create_task(self._run(line), name="session line")
@@ -171,7 +152,7 @@ class RemoteSessions:
         try:
             await line.far.run()
         except errors.UnknownSessionError:
-            self._hub.ownership.deleted.add(line.session_id)
+            self.hub.ownership.deleted.add(line.session_id)
         except errors.AcpError as exc:
             log.warning("session %s is not open any more: %s", line.session_id, exc)
         except Exception:  # nobody awaits this task
@@ -252,29 +233,32 @@ def _unreachable(
 class SessionLine:
     """The line of one session, to the owner `whose`; None if it leads to this process."""
 
-    far: FarLine
     running: asyncio.Task[None]
 
     def __init__(
         self,
         session_id: str,
         remote: RemoteSessions,
-        hub: Hub,
-        attend_here: AttendHere,
-        whose: At | None,
+        whose: At | None = None,
+        connection: Transport | None = None,
     ) -> None:
+        from acphold.live.server.far_line import FarLine
+
         self.session_id = session_id
         self._remote = remote
-        self._hub = hub
-        self._attend_here = attend_here
         self._whose = whose
         self._is_mute = False
         self._attending = TaskSet()
+        self.far = FarLine(
+            *(remote.client, self.dial, OWNER, remote.limit, connection),
+            introduction=remote.introduction,
+            follows_owner=True,
+        )
 
     async def dial(self) -> Transport:
         """Connect to the process that has the session: see `reconnection.OpenTransport`."""
         try:
-            whose = await self._hub.journal.owner(self.session_id)
+            whose = await self._remote.hub.journal.owner(self.session_id)
         except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
         self._whose, self._is_mute = None, False
@@ -283,7 +267,7 @@ class SessionLine:
             self._whose = whose
             return transport
         near, far = memory_pair()
-        self._attending.start(self._attend_here(far), "attend line")
+        self._attending.start(self._remote.attend_here(far), "attend line")
         return near
 
     async def check(self) -> None:
@@ -292,7 +276,7 @@ class SessionLine:
         if (known := self._whose) is None:
             return
         try:
-            whose = await self._hub.journal.owner(self.session_id)
+            whose = await self._remote.hub.journal.owner(self.session_id)
         except errors.UnknownSessionError:  # it was deleted: nobody can say so but a new owner
             self.far.give_up()
             return
@@ -319,7 +303,7 @@ class SessionLine:
         """Return True if a prompt that was sent to the owner is not in the journal: the next owner
         begins it. A turn that has begun there may go on."""
         for sent_id, after in self.far.sent_prompts:
-            if await end_of_sent(self._hub.journal, self.session_id, sent_id, after) is None:
+            if await end_of_sent(self._remote.hub.journal, self.session_id, sent_id, after) is None:
                 return True
         return False
 
