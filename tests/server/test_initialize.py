@@ -249,7 +249,7 @@ async def test_an_id_comes_back_equal_in_type_and_value(client: Guest) -> None:
         client.send({"id": id_, "method": "session/list", "params": {}})
     await client.until(lambda: len(client.messages) == 1 + len(ids))
     told = [message["id"] for message in client.messages[1:]]
-    assert list(map(repr, told)) == list(map(repr, ids))
+    assert sorted(map(repr, told)) == sorted(map(repr, ids))  # each is answered when it can be
 
 
 async def test_an_agent_that_is_an_acphold_asks_a_client_that_came_as_a_watcher_through_us(
