@@ -223,9 +223,9 @@ AGENT: Final[Any] = argument(
 ON_HOST: Final[Any] = value("HOST", "run this command on that machine, over ssh", "--host")
 """`main` goes there before the command runs, which does not get it."""
 
-JOURNAL: Final[Any] = value("URL", "==SUPPRESS==", "--journal")
-"""The help of `acphold` explains it for all commands, theirs hides it (argparse.SUPPRESS). `run`
-puts it into the environment: a command gets it only for a parameter of another name."""
+JOURNAL: Final[Any] = value("URL", "", "--journal")
+"""The help of `acphold` explains it for all commands, theirs only names it. `run` puts it into the
+environment: a command gets it only for a parameter of another name."""
 
 SERVER: Final[Any] = value(
     "URL",

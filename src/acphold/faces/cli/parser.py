@@ -123,7 +123,8 @@ class Parser(argparse.ArgumentParser):
                 self.add_argument(parameter, **its.how)
             else:
                 names = its.names or (f"--{parameter.replace('_', '-')}",)
-                self.add_argument(*names, dest=parameter, **its.how)
+                hidden = {"help": argparse.SUPPRESS} if its is JOURNAL else {}
+                self.add_argument(*names, dest=parameter, **{**its.how, **hidden})
             self._takes_agent = self._takes_agent or its is AGENT
             if its is SERVER:
                 self.add("journal", JOURNAL)
