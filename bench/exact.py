@@ -20,11 +20,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import thread as pools
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 BEHIND_SECONDS: Final = 2.0
 """What is finished behind an answer is counted for so long."""
 
-THREAD_SECONDS: Final = 0.1
-"""How long a thread may take before the loop's next timer, on a machine that is not busy."""
+THREAD_LOOK_SECONDS: Final = 0.01
+"""How often the clock looks if a thread that works has finished."""
 
 WARM_UP: Final = 25
 RUNS: Final = 8
@@ -139,14 +140,30 @@ class Tracer:
 CONNECT: Final = sqlite3.connect
 
 
+class Work(pools._WorkItem[Any]):
+    """A piece of work of a pool of threads: `unfinished` until its end has woken the loop."""
+
+    unfinished: ClassVar[set[object]] = set()
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.unfinished.add(self)
+
+    def run(self, *arguments: Any) -> None:
+        """Do it."""
+        try:
+            super().run(*arguments)
+        finally:
+            self.unfinished.discard(self)
+
+
 class QuickClock(selectors.DefaultSelector):
-    """The selector and the clock of a loop that waits for no timer: if nothing else happens within
-    `thread_seconds`, its time has come. The clock on the wall goes with it only if it `has_pauses`;
+    """The selector and the clock of a loop that waits for no timer: if nothing is ready, and no
+    thread works, its time has come. The clock on the wall goes with it only if it `has_pauses`;
     otherwise all happens in one moment of that."""
 
     now = 0.0
     has_pauses = False
-    thread_seconds = THREAD_SECONDS
     began = time.time_ns()
 
     def wall(self) -> int:
@@ -157,16 +174,20 @@ class QuickClock(selectors.DefaultSelector):
         """Return what is ready; see `selectors.BaseSelector.select`."""
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        if not (ready := super().select(self.thread_seconds)):
-            self.now += timeout
-        return ready
+        while True:
+            works = bool(Work.unfinished)  # asked first: what it finishes meanwhile is ready
+            if ready := super().select(THREAD_LOOK_SECONDS if works else 0):
+                return ready
+            if not works:
+                self.now += timeout
+                return ready
 
 
-def quick_loop(work: str, thread_seconds: float) -> asyncio.AbstractEventLoop:
+def quick_loop(work: str) -> asyncio.AbstractEventLoop:
     """Return a loop with such a clock; acphold, which is imported later, has the same."""
     clock = QuickClock()
-    clock.thread_seconds = thread_seconds
     clock.has_pauses = work == PAUSE
+    vars(pools).update(_WorkItem=Work)
     time.time_ns = clock.wall
     loop = asyncio.SelectorEventLoop(clock)
     loop.time = time.monotonic = lambda: clock.now  # type: ignore[method-assign]
@@ -416,10 +437,9 @@ def _dearest(counted: Counter[CodeType]) -> dict[str, float]:
     }
 
 
-def measure(kind: str, work: str, thread_seconds: float = THREAD_SECONDS) -> Cost:
-    """Measure one piece of work in a process of its own, of a kind of KINDS; on a busy machine its
-    threads need more `thread_seconds`."""
-    command = [sys.executable, "-m", "bench.exact", kind, work, str(thread_seconds)]
+def measure(kind: str, work: str) -> Cost:
+    """Measure one piece of work in a process of its own, of a kind of KINDS."""
+    command = [sys.executable, "-m", "bench.exact", kind, work]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -444,11 +464,10 @@ def figures(run: Run) -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    given_kind, given_work, *given_seconds = sys.argv[1:]
-    patience = float(given_seconds[0]) if given_seconds else THREAD_SECONDS
+    given_kind, given_work = sys.argv[1:]
     with (
         TemporaryDirectory() as place,
-        asyncio.Runner(loop_factory=partial(quick_loop, given_work, patience)) as runner,
+        asyncio.Runner(loop_factory=partial(quick_loop, given_work)) as runner,
     ):
         found = runner.run(_measure(given_kind, given_work, place))
         print(msgspec.json.encode(found).decode())
