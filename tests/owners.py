@@ -71,14 +71,20 @@ def make_silent(journal: Path | str, owner: int | str, seconds: float = 60) -> N
         file.execute(f"UPDATE owners SET renewed_at = ? WHERE {column} = ?", (since, owner))
 
 
-def retire(journal: Path | str, owner: str) -> None:
-    """Let anybody take the sessions of the owner with this id, as if it were about to end."""
+def yield_up(journal: Path | str, session: str) -> None:
+    """Let anybody take a session from its owner, also if that reports meanwhile."""
     if "://" in str(journal):
         with psycopg.connect(str(journal), autocommit=True) as database:
-            database.execute("UPDATE acphold.owners SET retired = true WHERE id = %s", (owner,))
+            database.execute(
+                "UPDATE acphold.leases SET yields = true WHERE session_id = %s", (session,)
+            )
         return
     with closing(sqlite3.connect(journal, timeout=DEADLINE)) as file, file:
-        file.execute("UPDATE owners SET retired = 1 WHERE id = ?", (owner,))
+        file.execute(
+            "UPDATE leases SET yields = 1"
+            " WHERE session = (SELECT number FROM sessions WHERE session_id = ?)",
+            (session,),
+        )
 
 
 OWNING = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HELD_ELSEWHERE
-from acphold.journal.owners import At
+from acphold.journal import bounds as journal_bounds
 from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
@@ -28,7 +28,7 @@ from tests.editor import (
     prompt_params,
     scripted_agent,
 )
-from tests.owners import program, retire, silent
+from tests.owners import program, silent, yield_up
 from tests.served import Guest, guest, wrapped
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has become of an owner is found out at once."""
+    """What has become of an owner is found out at once; an owner finds it out by a request, not by
+    its clock."""
     monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 600.0)
 
 
 async def find_out(one: Editor, session: str) -> None:
@@ -102,8 +104,6 @@ async def test_a_slow_client_whose_session_is_taken_has_all_of_its_turn_before_t
         await right.initialize()
         async with wrapped(journal) as one:
             session = await one.new()
-            whose = await kept.owner(session)
-            assert isinstance(whose, At)
             slow, other = (left, one) if by_line else (one, left)
             await left.load(session)
             slow.reads.clear()
@@ -112,7 +112,7 @@ async def test_a_slow_client_whose_session_is_taken_has_all_of_its_turn_before_t
             async with asyncio.timeout(DEADLINE):
                 while (await kept.summary(session)).turn != "idle":  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
-            retire(journal, whose.owner.id)
+            yield_up(journal, session)
             await right.load(session)
             params = prompt_params(session, {"say": "too late"})
             late = one.begin("session/prompt", {**params, "_meta": {"acphold/sent": {"id": "1"}}})
@@ -129,11 +129,7 @@ async def test_a_slow_client_whose_session_is_taken_has_all_of_its_turn_before_t
 
 async def take(journal: Path, session: str, other: Editor | Guest) -> None:
     """Let this client's process have the session, unnoticed by its owner."""
-    kept = open_journal(str(journal))
-    whose = await kept.owner(session)
-    await kept.aclose()
-    assert isinstance(whose, At)
-    retire(journal, whose.owner.id)
+    yield_up(journal, session)
     await other.load(session)
 
 
