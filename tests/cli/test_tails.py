@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_a_tail_is_listed_under_its_session_though_it_is_older(
     assert [line.split("  ")[0] for line in lines] == ["one", f"{BELOW}two", "between"]
     lines = acphold.run("list", "--limit", "2").out.splitlines()[1:]
     assert [line.split("  ")[0] for line in lines] == ["one", "between"]
+
+
+def test_a_tail_leaves_its_session_the_short_id(acphold: CommandLine, tail: str) -> None:
+    lines = acphold.run("list").out.splitlines()[1:3]
+    ids = [re.split(" {2,}", line)[1] for line in lines]
+    assert ids == [SESSION[:6], f"{SESSION[:6]}~"]
+    for short, title in zip(ids, ("one", "two"), strict=True):
+        assert acphold.run("show", short).out.splitlines()[0] == title
 
 
 def test_a_tail_is_shared_with_its_session_also_later(acphold: CommandLine, tail: str) -> None:

@@ -77,16 +77,20 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
 
 
 async def test_an_id_is_short_if_the_list_tells_it_from_others_and_whole_otherwise() -> None:
-    ids = ["abcdefg", "abcdefgh", "abcdxy", "ab", "cdefghijk"]
+    ids = ["abcdefg", "abcdefgh", "abcdxy", "ab", "cdefghijk", "cdefghijk~1"]
     alone = json_answer("200 OK", sessions=[row("other-1")])
     all_ = json_answer("200 OK", sessions=[row(it) for it in ids])
-    async with feed(alone, all_) as (_, reader):
+    no = json_answer("404 Not Found")
+    async with feed(alone, all_, no, all_, no, all_) as (_, reader):
         await reader.page(Wanted(ListFilter(queued=True)))
         # No list was read: any other session may begin so.
         assert await reader.short_ids(["other-1"]) == {"other-1": "other-1"}
         await reader.page(Wanted(ListFilter()))
         short_ids = await reader.short_ids(ids)
-    assert short_ids == {it: it for it in ids[:4]} | {"cdefghijk": "cdefgh"}
+        found = [(await reader.session(short_ids[it])).session_id for it in ids[4:]]
+    named = {"cdefghijk": "cdefgh", "cdefghijk~1": "cdefgh~"}
+    assert short_ids == {it: it for it in ids[:4]} | named
+    assert found == [*named]
 
 
 @pytest.fixture(autouse=True)

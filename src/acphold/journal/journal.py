@@ -251,13 +251,13 @@ class Sessions(Protocol):
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
         """Return the session with this id, or else the one whose id begins with it; with `cwd`,
-        only from that folder.
+        only from that folder. Of one named after it, as `ID~NAME`, a beginning of each part.
 
         Raises UnknownSessionError and AmbiguousIdError.
         """
 
     async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        """The shortest unambiguous prefix of each id, at least `least` characters long."""
+        """The shortest prefix of each id that `resolve` finds it by, `least` or more letters."""
 
     async def page(
         self,
@@ -514,13 +514,15 @@ async def tails_of(journal: Journal, session_id: str) -> list[str]:
 async def sessions_beside(journal: Journal, session_id: str) -> list[SessionRow]:
     """The sessions that are named after this one: its tails, and others with its id."""
     try:
-        return [await journal.resolve(f"{session_id}~")]
+        row = await journal.resolve(f"{session_id}~")
+        rows = [row, *await sessions_beside(journal, row.session_id)]
     except UnknownSessionError:
         return []
     except AmbiguousIdError as error:
         if not error.is_cut:
-            return [row async for row in rows_of(journal, error.matches)]
-    rows = await journal.page(_EVERYTHING, None, sys.maxsize)
+            rows = [row async for row in rows_of(journal, error.matches)]
+        else:
+            rows = await journal.page(_EVERYTHING, None, sys.maxsize)
     return [row for row in rows if row.session_id.startswith(f"{session_id}~")]
 
 

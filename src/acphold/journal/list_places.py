@@ -7,7 +7,7 @@ another list, is refused.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -27,18 +27,26 @@ def span(prefix: str) -> tuple[str, str]:
     return prefix, f"{prefix}\U0010ffff" if prefix else ""
 
 
-def only_one(prefix: str, matches: Sequence[str]) -> str:
-    """Return the id that `prefix` stands for, of the first ids in its span, in order.
+def only_one(prefix: str, find: Callable[[str], Sequence[str]]) -> str:
+    """Return the id that `prefix` stands for; `find` returns the first ids in a span, in order, one
+    more than `AMBIGUOUS_IDS` at most.
 
-    More than `AMBIGUOUS_IDS` are not told. Raises UnknownSessionError and AmbiguousIdError.
+    Of sessions named after another one, as `ID~NAME`, ID stands for that other one, and a prefix of
+    ID before the `~` for it. Raises UnknownSessionError and AmbiguousIdError.
     """
+    whole, matches = prefix, find(prefix)
+    base, mark, rest = prefix.partition("~")
+    if not matches and base and mark and find(base):
+        whole = f"{only_one(base, find)}~{rest}"
+        matches = find(whole)
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
-    if len(matches) > 1 and matches[0] != prefix:  # an exact match sorts first
-        raise AmbiguousIdError(
-            prefix, tuple(matches[: bounds.AMBIGUOUS_IDS]), more=len(matches) > bounds.AMBIGUOUS_IDS
-        )
-    return matches[0]
+    first, *others = matches
+    is_cut = len(matches) > bounds.AMBIGUOUS_IDS
+    is_its = not is_cut and all(it.startswith(f"{first}~") for it in others)
+    if first != whole and not is_its:  # an exact match sorts first
+        raise AmbiguousIdError(prefix, tuple(matches[: bounds.AMBIGUOUS_IDS]), more=is_cut)
+    return first
 
 
 def shortest(session_id: str, neighbours: Iterable[str | None], least: int) -> str:

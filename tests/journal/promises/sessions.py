@@ -276,9 +276,26 @@ async def an_id_may_be_given_as_any_prefix_that_fits_one_session(
     with pytest.raises(errors.AmbiguousIdError) as caught:
         await journal.resolve("ab")
     assert set(caught.value.matches) == {"abc", "abcd", "abX"}
-    for nothing in ("", "abcde", "%", "AB"):
+    for nothing in ("", "abcde", "%", "AB", "~", "x~"):
         with pytest.raises(errors.UnknownSessionError):
             await journal.resolve(nothing)
+
+
+@promise.promised
+async def sessions_named_after_another_leave_its_prefixes_to_it(journal: Journal) -> None:
+    for session_id in ("abcdef", "abcdef~", "abcdef~12", "abcdef~13", "abcdef~13~2", "b~1"):
+        await promise.begun(journal, session_id)
+    asked = ["abcdef", "abcdef~12", "abcdef~13", "abcdef~13~2", "b~1"]
+    short = await journal.short_ids(asked, 2)
+    assert short == ["ab", "ab~12", "ab~13", "ab~13~", "b~"]
+    for session_id, prefix in zip(asked, short, strict=True):
+        assert (await journal.resolve(prefix)).session_id == session_id
+    assert (await journal.resolve("abc~13")).session_id == "abcdef~13"
+    assert (await journal.resolve("ab~")).session_id == "abcdef~"
+    for several in ("ab~1", "abcdef~1"):
+        with pytest.raises(errors.AmbiguousIdError) as caught:
+            await journal.resolve(several)
+        assert set(caught.value.matches) == {"abcdef~12", "abcdef~13", "abcdef~13~2"}
 
 
 @promise.promised

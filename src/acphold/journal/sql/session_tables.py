@@ -274,34 +274,42 @@ def count_unindexed(tables: Tables, cwd: str | None = None) -> int:
 def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
     """Like `Journal.resolve`."""
     of_folder = "" if cwd is None else " AND folder = %s"
-    found = tables.execute(
-        f"SELECT session_id FROM acphold.sessions WHERE session_id BETWEEN %s AND %s{of_folder}"
-        " ORDER BY 1 LIMIT %s",
-        (
-            *list_places.span(prefix),
-            *(() if cwd is None else (resolve_folder(cwd),)),
-            bounds.AMBIGUOUS_IDS + 1,
-        ),
-    )
-    only_one = list_places.only_one(prefix, [match for (match,) in found.fetchall()])
-    return find(tables, only_one, counted=True)
+    folders = () if cwd is None else (resolve_folder(cwd),)
+
+    def find_ids(prefix: str) -> list[str]:
+        rows = tables.execute(
+            f"SELECT session_id FROM acphold.sessions WHERE session_id BETWEEN %s AND %s{of_folder}"
+            " ORDER BY 1 LIMIT %s",
+            (*list_places.span(prefix), *folders, bounds.AMBIGUOUS_IDS + 1),
+        )
+        return [match for (match,) in rows.fetchall()]
+
+    return find(tables, list_places.only_one(prefix, find_ids), counted=True)
 
 
 def short_ids(tables: Tables, session_ids: Sequence[str], least: int) -> list[str]:
     """Like `Journal.short_ids`."""
     longer: dict[str, str] = {}
-    for some in batches(session_ids):
+    here: set[str] = set()
+    mains = {it: it.partition("~")[0] for it in session_ids if "~" in it}
+    for some in batches([*session_ids, *mains.values()]):
         rows = tables.execute(
             "SELECT it, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < it),"
-            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it)"
+            " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > it"
+            " AND session_id NOT BETWEEN it || '~' AND it || '~􏿿'),"
+            " EXISTS (SELECT 1 FROM acphold.sessions WHERE session_id = it)"
             f" FROM ({tables.each('ids')}) AS wanted"
             # Most are the only ones that begin with their first letters: one walk instead of two.
             " WHERE EXISTS (SELECT 1 FROM acphold.sessions WHERE session_id <> it AND session_id"
             f" BETWEEN substr(it, 1, {least}) AND substr(it, 1, {least}) || '􏿿')",
             {"ids": tables.array(some)},
         )
-        for session_id, *neighbours in rows.fetchall():
+        for session_id, *neighbours, is_here in rows.fetchall():
             longer[session_id] = list_places.shortest(session_id, neighbours, least)
+            here |= {session_id} if is_here else set()
+    for session_id, main in mains.items():
+        if main in here:
+            longer[session_id] = longer[main] + longer[session_id][len(main) :]
     return [longer.get(session_id, session_id[:least]) for session_id in session_ids]
 
 

@@ -34,6 +34,7 @@ from acphold.conversation.history.raw_update import string
 from acphold.extras import require
 from acphold.journal.access import token_id
 from acphold.journal.journal import PageBack
+from acphold.journal.list_places import only_one
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import Grouping, SearchHit, Sought, UsageSum, UsageSums
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
@@ -127,14 +128,13 @@ class ServerReader(SessionReader):
                 raise errors.UnknownSessionError(given)
             return answers.session_row(await self._row(given))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
-        found: list[SessionRow] = []
+        found: dict[str, SessionRow] = {}
+        start = given.partition("~")[0]
         async for page in session_pages(self, all_):
-            found += [it.row for it in page if it.row.session_id.startswith(given)]
-        if not found:
-            raise errors.UnknownSessionError(given, reason=f"no session id begins with {given!r}")
-        if len(found) > 1:
-            raise errors.AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
-        return found[0]
+            rows = (it.row for it in page if it.row.session_id.startswith(start))
+            found |= {row.session_id: row for row in rows}
+        ids = sorted(found)
+        return found[only_one(given, lambda prefix: [it for it in ids if it.startswith(prefix)])]
 
     async def _row(self, session_id: str) -> answers.RemoteRow:
         return await self.get(requests.place_of(session_id), answers.RemoteRow)
@@ -148,12 +148,16 @@ class ServerReader(SessionReader):
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         def short(session_id: str) -> str:
-            length, others = SHORT_ID, self._listed - {session_id}
+            length = SHORT_ID
+            its = f"{session_id}~"
+            others = [it for it in self._listed if it != session_id and not it.startswith(its)]
             while any(it.startswith(session_id[:length]) for it in others):
                 length += 1
                 if length > len(session_id):  # another id begins with the whole
                     break
-            return session_id[:length]
+            main, mark, _ = session_id.partition("~")
+            cut = len(main) if mark and main in self._listed else 0
+            return (short(main) if cut else "") + session_id[cut:length]
 
         return {it: short(it) if it in self._listed else it for it in session_ids}
 
