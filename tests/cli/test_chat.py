@@ -169,7 +169,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
             other.type("\r", "agent  from the first", "ready")
             place.run("agent", "stop", "--all", "--yes")
             for each in (one, other):
-                each.until("has ended", "To continue: acphold continue")
+                each.until("acphold has stopped", "To continue: acphold continue")
                 assert each.ended() == 5
 
 
