@@ -18,6 +18,7 @@ from acphold.live.server.pool import FrontStderr, PreparedAgent
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.server_agents import ServerAgents
 from acphold.live.server.service import Service
+from acphold.machine.addresses import NODE_TOKEN
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent, Shared, shared
@@ -104,11 +105,15 @@ async def test_agents_of_a_server_that_has_gone_are_over_once_the_last_of_them_h
         await over
 
 
+@pytest.mark.parametrize("is_node", [False, True])
 async def test_an_idle_agent_ends_sooner_once_its_server_has_gone(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, monkeypatch: pytest.MonkeyPatch, *, is_node: bool
 ) -> None:
-    monkeypatch.setattr(bounds, "SERVER_AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "SERVER_AWAY_SECONDS", 1000 if is_node else 0.05)
+    monkeypatch.setattr(bounds, "NODE_AWAY_SECONDS", 0.05 if is_node else 1000)
     monkeypatch.setattr(bounds, "IDLE_CHECK_SECONDS", 0.02)
+    if is_node:
+        monkeypatch.setenv(NODE_TOKEN, "acphold_x")
     made: list[SlowToEnd] = []
     async with (
         asyncio.timeout(DEADLINE),
@@ -120,6 +125,8 @@ async def test_an_idle_agent_ends_sooner_once_its_server_has_gone(
         for _ in range(10):
             await tick(bounds.IDLE_CHECK_SECONDS)
         assert not made[0].ending.is_set()  # while the server is there
+        monkeypatch.setattr(bounds, "IDLE_CHECK_SECONDS", 1000)
+        await tick(0.02)  # behind the last check
         served.take_leave()
         await made[0].ending.wait()
 

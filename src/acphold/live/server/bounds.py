@@ -66,6 +66,10 @@ FIND_DAEMON_SECONDS = 1.0
 SERVER_AWAY_SECONDS = 30.0
 """Seconds that an idle agent of a server stays that has gone: it may come back at once."""
 
+NODE_AWAY_SECONDS = 10.0
+"""The same of a node, whose sessions other machines may want. A service starts it again after
+five."""
+
 TOLD_CHARACTERS = 1000
 """Most characters of a deed, and of its session's id, that a server is told: a client names them,
 and whoever makes them longer than a message must not stay out of the audit log."""

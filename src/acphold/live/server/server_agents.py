@@ -58,6 +58,7 @@ from acphold.live.server.principals import LOCAL_PROCESS, THIS_USER, Principal
 from acphold.live.server.service import attend, new_desk
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
+from acphold.machine.addresses import is_node
 
 log = logging.getLogger(__name__)
 
@@ -157,15 +158,19 @@ class ServerAgents(Pooled, eq=False):
 
     async def _wait_until_idle(self, name: str, desk: Desk) -> None:
         loop = asyncio.get_running_loop()
-        since = loop.time()
+        since, is_away = loop.time(), False
         while True:
             linger = self.agents[name].linger
-            if self.left.is_set():
-                linger = min(linger, bounds.SERVER_AWAY_SECONDS)
+            if is_away:  # nobody reaches the sessions of a node from elsewhere then
+                away = bounds.NODE_AWAY_SECONDS if is_node() else bounds.SERVER_AWAY_SECONDS
+                linger = min(linger, away)
             if loop.time() >= since + linger:
                 break
-            await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 3))
-            if self._coming[name] or desk.has_clients or desk.is_busy:
+            looking = tick(min(bounds.IDLE_CHECK_SECONDS, linger / 3))
+            await (looking if is_away else first(looking, self.left.wait()))
+            was_away, is_away = is_away, self.left.is_set()
+            is_needed = self._coming[name] or desk.has_clients or desk.is_busy
+            if is_needed or is_away != was_away:
                 since = loop.time()
         if self._desks.get(name) is desk:  # in the same step: no client may come to it any more
             del self._desks[name]
