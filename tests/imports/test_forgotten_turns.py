@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
 from acphold.imports import Home, Intake, reader
 from acphold.imports.claude import READER
-from acphold.imports.forgotten_turns import find_turn, forget
+from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece
+from acphold.imports.readers import Reader
+from acphold.imports.sources import Source
 from acphold.imports.turns import KnownPart, ReadTurn
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, state_of
@@ -115,11 +117,14 @@ def queued(do: str, id_: str, **more: Any) -> tuple[str, list[bytes]]:
     return "queue", [json.dumps({"do": do, "id": id_, **more}).encode()]
 
 
+SECRET = "in configuration it is sk-SEKRET77.1"
+
+
 async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     opened: Journal, journal: Path
 ) -> None:
     lease = await opened.create(NewSession(SESSION, READER.key, CWD))
-    secret, other = ([{"type": "text", "text": it}] for it in ("it is sk-SEKRET77.1", "other"))
+    secret, other = ([{"type": "text", "text": it}] for it in (SECRET, "other"))
     failed: tuple[str, list[bytes]] = ("turn_end", [b'{"error":{"code":1,"message":"no"}}'])
     await opened.append(
         lease,
@@ -135,6 +140,8 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
             queued("edit", "edited", prompt=other),
             queued("add", "other", prompt=[{"type": "text", "text": "put sk-SEKRET77.1 there"}]),
             queued("drop", "other"),
+            queued("add", "similar", prompt=[{"type": "text", "text": "the configuration"}]),
+            queued("drop", "similar"),
         ],
     )
     prompt: tuple[str, list[bytes]] = ("prompt", [json.dumps(secret).encode()])
@@ -146,12 +153,11 @@ async def test_a_turn_that_began_in_the_queue_goes_from_that_too(
     await opened.release(lease)
     await opened.index.catch_up(10)
     before = (await opened.summary(SESSION)).queue
-    assert sorted(it.words for it in before.ended) == ["it is sk-SEKRET77.1"] * 2 + [
-        "put sk-SEKRET77.1 there"
-    ]
+    ended = [SECRET, SECRET, "put sk-SEKRET77.1 there", "the configuration"]
+    assert sorted(it.words for it in before.ended) == ended
     await forget_turn(opened, 1)
     queue = (await opened.summary(SESSION)).queue
-    assert (queue.ended, queue.begun) == ((), None)
+    assert ([it.words for it in queue.ended], queue.begun) == (["the configuration"], None)
     assert [(it.id, it.words) for it in queue.waiting] == [("waits", "other"), ("edited", "other")]
     assert (queue.held, (await state_of(opened, SESSION)).queue) == ("failed", queue)
     row = await opened.session(SESSION)
@@ -296,6 +302,40 @@ async def test_a_tail_that_is_made_once_the_turn_was_found_loses_it_too(
     (tail,) = await others(opened)
     await forget(opened, turn)
     assert b"secret" not in await raw(opened, tail)
+
+
+@given(prompt=st.text("ab1 ", max_size=80), text=st.text("ab1 ", max_size=80), surely=st.booleans())
+@example(prompt=f"{'a' * 12} {'b' * 20}", text="a" + "b" * 20, surely=False)
+@example(prompt=f"{'a' * 12} b", text="a" * 12, surely=True)
+def test_a_text_has_a_prompt_if_it_has_the_words_or_one_that_may_be_a_secret(
+    prompt: str, text: str, *, surely: bool
+) -> None:
+    long = [it for it in prompt.split() if len(it) >= 12]
+    long = [it for it in long if not surely or ("1" in it and {*it} != {"1"})]
+    is_whole = bool(prompt.split()) and "".join(prompt.split()) == "".join(text.split())
+    found = Forgettable(ReadTurn(), "", prompt, set())
+    assert found.finder(surely=surely)(text) == (is_whole or any(it in text for it in long))
+
+
+async def test_the_conversations_of_an_agent_are_looked_for_once_for_all_copies(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, conversation("one", "my secret"))
+    await take(opened, tmp_path)
+    row = await opened.session(SESSION)
+    for n in range(3):
+        await copy(opened, row, NewSession(f"copy {n}", READER.key, CWD), row.last_seq)
+    looks: list[str] = []
+
+    def find(its: Reader, home: Home) -> Iterator[Source]:
+        looks.append(its.name)
+        return its.search(home)
+
+    monkeypatch.setattr(Reader, "find", find)
+    turn = await find_turn(opened, SESSION, 2, Home(tmp_path))
+    assert turn is not None
+    assert len(turn.sessions) == 4
+    assert sorted(looks) == sorted({*looks})
 
 
 def put_fork(home: Path, whole: Transcript, origin: str = SESSION, name: str = FORK) -> None:

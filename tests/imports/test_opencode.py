@@ -424,6 +424,16 @@ def test_what_was_migrated_and_then_reverted_is_not_told_from_the_files(
     assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", *newer]
 
 
+def test_a_message_with_a_long_id_hides_no_files(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.session()
+    put_files(store, "One.", "1")
+    store.message("user", "Long.")
+    store.db.execute("UPDATE part SET message_id = ?", ["9" * 300])
+    store.db.execute("UPDATE message SET id = ?", ["9" * 300])
+    assert len([*sources(READER, tmp_path)]) == 2
+
+
 @pytest.mark.parametrize("program", ["opencode", "kilo"])
 @pytest.mark.parametrize("messages", [1, 0])
 async def test_what_an_interrupted_migration_left_in_files_is_told_too(

@@ -6,6 +6,7 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -33,7 +34,7 @@ from acphold.imports.intake import Intake
 from acphold.imports.pieces import pieces
 from acphold.imports.readers import NAMES, reader
 from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
-from acphold.imports.sources import Home
+from acphold.imports.sources import Home, Source
 from acphold.imports.turns import SAID, KnownPart, ReadTurn, is_like, names_of, squeeze
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
@@ -41,6 +42,9 @@ from acphold.journal.seams import with_numbers
 
 SECRET_CHARACTERS: Final = 12
 """Characters of a word that may be a secret: shorter ones are in many texts."""
+
+_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
+"""Characters of passwords and keys; others are in names, paths and code as well."""
 
 _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
@@ -63,12 +67,30 @@ class Forgettable(Struct):
         part = KnownPart(forgotten=frozenset(self.names))
         return [known.turns[n] for n in part.taken_out(known.turns)]
 
-    def may_be_in(self, text: str) -> bool:
-        """Return True if a text has the words of the prompt, or one that is as long as a secret."""
-        long = (word.strip(",;:.!?()'\"`") for word in self.prompt.split())
-        return (squeeze(self.prompt) or "\0") == squeeze(text) or any(
-            len(word) >= SECRET_CHARACTERS and word in text for word in long
-        )
+    def finder(self, *, surely: bool = False) -> Callable[[str], bool]:
+        """Return a function that tells if a text has the words of the prompt, or one of them that
+        is as long as a secret; `surely`, if that has letters with digits or symbols as well."""
+        whole = squeeze(self.prompt)
+        stripped = {word.strip(",;:.!?()'\"`") for word in self.prompt.split()}
+        long = {it for it in stripped if len(it) >= SECRET_CHARACTERS}
+        words = {it for it in long if _is_mixed(it)} if surely else long
+        sizes: dict[str, set[int]] = {}  # by their beginnings, so that a text is read once
+        for word in words:
+            sizes.setdefault(word[:SECRET_CHARACTERS], set()).add(len(word))
+
+        def may_be_in(text: str) -> bool:
+            places = range(len(text) - SECRET_CHARACTERS + 1) if words else ()
+            return (bool(whole) and whole == squeeze(text)) or any(
+                text[at : at + size] in words
+                for at in places
+                for size in sizes.get(text[at : at + SECRET_CHARACTERS], ())
+            )
+
+        return may_be_in
+
+
+def _is_mixed(word: str) -> bool:
+    return any(map(str.isalpha, word)) and any(it.isdigit() or it in _SYMBOLS for it in word)
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -119,6 +141,8 @@ async def find_turn(
     title = title_of_prompt(entries[0].raw) if entries else None
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
     found = Forgettable(turn, title or "", prompt, {*names_of(turn, turns)})
+    may_be_in, intake = found.finder(), Intake(journal)
+    met: dict[str, list[Source]] = {}
     if turn.is_here:  # it has another time in its agent's file
         found.names.add(turn.said)
     for its_id in (session_id, *await relatives(journal, session_id)):
@@ -129,10 +153,10 @@ async def find_turn(
             queue = (await journal.summary(its_id)).queue.waiting if row.queued else ()
             for number, waits in enumerate(queue, 1):
                 async for segment in history(journal, its_id, waits.seq - 1, waits.seq):
-                    if found.may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
+                    if may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
                         found.waiting.append((its_id, number))
             names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
-            for source, reading in await Intake(journal).sources_of(its_id, home, names):
+            for source, reading in await intake.sources_of(its_id, home, names, met):
                 part = replace(known.part(source), forgotten=frozenset(found.names))
                 with suppress(OSError, TranscriptError):
                     compared = next(pieces(source, reading, part)).compared
@@ -157,10 +181,11 @@ def _prompt_of(change: QueueChange) -> str:
 async def _unqueued(
     journal: Journal, session_id: str, found: Forgettable, prompts: set[int]
 ) -> list[tuple[int, bytes]]:
-    """Return the entries of the queue that have the prompts with these numbers, and those that may
-    have the words and were taken back or edited, as they are without them."""
+    """Return the entries of the queue that have the prompts with these numbers, and those that
+    surely have the words and were taken back or edited, as they are without them."""
     changes: dict[str, list[tuple[int, QueueChange]]] = {}
     gone: list[tuple[int, QueueChange]] = []
+    may_be_in = found.finder(surely=True)
     begun = ""  # the prompt whose turn comes next
     async for segment in history(journal, session_id):
         for entry in segment.entries():
@@ -173,10 +198,10 @@ async def _unqueued(
             its = changes[it.id] = [] if it.do == "add" else changes.get(it.id, [])
             its.append((entry.seq, it))
             begun = it.id if it.do == "begin" else begun
-            if it.do == "drop" and any(found.may_be_in(_prompt_of(each)) for _, each in its):
+            if it.do == "drop" and any(may_be_in(_prompt_of(each)) for _, each in its):
                 gone += its
             elif bytes(it.prompt):  # in the place of what was there before
-                gone += [old for old in its[:-1] if found.may_be_in(_prompt_of(old[1]))]
+                gone += [old for old in its[:-1] if may_be_in(_prompt_of(old[1]))]
     left: list[tuple[int, bytes]] = []
     for seq, change in dict(gone).items():
         if change.do == "begin":  # its turn has no end any more

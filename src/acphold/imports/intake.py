@@ -256,15 +256,25 @@ class Intake:
         return source, None
 
     async def sources_of(
-        self, session_id: str, home: Home, names: Iterable[str]
+        self,
+        session_id: str,
+        home: Home,
+        names: Iterable[str],
+        met: dict[str, list[Source]] | None = None,
     ) -> list[tuple[Source, Reader]]:
-        """Return the sources of a session, or of one that was deleted here; the newest first."""
+        """Return the sources of a session, or of one that was deleted here; the newest first.
+
+        Those `met` by the names of readers are not looked for again.
+        """
+        met = {} if met is None else met
         row = await row_of(self._journal, session_id)
         # Another agent that continues it here knows it by an id of its own.
         its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
         found: list[tuple[Source, Reader]] = []
         for reading in map(reader, names):
-            for source in reading.find(home):
+            if reading.name not in met:
+                met[reading.name] = [*reading.find(home)]
+            for source in met[reading.name]:
                 if row is None and session_id in (source.session_id, source.default_id):
                     found.append((source, reading))
                 elif row is not None and any(

@@ -20,6 +20,7 @@ Cline's format, from which Kilo had begun.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -363,7 +364,7 @@ def _has_more(path: Path, database: Path, known: dict[str, bool]) -> bool:
         elif not known[message.stem] and [*files_below(storage / "part" / message.stem, "*.json")]:
             return True
     return is_missing and not any(
-        has_parts and _NAME.fullmatch(name) and (storage / "part" / name).exists()
+        has_parts and _NAME.fullmatch(name) and os.path.exists(storage / "part" / name)
         for name, has_parts in known.items()
     )
 

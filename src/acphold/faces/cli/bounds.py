@@ -277,6 +277,10 @@ PROMPT_CHARACTERS: Final = 200
 FORGOTTEN_CHARACTERS: Final = 2_000
 """Characters shown of a prompt that is to be forgotten."""
 
+SEARCHED_LOG_BYTES: Final = 16 << 20
+"""Largest log that is searched for the words of a forgotten turn, in a few seconds; a larger one is
+named."""
+
 TURNS_OF_LINE: Final = 5
 """Most turns that are named for a line that may come from several."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, json
 
 from acp_wire.state_folder import state_folder, write_private
+from acp_wire.workspace.regular_files import contents
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError, JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
@@ -304,7 +305,8 @@ async def forget(
     its copies, the turns that you left, the search index, the kept files, and what Up offers in
     `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
     ID@last the last turn. The agent's own copy stays on disk, and is named, as are queued prompts
-    and logs that may have it. Backups and exports that you made have it still.
+    and logs that may have it. Backups and exports have it still; rules, browsers, an open chat and
+    other machines may.
     """
     from acphold import imports  # late: no other command of this module needs these
     from acphold.faces.screen.typed import prompt_history
@@ -334,11 +336,21 @@ async def forget(
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
+    may_be_in = found.finder()
     for log in Path(belongings(default_location())).glob("*.log*"):
-        if found.may_be_in(log.read_text(errors="replace")):
-            tell(f"A log may have it: {on_one_line(folder(str(log)))}")
-    tell("Other files of agents, files that it wrote, rules, backups, exports, browsers, an open")
-    tell("chat and other machines may have it still.")
+        why = ""
+        try:
+            if not may_be_in(contents(log, bounds.SEARCHED_LOG_BYTES).decode(errors="replace")):
+                continue
+        except FileNotFoundError:  # it was rotated meanwhile
+            continue
+        except OSError as error:
+            why = f"; it cannot be read: {error.strerror}"
+        tell(f"A log may have it: {on_one_line(folder(str(log)))}{why}")
+    tell(
+        "Other files of agents, files that it wrote, rules, backups and exports may have it still."
+    )
+    tell("So may browsers, an open chat and other machines.")
     return Exit.OK
 
 
