@@ -16,7 +16,7 @@ from acphold.conversation.history.words import TEXT_CHARACTERS, Document, docume
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
-from acphold.journal.rows import NewSession
+from acphold.journal.rows import ListFilter, NewSession
 from acphold.journal.seams import Sought
 from acphold.journal.sql.search import search
 from acphold.journal.sql.session_tables import count_unindexed
@@ -409,6 +409,18 @@ def test_no_word_of_what_is_taken_out_is_left(
 
 
 # -- unsettled entries ----------------------------------------------------------------------
+
+
+async def test_ids_with_what_json_in_sqlite_does_not_keep_are_told_apart(
+    journal: SqliteJournal,
+) -> None:
+    odd = ("s\0x", "s~0x", "s~1", "s~\0", "s")
+    for session_id in odd:
+        await running(journal, session_id, chunk("agent_message", "flaky"))
+    assert {session_id for session_id, _ in await found(journal, "flaky")} == {*odd}
+    assert (await journal.outcomes(odd)).keys() == {*odd}
+    assert await journal.delete("s\0x") == ["s\0x"]
+    assert {row.session_id for row in await journal.page(ListFilter())} == {*odd} - {"s\0x"}
 
 
 async def test_the_end_of_a_long_turn_is_looked_through(

@@ -32,12 +32,6 @@ from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stored_history import DamagedRowError
 
-_FIND: Final = """
-    SELECT session_id, number, owner, updated_at
-    FROM sessions LEFT JOIN leases ON leases.session = number
-    WHERE session_id IN (SELECT value FROM json_each(?))
-"""
-
 
 def delete(
     connection: Connection,
@@ -54,6 +48,12 @@ def delete(
     if _gives_more_way(connection, len(ids)):
         at_once = bounds.DELETED_BESIDE_TURNS
     waiting = deque(batches(ids, at_once))
+    tables = SqliteTables(connection)
+    find = (
+        "SELECT session_id, number, owner, updated_at"
+        " FROM sessions LEFT JOIN leases ON leases.session = number"
+        f" WHERE {tables.among('session_id', 'ids')}"
+    )
     connection.fit_cache(len(ids))
     while waiting:
         now_gone: set[str] = set()
@@ -61,9 +61,9 @@ def delete(
             for together in connection.while_there_is_time(waiting):
                 for session_id in together:
                     if isinstance(lease := ids[session_id], Lease):
-                        require_lease(SqliteTables(connection), lease)
+                        require_lease(tables, lease)
                 going: dict[bool, list[int]] = {False: [], True: []}
-                rows = connection.execute(_FIND, (json.encode(together).decode(),))
+                rows = tables.execute(find, {"ids": tables.array(together)})
                 for session_id, number, owner, updated_at in rows.fetchall():
                     if idle_since is not None and (
                         updated_at > idle_since or leases.lives(connection.path, owner or NOBODY)

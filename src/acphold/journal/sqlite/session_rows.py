@@ -189,13 +189,19 @@ class SqliteTables(Tables):
         return self.connection.executemany(_native(statement), rows).rowcount
 
     def among(self, column: str, name: str) -> str:
-        return f"{column} IN (SELECT value FROM json_each(%({name})s))"
+        return f"{column} IN ({self.each(name)})"
 
     def each(self, name: str) -> str:
-        return f"SELECT value AS it FROM json_each(%({name})s)"
+        # SQLite cuts a text of JSON at a NUL.
+        text = "replace(replace(value, '~0', char(0)), '~1', '~')"
+        return f"SELECT iif(type = 'text', {text}, value) AS it FROM json_each(%({name})s)"
 
     def array(self, values: Iterable[int | str]) -> str:
-        return msgspec.json.encode([*values]).decode()
+        as_json = [
+            it.replace("~", "~1").replace("\0", "~0") if isinstance(it, str) else it
+            for it in values
+        ]
+        return msgspec.json.encode(as_json).decode()
 
     def reading(self) -> AbstractContextManager[object]:
         return reading(self.connection)
