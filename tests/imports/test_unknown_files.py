@@ -57,6 +57,28 @@ def test_a_file_of_another_name_among_conversations_is_named(
     assert f"{agent}: 1 file of an unknown form: {path}" in done.err
 
 
+@pytest.mark.parametrize("content", [b"\x01\xff\x00{\n\xfe", b'{"foo":1}\n'])
+@pytest.mark.parametrize(
+    ("agent", "place"),
+    [
+        (
+            "codex",
+            ".codex/sessions/rollout-2026-11-29T09-00-00-019aa998-1111-7111-8111-111111111111.jsonl",
+        ),
+        ("claude", ".claude/projects/-x/x.jsonl"),
+    ],
+)
+def test_a_file_with_nothing_of_its_program_in_it_is_named(
+    acphold: CommandLine, tmp_path: Path, agent: str, place: str, content: bytes
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    for _ in range(2):  # the next import says it again
+        done = acphold.run("import", "--from", str(tmp_path))
+        assert f"{agent}: 1 file of an unknown form: {path}" in done.err
+
+
 @pytest.mark.parametrize(
     ("agent", "place"),
     [("goose", ".local/share/goose/sessions"), ("hermes", ".hermes")],

@@ -266,6 +266,8 @@ class _CodexConverter(AgentConverter):
                 self._missed.kind("records", kind, record)
         elif kind:
             self._item(kind, record)
+        elif not record.keys() & {"id", "record_type"}:  # the head, and states, of before autumn
+            self._missed.kind("records", "", record)
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd

@@ -200,7 +200,7 @@ class _GeminiConverter(AgentConverter):
             elif "sessionId" in line:
                 self._writer.clock(line.get("startTime"))
             elif "$rewindTo" not in line:
-                self._missed.add("records of an unknown form", line)
+                self._missed.kind("records", "", line)
             yield
 
     def _message(self, message: Object) -> None:

@@ -154,8 +154,14 @@ class Missed(Struct):
         self.sizes[why] += what
 
     def kind(self, of: str, kind: str, what: object) -> None:
-        """Count something of an unknown kind."""
-        self.add(f"{of} of type {kind[:WORD_CHARACTERS]!r}", what)
+        """Count something of an unknown kind, or of none."""
+        named = f"type {kind[:WORD_CHARACTERS]!r}" if kind else "an unknown form"
+        self.add(f"{of} of {named}", what)
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if there were damaged lines, or records that are not of the program."""
+        return bool(self.torn or self.counts["records of an unknown form"])
 
 
 # -- text between tags ---------------------------------------------------------------------

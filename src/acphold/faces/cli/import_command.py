@@ -241,7 +241,8 @@ class _ImportRun(Struct):
         async def take(source: Source, read_pieces: imports.PieceReader) -> None:
             tally = self.tallies[source.reader]
             with tally.counting(source):
-                tally.count(await intake.take(source, reader(source.reader), read_pieces))
+                taken = await intake.take(source, reader(source.reader), read_pieces)
+                tally.count(taken, source.paths[0])
             bars.advance(tasks[source.reader])
 
         for wave in imports.WAVES:
@@ -354,8 +355,10 @@ class Tally(Struct):
         except (OSError, TranscriptError, IllegibleNameError) as error:
             self.count_failure(error, source.paths[0])
 
-    def count(self, taken: TakenSource) -> None:
-        """Count the outcome of a source."""
+    def count(self, taken: TakenSource, path: str = "") -> None:
+        """Count the outcome of a source; `path` is its file's, if it was read."""
+        if path and taken.outcome == "empty" and taken.facts.missed.is_foreign:
+            self.unknown.append(path)
         self.outcomes[taken.outcome] += 1
         facts = taken.facts
         self.missed.update(facts.missed.counts)
