@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from acphold.faces.cli import import_one
 from acphold.imports import Intake, session_writer
 from acphold.imports.claude import READER
 from acphold.journal.journal import Journal, history, take_lease
@@ -123,16 +122,15 @@ async def test_taken_again_a_long_conversation_is_read_from_its_beginning(
 
 @pytest.mark.parametrize("sure", [True, False])
 def test_one_that_was_deleted_here_is_asked_for_first(
-    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sure: bool
+    acphold: CommandLine, tmp_path: Path, *, sure: bool
 ) -> None:
     put(tmp_path, conversation("one"), 0)
     acphold.run("import", "--from", str(tmp_path))
     acphold.run("session", "delete", SESSION, "--yes")
-    done = acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
-    assert done.code == 1  # nobody answers
-    assert f"{SESSION} was deleted here. Import it again? [y/N]" in done.err
-    monkeypatch.setattr(import_one, "is_confirmed", lambda _: sure)
-    acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
+    again = ("import", "--from", str(tmp_path), "--again", SESSION[:6])
+    done = acphold.run(*again, *(["--yes"] if sure else []))
+    assert done.code == (0 if sure else 2)
+    assert ("nothing was imported; use --yes" in done.err) is not sure
     assert (SESSION in acphold.run("list", "--json").out) is sure
     put(tmp_path, conversation("one", "two"), 0)
     acphold.run("import", "--from", str(tmp_path))

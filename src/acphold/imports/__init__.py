@@ -20,6 +20,7 @@ from acphold.imports.intake import (
     PieceReader,
     TakenSource,
     forecast,
+    whole_id,
 )
 from acphold.imports.interrupts import ending_at_ctrl_c, interruptible
 from acphold.imports.pieces import fault
@@ -63,4 +64,5 @@ __all__ = [
     "read_listed",
     "reader",
     "searching",
+    "whole_id",
 ]

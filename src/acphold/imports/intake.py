@@ -60,6 +60,7 @@ from acphold.journal.journal import (
     tails_of,
     take_lease,
 )
+from acphold.journal.list_places import only_one
 from acphold.journal.rows import NewSession, SessionRow
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -144,6 +145,17 @@ def _refusal(first: NewsPiece, selection: ImportSelection) -> Outcome | None:
     if first.is_last and all(entry.kind != PROMPT for entry in first.entries):
         return "empty"
     return "elsewhere" if selection.cwd not in (None, first.facts.named_folder) else None
+
+
+def whole_id(prefix: str, home: Home, names: Iterable[str]) -> str:
+    """Return the id of the one conversation on disk whose id begins with `prefix`; raises
+    UnknownSessionError and AmbiguousIdError."""
+    found = {
+        next((it for it in (source.default_id, source.session_id) if it.startswith(prefix)), "")
+        for reading in map(reader, names)
+        for source in reading.find(home)
+    }
+    return only_one(prefix, lambda start: sorted(it for it in found if it.startswith(start)))
 
 
 class Intake:

@@ -93,6 +93,7 @@ def import_conversations(
     again: str | None = options.value(
         "ID", "import this conversation anew, even if it was deleted here: then it asks first"
     ),
+    sure: bool = options.SURE,
     branches: bool = options.flag("also import abandoned branches, each as its own conversation"),
     wait: bool = options.flag("wait until everything in the journal is searchable"),
     redact: bool = options.flag("remove secrets, and report how many of which kind"),
@@ -125,7 +126,7 @@ def import_conversations(
             if explain is not None:
                 return asyncio.run(explain_one(explain, its_home, names, as_json=as_json))
             selection = ImportSelection(cwd, redact=redact)
-            return asyncio.run(take_again(again or "", its_home, names, selection))
+            return asyncio.run(take_again(again or "", its_home, names, selection, sure=sure))
     run = _ImportRun(
         there or Home(Path.home(), dict(os.environ)),
         ImportSelection(cwd, redact=redact),

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from acphold import errors
-from acphold.faces.cli.command_line import Exit, is_confirmed
+from acphold.faces.cli.command_line import Exit, confirm
 from acphold.faces.cli.terminal_text import folder, on_one_line, size, tell, visible, visible_json
 from acphold.imports import (
     OUTCOMES,
@@ -22,6 +22,7 @@ from acphold.imports import (
     Intake,
     explain,
     fault,
+    whole_id,
 )
 from acphold.journal.journal import row_of
 from acphold.live.reading.local_reader import existing_journal
@@ -78,13 +79,16 @@ def _short(words: str) -> str:
 
 
 async def take_again(
-    session_id: str, home: Home, names: Iterable[str], selection: ImportSelection
+    session_id: str, home: Home, names: Iterable[str], selection: ImportSelection, *, sure: bool
 ) -> int:
-    """Take one conversation in anew; ask first if it was deleted here."""
+    """Take one conversation in anew; ask first if it was deleted here, unless `sure`."""
     async with existing_journal() as journal:
         intake = Intake(journal, selection)
-        with suppress(errors.UnknownSessionError):  # a whole id, if it was deleted here
+        try:
             session_id = (await journal.resolve(session_id)).session_id
+        except errors.UnknownSessionError:  # it was deleted here
+            with suppress(errors.UnknownSessionError):
+                session_id = whole_id(session_id, home, names)
         found = await intake.sources_of(session_id, home, names)
         if not found:
             tell(f"acphold import: no file has the conversation {visible(session_id)}")
@@ -92,7 +96,7 @@ async def take_again(
         if await row_of(journal, session_id) is None:
             expected = [await intake.expect(source, reading) for source, reading in found]
             question = f"{visible(session_id)} was deleted here. Import it again?"
-            if "deleted" in expected and not is_confirmed(question):
+            if "deleted" in expected and not confirm(question, "imported", sure=sure):
                 return Exit.ERROR
         is_first = True
         for source, reading in found:
