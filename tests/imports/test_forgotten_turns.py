@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,18 @@ async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
     await take(opened, tmp_path)
     for session_id in (SESSION, "copy", tail):
         assert b"secret" not in await raw(opened, session_id)
+
+
+async def test_it_goes_from_a_copy_of_a_session_that_was_deleted(
+    opened: Journal, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("one", "my secret"))
+    await take(opened, tmp_path)
+    row = await opened.session(SESSION)
+    await copy(opened, row, NewSession("copy", READER.key, CWD), row.last_seq)
+    await opened.delete(SESSION)
+    assert await forget_turn(opened, 2, "copy") == ["copy"]
+    assert b"secret" not in await raw(opened, "copy")
 
 
 def queued(do: str, id_: str, **more: Any) -> tuple[str, list[bytes]]:
@@ -336,6 +349,66 @@ async def test_the_conversations_of_an_agent_are_looked_for_once_for_all_copies(
     assert turn is not None
     assert len(turn.sessions) == 4
     assert sorted(looks) == sorted({*looks})
+
+
+def put_rewound(name: str, home: Path, left: list[Said], newer: list[Said]) -> None:
+    """Write a conversation whose person went back from the third of `left`."""
+    told: list[str] = []
+    for way in (left, newer):
+        write(name, home, way)
+        path = Path(next(found(name, home)).paths[0])
+        if name != "opencode":  # it keeps the newest way only
+            told += [line for line in path.read_text().splitlines(True) if line not in told]
+            rewind = {"$rewindTo": f"{left[2].number:07}a"}
+            told += [f"{json.dumps(rewind)}\n"] if name == "gemini" and way is left else []
+            path.write_text("".join(told))
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize(
+    ("name", "is_told_before"),
+    [*product(("claude", "pi", "gemini"), (True, False)), ("opencode", True)],
+)
+async def test_a_tail_loses_the_turn_and_no_other_one_whether_it_was_told_before_or_is_a_branch(
+    opened: Journal, tmp_path: Path, name: str, *, is_told_before: bool, is_left: bool
+) -> None:
+    words = (
+        ["one", "two", "my secret", "left"] if is_left else ["one", "my secret", "three", "left"]
+    )
+    left = [Said(n, BEGUN + 60_000 * n, its, f"A{n}") for n, its in enumerate(words, 1)]
+    newer = [*left[:2], Said(5, BEGUN + 400_000, "five", "A5")]
+    reading = reader(name)
+
+    async def take_all(*, branches: bool = False) -> None:
+        (source,) = found(name, tmp_path)
+        ways = [*reading.branches(source)] if branches and reading.branches else []
+        for its in (source, *ways):
+            await Intake(opened).take(its, reading)
+
+    if is_told_before:
+        write(name, tmp_path, left)
+        await take_all()
+    put_rewound(name, tmp_path, left, newer)
+    await take_all()
+    await take_all(branches=True)
+    (tail,) = (row for row in await opened.page(ListFilter()) if "~" in row.session_id)
+    its_turns = await prompts(opened, tail.session_id)
+    assert its_turns == (words if reading.branches else words[2:])
+    main = tail.session_id.partition("~")[0]
+    its_id, number = (tail.session_id, len(its_turns) - 1) if is_left else (main, 2)
+    turn = await find_turn(opened, its_id, number, Home(tmp_path))
+    assert turn is not None
+    in_file = reading.branches is not None or not is_left
+    assert {*turn.files} == {path for it in found(name, tmp_path) if in_file for path in it.paths}
+    await forget(opened, turn)
+    newer.append(Said(6, BEGUN + 500_000, "six", "A6"))
+    here = {main: [*words[:2], "five", "six"], tail.session_id: its_turns}
+    for branches in (False, True):
+        put_rewound(name, tmp_path, left, newer)
+        await take_all(branches=branches)
+        for session_id, its in here.items():
+            assert await prompts(opened, session_id) == [it for it in its if it != "my secret"]
+            assert b"secret" not in await raw(opened, session_id)
 
 
 def put_fork(home: Path, whole: Transcript, origin: str = SESSION, name: str = FORK) -> None:

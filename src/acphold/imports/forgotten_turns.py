@@ -109,21 +109,23 @@ async def first_entries(journal: Journal, session_id: str) -> list[int]:
 
 async def relatives(journal: Journal, session_id: str) -> list[str]:
     """Return the ids of the sessions that a session was copied from, or left in, or that were made
-    from one of these."""
+    from one of these, or have its name: one of `--branches` has no origins."""
     kin: dict[str, set[str]] = {}
-    after = None
+    after, here = None, set[str]()
     while rows := await journal.page(_EVERYTHING, after, 500):
         for row in rows:
-            for origin in row.origins:
-                kin.setdefault(row.session_id, set()).add(origin.session_id)
-                kin.setdefault(origin.session_id, set()).add(row.session_id)
+            here.add(row.session_id)
+            names = {it.partition("~")[0] for it in (row.session_id, row.downstream_id or "") if it}
+            for name in names.union(origin.session_id for origin in row.origins):
+                kin.setdefault(row.session_id, set()).add(name)
+                kin.setdefault(name, set()).add(row.session_id)
         after = rows[-1].key
     found, waiting = {session_id}, [session_id]
     while waiting:
         new = kin.get(waiting.pop(), set()) - found
         found |= new
         waiting += new
-    return sorted(found - {session_id})
+    return sorted((found & here) - {session_id})
 
 
 async def find_turn(
@@ -162,7 +164,7 @@ async def find_turn(
                     compared = next(pieces(source, reading, part)).compared
                     for its in compared.taken_out.values() if compared else ():
                         found.names.update(its)
-                        found.files.append(source.place)
+                        found.files.append(source.paths[0])
     return found
 
 
@@ -248,10 +250,12 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             # The first prompt is the title of a session that has no other, also in its markers.
             if _is_in_title(found, row.title):
                 change = replace(change, title=None, given=None)
-            if known.marker is not None and _is_in_title(found, known.marker.title):
+            its_titles = {title for title in known.titles if _is_in_title(found, title)}
+            if known.marker is not None and its_titles:
                 gone = [*gone, *known.markers]
                 met = [(turn.prompt, turn.identity) for turn in known.turns if turn.identity]
-                marker = replace(known.marker, seen={}, turns=met, last=None, title=None)
+                title = None if (title := known.marker.title) in its_titles else title
+                marker = replace(known.marker, seen={}, turns=met, last=None, title=title)
                 past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
             if gone:
                 await journal.withdraw(lease, sorted(gone), instead=instead, overwrites=True)

@@ -292,9 +292,14 @@ class Intake:
                 elif row is not None and any(
                     it.startswith((source.session_id, source.default_id)) for it in its_ids
                 ):
-                    _, its_row = await self._find_session(source, reading)
-                    if its_row is not None and its_row.session_id == row.session_id:
-                        found.append((source, reading))
+                    ways = [source]
+                    if "~" in session_id and reading.branches is not None:
+                        with suppress(Exception):  # whoever reads it says why it cannot be read
+                            ways += reading.branches(source)
+                    for its in ways:
+                        _, its_row = await self._find_session(its, reading)
+                        if its_row is not None and its_row.session_id == row.session_id:
+                            found.append((its, reading))
         return sorted(found, key=lambda each: -each[0].changed_at)
 
     async def take(

@@ -128,7 +128,8 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     have its id: a turn is in one of these.
 
     They are compared again at the next import, or deleted if nothing is left. One that a person
-    has named, tagged, pinned or shared, or in which prompts wait, stays as it is.
+    has named, tagged, pinned or shared, or in which prompts wait, stays as it is; and so does one
+    of `--branches`, which is told from its beginning.
     """
     if not (others := await beside(journal, source, session_id)):
         return
@@ -141,6 +142,8 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
             continue
         session = await read_known(journal, it.session_id)
         last: dict[str, int] = {}
+        place = session.marker.place if session.marker else ""
+        is_branch = place.endswith(f"#{it.session_id.rpartition('~')[2]}")
         if session.marker is not None and session.marker.moves:  # by an import that was killed
             last = {turn.key: n for n, turn in enumerate(session.turns)}
         common = [
@@ -148,7 +151,7 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
             for n, turn in enumerate(session.turns)
             if turn.key in keys or last.get(turn.identity, n) > n
         ]
-        if not common:
+        if not common or (is_branch and len(common) < len(session.turns)):
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
         if len(common) == len(session.turns):

@@ -138,13 +138,15 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 class Known(Struct):
     """A conversation as a journal has it: its turns, the numbers of entries before them and of all
-    markers, the newest valid marker, and the turns that a person had taken out."""
+    markers, the titles in these, the newest valid marker, and the turns that a person had taken
+    out."""
 
     turns: list[ReadTurn]
     before: list[tuple[int, int]] = []
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     markers: list[tuple[int, int]] = []
+    titles: set[str | None] = set()
 
     def part(self, source: Source) -> KnownPart:
         """Return what a source is compared with."""
@@ -166,6 +168,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     marker: Marker | None = None
     identities: dict[int, str] = {}
     markers: list[tuple[int, int]] = []
+    titles = set[str | None]()
     void_through = 0  # the last marker of another form
     async for segment in history(journal, session_id):
         for entry in segment.entries():
@@ -174,6 +177,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             if entry.kind == IMPORTED:
                 markers.append((entry.seq, entry.seq))
                 met = json_value(entry.raw, Marker)
+                titles.add(met.title if met else None)
                 if met is not None and met.form == FORM:
                     marker = met
                     identities.update(met.turns)
@@ -196,7 +200,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             turn.is_double = unit > told.setdefault((turn.words, turn.at, turn.answer), unit)
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
-    return Known(found, turns.before, marker, frozenset(forgotten), markers)
+    return Known(found, turns.before, marker, frozenset(forgotten), markers, titles)
 
 
 class Forgotten(Struct):
