@@ -102,9 +102,9 @@ def test_a_conversation_with_calls_is_told(store: Store, tmp_path: Path) -> None
         ("user", "Do it."),
         ("thought", "Hm."),
         ("agent", "Running."),
-        ("call", "false"),
-        ("call", "Edit /a"),
-        ("call", "Read /b"),
+        ("call", "shell · false"),
+        ("call", "edit · /a"),
+        ("call", "read · /b"),
         ("agent", "Done."),
     ]
     failed, edited, read = told.calls()
@@ -158,7 +158,7 @@ def test_a_subagents_calls_stand_inside_the_call_that_started_it(
     store.message("assistant", request("c2", "shell", command="wc"), session="2")
     store.message("user", response("c1", "3", _meta={"subagent_session_id": "2"}))
     told = Story.of(READER, tmp_path)
-    assert told.said() == [("user", "Delegate."), ("call", "delegate"), ("call", "wc")]
+    assert told.said() == [("user", "Delegate."), ("call", "delegate"), ("call", "shell · wc")]
 
 
 def test_files_that_were_put_in_as_text_are_links_and_resources_again(

@@ -26,7 +26,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
-from acphold.imports.tools import named_call_fields
+from acphold.imports.tools import tool_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}), has_moment=True)
@@ -157,7 +157,12 @@ class _GooseConverter(AgentConverter):
         call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
         name, arguments = text(asked, "name"), obj(asked, "arguments")
         short = name.rpartition("__")[2]
-        fields = named_call_fields(short, arguments)
+        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
+        fields: Object = {"title": title, "rawInput": arguments}
+        if short in _DEVELOPERS:
+            fields["kind"] = kind = tool_of(short).kind
+            if detail := text(arguments, "command" if kind == "execute" else "path"):
+                fields["title"] = f"{short} · {detail}"
         fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
         self._begin_call(call_id, name, arguments, fields)
         if short == "todo_write":
