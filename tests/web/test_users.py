@@ -251,7 +251,11 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
     assert "of rita" in acphold_.run("access", "list").out
     assert acphold_.run("access", "share", "hers", "--with", "rita", "--prompt").code == Exit.OK
     assert acphold_.run("access", "share").out == "hers  prompt  rita\n"
-    assert acphold_.run("access", "share", "hers", "--with", "rita").code == Exit.OK
+    nobody = acphold_.run("access", "share", "hers", "--with", "nobody")
+    assert (nobody.code, "belongs to 'nobody' yet" in nobody.err) == (Exit.OK, True)
+    assert acphold_.run("access", "share", "hers", "--with", "nobody", "--stop").err == ""
+    known = acphold_.run("access", "share", "hers", "--with", "rita")
+    assert (known.code, known.err) == (Exit.OK, "")
     assert '"may": "read"' in acphold_.run("access", "share", "hers", "--json").out
     assert "already" in acphold_.run("access", "share", "hers", "--with", "alice").err
     assert acphold_.run("access", "share", "hers", "--with", "rita", "--stop").code == Exit.OK
