@@ -27,8 +27,10 @@ from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ALL, Home, ImportSelection, Source, searching
+from acphold.imports.values import ABANDONED
 
 __all__ = [
+    "ABANDONED",
     "ALL",
     "IMPORTED",
     "NAMES",

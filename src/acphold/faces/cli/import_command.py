@@ -34,6 +34,7 @@ from acphold.faces.cli.terminal_text import (
     visible_json,
 )
 from acphold.imports import (
+    ABANDONED,
     NAMES,
     OUTCOMES,
     Home,
@@ -321,7 +322,7 @@ class _ImportRun(Struct):
                 )
             )
         for name, tally in self.tallies.items():
-            for message in [] if as_json else tally.messages():
+            for message in [] if as_json else tally.messages(branches=self.branches):
                 tell(f"{name}: {message}")
         sys.stdout.flush()
 
@@ -405,8 +406,9 @@ class Tally(Struct):
         more = f"   ({'; '.join(about)})" if about else ""
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{more}"
 
-    def messages(self) -> list[str]:
-        """Return lines about unreadable, unknown and removed content."""
+    def messages(self, *, branches: bool) -> list[str]:
+        """Return lines about unreadable, unknown and removed content; with `branches`, nothing of
+        these was left out."""
         messages = [f"cannot read {failure}" for failure in self.failures]
         if self.unknown:
             messages.append(name_unknown(self.unknown))
@@ -414,11 +416,15 @@ class Tally(Struct):
             count = quantity(folders.total(), "conversation")
             such = on_one_line(next(iter(folders)))
             messages.append(f"{count} in folders of Windows that are not here, such as {such}")
-        if self.missed:
-            most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
-            more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
-            how_much = size(self.missed_bytes.total())
-            messages.append(f"skipped {on_one_line(', '.join(most))}{more}: {how_much}")
+        missed = self.missed.copy()
+        if branches:
+            del missed[ABANDONED]
+        if missed:
+            most = [f"{what} ({count:,})" for what, count in missed.most_common(5)]
+            more = f" and {len(missed) - 5} more kinds" if len(missed) > 5 else ""
+            lost = self.missed_bytes.total()
+            how_much = f": {size(lost)}" if lost else ""
+            messages.append(f"skipped {on_one_line(', '.join(most))}{more}{how_much}")
         if self.removed:
             kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
             messages.append(f"removed: {on_one_line(', '.join(kinds))}")
