@@ -340,3 +340,13 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
         "read yet, so not included in searches and sums; the next `acphold search` reads them in "
         "the background, `acphold import` at once."
     )
+
+
+def test_a_file_in_place_of_a_home_folder_is_told_with_its_folder(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    done = acphold.run("import", "--from", str(path))
+    assert (done.code, f"{path}: it is a file" in done.err) == (2, True)
+    assert f"such as {tmp_path}\n" in done.err

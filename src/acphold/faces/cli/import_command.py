@@ -115,7 +115,10 @@ def import_conversations(
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name needs exactly one --agent; see `acphold import --help`")
     if home is not None and not os.path.isdir(home):
-        raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
+        what = "there is no such folder; see `acphold import --help`"
+        if os.path.exists(home):
+            what = f"it is a file; use the home folder that it is in, such as {Path(home).parent}"
+        raise UsageError(f"--from {home}: {what}")
     there = None if home is None else Home(Path(home).resolve())
     if explain is not None or again is not None:
         from acphold.faces.cli.import_one import explain_one, take_again
