@@ -248,7 +248,11 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
 
     asyncio.run(make())
     assert acphold_.run("access", "token", "--user", "rita").code == Exit.OK
-    assert "of rita" in acphold_.run("access", "list").out
+    listed = acphold_.run("access", "list").out
+    assert "of rita" in listed
+    headings, tokens = acphold_.shown("access", "list").out.split("\n", 1)
+    assert (headings.split()[:3], tokens) == (["ID", "STATE", "NAME"], listed)
+    assert headings.index("RIGHTS") == listed.index("watch")
     assert acphold_.run("access", "share", "hers", "--with", "rita", "--prompt").code == Exit.OK
     assert acphold_.run("access", "share").out == "hers  prompt  rita\n"
     nobody = acphold_.run("access", "share", "hers", "--with", "nobody")

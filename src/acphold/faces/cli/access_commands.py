@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import re
+import sys
 from contextlib import aclosing, nullcontext, suppress
 from typing import Any, Final
 
@@ -61,6 +62,8 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
+    if tokens and not json and sys.stdout.isatty():
+        print(f"{'ID':<{len(tokens[0].id)}}  {'STATE':<7}  {'NAME':<16}  RIGHTS  LAST USE")
     for each in tokens:
         state = "held" if each.is_held else "good"
         if each.is_over(now):
