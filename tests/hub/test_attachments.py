@@ -449,6 +449,24 @@ async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attache
     )
 
 
+async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_one(
+    house: Shared,
+) -> None:
+    client = await house.client()
+    session = house.hub.conversation(await client.new()).session
+    [old] = session.attachments
+    new = session.attachments.attach(client.connection, after=0, live_after=0)
+    await house.agent.say(session.id, "1 ")
+    done: list[str] = []
+    old.when_reached(session.last_seq, lambda: done.append("acted"))
+    reached = asyncio.Event()
+    old.when_reached(session.last_seq, reached.set)
+    assert not done
+    new.open()
+    await asyncio.wait_for(reached.wait(), 20)
+    assert done == ["acted"]
+
+
 async def test_what_is_in_the_journal_before_it_is_published_is_read_to_nobody(
     house: Shared,
 ) -> None:

@@ -60,12 +60,13 @@ def test_any_name_of_a_file_can_be_noted(root: Path) -> None:
     assert noted == name
 
 
-@pytest.mark.parametrize("name", ["new.txt", ".gitignore"])
+@pytest.mark.parametrize("name", ["new.txt", ".gitignore", ".git/info/exclude"])
 def test_a_refusal_ends_when_the_folder_or_its_ignored_names_change(
     root: Path, checkout: Checkout, name: str
 ) -> None:
     path = Path(checkout.top, name)
-    if name == ".gitignore":
+    if name != "new.txt":
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("/old\n")
     notes = TreeNotes(str(root))
     notes.refuse(checkout, "too many", None)

@@ -176,6 +176,19 @@ async def test_what_cannot_be_written_yet_is_written_later_once() -> None:
     assert [deed.deed for deed in writer.kept] == ["a", "b"]
 
 
+async def test_no_more_than_a_name_needs_is_kept_of_what_a_client_has_said() -> None:
+    writer = Writer()
+    writer.works = True
+    audit = Audit(writer)  # type: ignore[arg-type]
+    name = "x" * bounds.DEED_CHARACTERS
+    async with audit.kept():
+        for number in range(2):  # the same, as far as they are kept
+            audit.refuse(f"{name}{number}", name + "s", who=Actor())
+    first, again = writer.kept
+    assert (first.deed, first.session_id) == (f"refused: {name}"[: len(name)], name)
+    assert again.deed == f"refused 1 times more: {name}"[: len(name)]
+
+
 async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_log() -> None:
     writer = Writer()
     writer.works = True

@@ -18,6 +18,7 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.live.reading.bounds import SAME_WORDS
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import Live
+from acphold.web import bounds
 from tests.cli.command_line import CommandLine
 from tests.conversations import chunk, encode
 from tests.journal.conversations import Pieces, append, turn
@@ -243,6 +244,10 @@ async def test_pages_of_hits_follow_each_other_also_when_more_is_said_meanwhile(
     page = (await web.get(f"/search?q=here&limit=2&cursor={first['nextCursor']}")).json
     assert [hit["place"] for hit in page["hits"]] == places[2:4]
     assert "nextCursor" in page
+    asked.clear()
+    monkeypatch.setattr(bounds, "MOST_HITS", 4)
+    await web.get(f"/search?q=here&limit=2&cursor={first['nextCursor']}")
+    assert asked == [4]  # once: there are no more to ask for
 
 
 async def test_a_search_is_narrowed_down_as_that_of_the_command(web: Site) -> None:

@@ -333,7 +333,8 @@ class JournalPages:
             places = [json_facts.place_name(hit.session_id, hit.seq) for hit in hits]
             start = places.index(last) + 1 if last in places else done
             end = start + asked.limit
-            if len(hits) < limit or (last in places and end < len(hits)):
+            is_all = len(hits) < limit or limit == bounds.MOST_HITS
+            if is_all or (last in places and end < len(hits)):
                 break
         following = f"{end}.{places[end - 1]}" if end < len(hits) else None
         return _page("hits", map(json_facts.hit_json, hits[start:end]), following)
