@@ -477,6 +477,25 @@ async def test_what_was_said_here_behind_multiplied_turns_stays(
     assert await prompts(opened) == ["one", "two", "said here"]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_two_equal_turns_of_one_time_that_an_earlier_release_told_both_stay(
+    is_there: bool, opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "continue", "continue")
+    for record in whole.records[2:]:
+        record["timestamp"] = whole.records[2]["timestamp"]
+    put(tmp_path, whole)
+    await imported_before(opened, tmp_path, [0, 1], [2])
+    if not is_there:
+        del whole.records[2:]
+        whole.last = whole.records[1]["uuid"]
+    say(whole, "otherwise")
+    put(tmp_path, whole)
+    await say_here(opened, "said here")
+    assert await take(opened, tmp_path) == ["differs"]
+    assert await prompts(opened) == ["one", "continue", "continue", "said here"]
+
+
 async def test_multiplied_turns_that_no_file_has_any_more_stand_once(
     opened: Journal, tmp_path: Path
 ) -> None:

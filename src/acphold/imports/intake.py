@@ -499,7 +499,7 @@ class Intake:
                 lease = await self._acquire(row)
                 if is_strange or compared.verdict == "differs":
                     differing = SessionWriter(self._journal, lease, source, None, row, before)
-                    await differing.go_back([turn for turn in turns if turn.is_double])
+                    await differing.go_back([turns[n] for n in compared.doubles])
                     await differing.note_difference()
                     return TakenSource("differs", facts)
                 left = [turns[n] for n in compared.left]

@@ -67,9 +67,9 @@ class ReadTurn(Struct):
     the time of the prompt, `until` of the newest entry, `count` the number of entries in the
     transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the journal
     is known to have it, `may_be_missing` if it was sent into a running turn or cut off: programs
-    may not keep such, `is_double` if a later import, before identities were kept, told it again.
-    `prompt` is the number of its prompt, `spans` are those of its entries;
-    `offset` is the byte of its source at which it begins, if that is known.
+    may not keep such, `is_double` if a later import, before identities were kept, may have told it
+    again. `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the
+    byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -316,7 +316,8 @@ class Comparison(Struct):
     it goes on, else -1. With `has_all`, they have each of our turns. `answered` is the last of ours
     before the end that has an answer only there, else -1; `missed` counts what their reader could
     not interpret. `taken_out` are the numbers, in the source, of theirs that a person had taken
-    out, and the names of each; the others are compared, and counted, without them.
+    out, and the names of each; the others are compared, and counted, without them. `doubles` are
+    those of ours that an import before identities were kept told again, whatever the verdict.
     """
 
     verdict: Verdict = "related"
@@ -330,6 +331,7 @@ class Comparison(Struct):
     answered: int = -1
     missed: Counter[str] = field(default_factory=Counter)
     taken_out: dict[int, list[str]] = field(default_factory=dict)
+    doubles: list[int] = field(default_factory=list)
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:
@@ -340,6 +342,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
         ours = [replace(turn, identity="") for turn in ours]
     matching = _Matching(found.known, ours, theirs)
     surplus = matching.surplus
+    found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
     if not found.known and (ours or given):
         found.verdict = "strange"
@@ -405,7 +408,7 @@ class _Matching:
     ) -> None:
         self._known, self._ours, self._theirs = known, ours, theirs
         self._met: set[int] = set()
-        self.surplus = {n for n, turn in enumerate(ours) if turn.is_double}
+        self.surplus = _doubles(ours, theirs)
 
     def match(self, *, given: bool, is_damaged: bool) -> None:
         """Match by identity, else by time, else by words."""
@@ -486,6 +489,29 @@ class _Matching:
             if ours[n].answer in (behind.answer, behind.joined):
                 del known[n]
                 self.surplus.add(n)
+
+
+def _doubles(ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn]) -> set[int]:
+    """Return those of ours that were told again, as far as that is sure: a file has fewer, or none,
+    and they go on as those before did. A person says "continue" twice, and times may be lost."""
+    doubles = {n for n, turn in enumerate(ours) if turn.is_double}
+    if not doubles:
+        return doubles
+    there = Counter(map(_moment, theirs))
+    more = there - Counter(_moment(turn) for turn in ours if not turn.is_double)
+    first: dict[object, int] = {}
+    found: set[int] = set()
+    for n, turn in enumerate(ours):
+        first.setdefault((turn.words, turn.at, turn.answer), n)
+    begun = [first[turn.words, turn.at, turn.answer] for turn in ours]
+    for n in sorted(doubles):
+        moment = _moment(ours[n])
+        beside = (it for it in (n - 1, n + 1) if it in doubles)
+        if more[moment]:
+            more[moment] -= 1
+        elif there[moment] or any(begun[it] - begun[n] == it - n for it in beside):
+            found.add(n)
+    return found
 
 
 def _is_cut(their: ReadTurn, our: ReadTurn) -> bool:
