@@ -196,6 +196,27 @@ async def test_another_agent_keeps_its_turns_where_both_have_one_id(
     assert sorted(told) == [["Q1", "Q2"], ["Q2"], ["Q3"]]
 
 
+async def test_turns_that_move_are_read_at_once(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = conversation(*map(str, range(30)))
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    put(tmp_path, whole, upto=30)
+    (source,) = sources(READER, tmp_path)
+    reads, read = 0, opened.read
+
+    async def reading(*arguments: Any, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read(*arguments, **options)
+
+    monkeypatch.setattr(opened, "read", reading)
+    await Intake(opened).take(source, READER, again=True)
+    assert await prompts(opened) == [*map(str, range(30))]
+    assert reads < 10
+
+
 # -- copies ------------------------------------------------------------------------------------
 
 

@@ -85,12 +85,12 @@ async def explain(
                 told.missed = piece.facts.missed.counts
         except (OSError, TranscriptError) as error:
             told.problem = str(error)
-    turns = []
-    for ours, turn in enumerate(known.turns):
-        words = ""
-        async for entry in entries_of(journal, session_id, turn):
-            if entry.kind == PROMPT:
-                words = title_of_prompt(entry.raw) or ""
-                break
-        turns.append(ExplainedTurn(turn.prompt, turn.at, words, files.get(ours, [])))
+    words: dict[int, str] = {}
+    async for ours, entry in entries_of(journal, session_id, known.turns):
+        if entry.kind == PROMPT:
+            words.setdefault(ours, title_of_prompt(entry.raw) or "")
+    turns = [
+        ExplainedTurn(turn.prompt, turn.at, words.get(ours, ""), files.get(ours, []))
+        for ours, turn in enumerate(known.turns)
+    ]
     return Explanation(sources, turns)

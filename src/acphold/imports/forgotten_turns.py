@@ -139,7 +139,7 @@ async def find_turn(
     if not 0 < number <= len(turns):
         return None
     turn = turns[number - 1]
-    entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
+    entries = [it async for _, it in entries_of(journal, session_id, [turn]) if it.kind == PROMPT]
     title = title_of_prompt(entries[0].raw) if entries else None
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
     found = Forgettable(turn, title or "", prompt, {*names_of(turn, turns)})

@@ -43,15 +43,14 @@ async def put_aside(
     left = [turn for turn in left if turn.key not in has]
     facts = Facts(row.agent, "", row.cwd, created_at=first.at, updated_at=last.at)
     piece, size = NewsPiece([], None, facts, None), 0
-    for turn in left:
-        async for entry in entries_of(journal, session_id, turn):
-            if entry.kind == PROMPT and piece.first_prompt is None:
-                piece.first_prompt = title_of_prompt(entry.raw)
-            piece.entries.append(entry)
-            size += len(entry.raw)
-            if size >= PIECE_BYTES:
-                await writing.take_in(piece)
-                piece, size = replace(piece, entries=[]), 0
+    async for _, entry in entries_of(journal, session_id, left):
+        if entry.kind == PROMPT and piece.first_prompt is None:
+            piece.first_prompt = title_of_prompt(entry.raw)
+        piece.entries.append(entry)
+        size += len(entry.raw)
+        if size >= PIECE_BYTES:
+            await writing.take_in(piece)
+            piece, size = replace(piece, entries=[]), 0
     await writing.take_in(replace(piece, is_last=True))
 
 

@@ -7,6 +7,7 @@ sources of the conversation looked like when they were last compared.
 from __future__ import annotations
 
 from bisect import bisect
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -216,16 +217,21 @@ async def forgotten_anywhere(journal: HasLinks) -> frozenset[str]:
 
 
 async def entries_of(
-    journal: Readable, session_id: str, turn: ReadTurn
-) -> AsyncIterator[PastEntry]:
-    """Yield the entries of a turn."""
-    for first, last in turn.spans:
-        async for segment in history(journal, session_id, first - 1, last):
-            for entry in segment.entries():
-                if entry.raw:
-                    is_first = entry.seq == turn.prompt
-                    identity = turn.identity if is_first else ""
-                    yield PastEntry(entry.kind, entry.at, entry.raw, turn=identity)
+    journal: Readable, session_id: str, turns: Sequence[ReadTurn]
+) -> AsyncIterator[tuple[int, PastEntry]]:
+    """Yield the entries of turns, each with the number of its turn among these, in one reading:
+    one page of a session may have hundreds of turns."""
+    spans = deque(sorted((*span, n) for n, turn in enumerate(turns) for span in turn.spans))
+    if not spans:
+        return
+    async for segment in history(journal, session_id, spans[0][0] - 1, spans[-1][1]):
+        for entry in segment.entries():
+            while len(spans) > 1 and spans[0][1] < entry.seq:
+                spans.popleft()
+            first, _, n = spans[0]
+            if entry.raw and first <= entry.seq:
+                identity = turns[n].identity if entry.seq == turns[n].prompt else ""
+                yield n, PastEntry(entry.kind, entry.at, entry.raw, turn=identity)
 
 
 def _spans(turns: Sequence[ReadTurn]) -> list[tuple[int, int]]:
@@ -287,11 +293,12 @@ class SessionWriter:
         if self._before is not None:
             self._before.moves = False  # turns that a killed import had moved are in order again
         moving = [-1 - number for number in compared.news if number < 0]
-        for n in moving:
-            entries = entries_of(self._journal, self.lease.session_id, turns[n])
-            self._moved[n] = [entry async for entry in entries]
+        its = [turns[n] for n in moving]
+        self._moved = {n: [] for n in moving}
+        async for n, entry in entries_of(self._journal, self.lease.session_id, its):
+            self._moved[moving[n]].append(entry)
         gone = [turns[n] for n in (*compared.void, *compared.left) if n not in moving]
-        await self.go_back([*gone, *anew], [turns[n] for n in moving])
+        await self.go_back([*gone, *anew], its)
         met = ((turns[n], identity) for n, identity in piece.met.items())
         self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import ClassVar
+
 from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal
 from tests.conversations import chunk, encode
@@ -68,3 +71,30 @@ async def test_no_plan_and_title_of_what_was_withdrawn_stays_in_the_state(journa
     await journal.withdraw(lease, [(first, lease.next_seq - 1)])
     state = (await journal.summary("s1")).attributes
     assert (state.plan, state.title, state.meta) == (None, None, None)
+
+
+class Counted(int):
+    """A number that counts how often it is compared."""
+
+    compared: ClassVar = Counter[str]()
+
+    def __le__(self, other: int) -> bool:
+        self.compared["all"] += 1
+        return int(self) <= other
+
+    def __lt__(self, other: int) -> bool:
+        self.compared["all"] += 1
+        return int(self) < other
+
+
+async def test_many_spans_are_compared_with_the_entries_near_them_only(journal: Journal) -> None:
+    lease = await begun(journal)
+    first = lease.next_seq
+    told = [prompt(f"word {n}") for n in range(400)]
+    await journal.take_in(lease, [PastEntry(kind, 1000, raw) for kind, raw in told])
+    gone = range(first, first + 400, 2)
+    Counted.compared.clear()
+    await journal.withdraw(lease, [(Counted(seq), Counted(seq)) for seq in gone])
+    assert len(await texts(journal)) >= 200
+    assert not {*gone} & (await texts(journal)).keys()
+    assert Counted.compared["all"] < 400 * 50

@@ -8,8 +8,10 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 
 from __future__ import annotations
 
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from math import inf
 from typing import Any
 
@@ -138,7 +140,10 @@ def withdraw(
     overwrites: bool,
 ) -> bool:
     """Like `Arrivals.withdraw`; `unindex` takes the segments of a session out of the index."""
-    spans = [*spans, *((seq, seq) for seq in instead)]
+    spans = sorted([*spans, *((seq, seq) for seq in instead)])
+    edges = sorted({edge for first, last in spans for edge in (first - 1, last)})
+    firsts = [first for first, _ in spans]
+    ends = [*accumulate((last for _, last in spans), max)]
     while settle_piece(tables, lease, lease.next_seq - 1):
         pass
     key = tables.key(lease)
@@ -148,9 +153,10 @@ def withdraw(
     new: list[Segment] = []
     folding = Fold()  # a message with an id may go on anywhere, so all are counted anew
     for segment in rows.read_all(0):
-        parts = _parts(segment, spans)
+        parts = _parts(segment, edges)
         for n, part in enumerate(parts):
-            if any(first <= part.last_seq <= last for first, last in spans):
+            begun = bisect(firsts, part.last_seq)
+            if begun and part.last_seq <= ends[begun - 1]:
                 gone.append(part)
                 left = Segment(part.first_seq, part.last_seq, UPDATE, part.at, b"")
                 if raw := instead.get(part.last_seq):
@@ -184,16 +190,15 @@ def withdraw(
     return True
 
 
-def _parts(segment: Segment, spans: Sequence[tuple[int, int]]) -> list[Segment]:
-    """Cut a segment where one of the spans begins or ends; a merged one cannot be cut."""
+def _parts(segment: Segment, edges: Sequence[int]) -> list[Segment]:
+    """Cut a segment behind these numbers, which are sorted; a merged one cannot be cut."""
     if segment.is_merged:
         return [segment]
-    edges = {edge for first, last in spans for edge in (first - 1, last)}
     parts: list[Segment] = []
-    for edge in sorted(edges):
-        if segment.first_seq <= edge < segment.last_seq:
-            parts.append(segment.up_to(edge))
-            segment = segment.after(edge)
+    inside = bisect_left(edges, segment.first_seq), bisect_left(edges, segment.last_seq)
+    for edge in edges[slice(*inside)]:
+        parts.append(segment.up_to(edge))
+        segment = segment.after(edge)
     return [*parts, segment]
 
 
