@@ -343,10 +343,10 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
 
 
 def test_a_file_in_place_of_a_home_folder_is_told_with_its_folder(
-    acphold: CommandLine, tmp_path: Path
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.jsonl"
-    path.touch()
-    done = acphold.run("import", "--from", str(path))
-    assert (done.code, f"{path}: it is a file" in done.err) == (2, True)
+    (tmp_path / "a.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    done = acphold.run("import", "--from", "a.jsonl")
+    assert (done.code, "--from a.jsonl: it is a file" in done.err) == (2, True)
     assert f"such as {tmp_path}\n" in done.err

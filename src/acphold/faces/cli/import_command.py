@@ -117,7 +117,8 @@ def import_conversations(
     if home is not None and not os.path.isdir(home):
         what = "there is no such folder; see `acphold import --help`"
         if os.path.exists(home):
-            what = f"it is a file; use the home folder that it is in, such as {Path(home).parent}"
+            near = Path(home).absolute().parent
+            what = f"it is a file; use the home folder that it is in, such as {near}"
         raise UsageError(f"--from {home}: {what}")
     there = None if home is None else Home(Path(home).resolve())
     if explain is not None or again is not None:
