@@ -12,7 +12,7 @@ const { grouping, homes, lastWords, standing, waits } = await import(`${MODEL}/r
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
-const { sayer } = await import("../../../src/acphold/web/page/wire/device.js");
+const { request, sayer } = await import("../../../src/acphold/web/page/wire/device.js");
 const { ago, dayOf, exactly, moment } = await import(`${MODEL}/times.js`);
 
 const place = { seq: 0, at: "" };
@@ -253,6 +253,13 @@ test("what is far above is dropped, and read again it is where it was", () => {
   timeline.prepend(older);
   assert.equal(timeline.items.length, 10);
   assert.deepEqual(timeline.items[0].fields, { title: "x".repeat(10), status: "failed" });
+});
+
+test("a turn that a browser was told to keep is asked for again, as it may have been forgotten", (t) => {
+  const asked = t.mock.method(globalThis, "fetch", () => {});
+  request("/sessions/s/entries?before=9");
+  request("/browser", { cache: "no-store" });
+  assert.deepEqual(asked.mock.calls.map(({ arguments: [, how] }) => how.cache), ["no-cache", "no-store"]);
 });
 
 test("a prompt is yours if it is this device's user's, and of whoever runs the server if it names nobody", () => {

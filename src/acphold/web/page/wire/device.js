@@ -45,7 +45,8 @@ export function request(path, how) {
   const headers = new Headers(how?.headers);
   const known = device();
   if (known) headers.set("Acphold-Page", known.page);
-  return fetch(path, { ...how, headers });
+  // What earlier releases called immutable may have been forgotten since.
+  return fetch(path, { cache: "no-cache", ...how, headers });
 }
 
 /** The same for a WebSocket, which takes no headers: its subprotocols. */
