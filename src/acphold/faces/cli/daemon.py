@@ -237,7 +237,8 @@ async def _keep_lock(held: LockedFile, journal: str, stop: asyncio.Event) -> Non
             if not is_lost:
                 told = [watch.changed.wait()] if is_told else []
                 await first(tick(bounds.LOG_LOOK_SECONDS), *told)
-            await asyncio.sleep(bounds.LOCK_LOOK_SECONDS)
+            if is_lost or watch.changed.is_set():  # after a tick an idle process sleeps on
+                await asyncio.sleep(bounds.LOCK_LOOK_SECONDS)
     finally:
         watch.close()
     log.warning("%s is not ours any more: this daemon ends", held.path)
