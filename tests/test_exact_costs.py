@@ -28,8 +28,8 @@ BYTECODES = {
     ("library", "prompt with ten updates apart"): 28_828,
 }
 """Bytecodes until the answer, on Python 3.11; of a library's agent only those in which its own code
-has a part. Whoever changes one says in the commit why it had to
-rise; one that fell is lowered here, so that it stays so."""
+has a part. Whoever changes one says in the commit why it had to rise; one that fell is lowered
+here, so that it stays so."""
 
 STEPS = {
     "prompt": (114, 136),

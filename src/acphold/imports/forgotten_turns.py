@@ -153,10 +153,10 @@ async def find_turn(
             if found.part(known):
                 found.sessions.append(its_id)
             queue = (await journal.summary(its_id)).queue.waiting if row.queued else ()
-            for number, waits in enumerate(queue, 1):
+            for place, waits in enumerate(queue, 1):
                 async for segment in history(journal, its_id, waits.seq - 1, waits.seq):
                     if may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
-                        found.waiting.append((its_id, number))
+                        found.waiting.append((its_id, place))
             names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
             for source, reading in await intake.sources_of(its_id, home, names, met):
                 part = replace(known.part(source), forgotten=frozenset(found.names))
