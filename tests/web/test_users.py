@@ -256,7 +256,7 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
     assert acphold_.run("access", "share", "hers", "--with", "rita", "--prompt").code == Exit.OK
     assert acphold_.run("access", "share").out == "hers  prompt  rita\n"
     nobody = acphold_.run("access", "share", "hers", "--with", "nobody")
-    assert (nobody.code, "belongs to 'nobody' yet" in nobody.err) == (Exit.OK, True)
+    assert (nobody.code, "a token for 'nobody' yet" in nobody.err) == (Exit.OK, True)
     assert acphold_.run("access", "share", "hers", "--with", "nobody", "--stop").err == ""
     known = acphold_.run("access", "share", "hers", "--with", "rita")
     assert (known.code, known.err) == (Exit.OK, "")

@@ -359,7 +359,7 @@ async def share(
             for name in ids:
                 await found.access.keep_share(Share(name, user, prompt))
             if not any(it.tenant == user for it in await found.access.tokens()):
-                tell(f"acphold: no token or device belongs to {user!r} yet; they see it then")
+                tell(f"acphold: nobody has a token for {user!r} yet; whoever gets one sees it")
         deed = "stop sharing" if stop else "share"
         await note_deed(found, deed, user, session_id=row.session_id)
 
