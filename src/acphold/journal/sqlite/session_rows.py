@@ -194,14 +194,15 @@ class SqliteTables(Tables):
     def each(self, name: str) -> str:
         # SQLite cuts a text of JSON at a NUL.
         text = "replace(replace(value, '~0', char(0)), '~1', '~')"
-        return f"SELECT iif(type = 'text', {text}, value) AS it FROM json_each(%({name})s)"
+        return f"SELECT iif(instr(value, '~'), {text}, value) AS it FROM json_each(%({name})s)"
 
     def array(self, values: Iterable[int | str]) -> str:
-        as_json = [
-            it.replace("~", "~1").replace("\0", "~0") if isinstance(it, str) else it
-            for it in values
-        ]
-        return msgspec.json.encode(as_json).decode()
+        listed = [*values]
+        found = msgspec.json.encode(listed).decode()
+        if "~" in found or "\\u0000" in found:  # in a text
+            escaped = [str(it).replace("~", "~1").replace("\0", "~0") for it in listed]
+            found = msgspec.json.encode(escaped).decode()
+        return found
 
     def reading(self) -> AbstractContextManager[object]:
         return reading(self.connection)
