@@ -435,20 +435,25 @@ async def test_a_source_that_differs_is_not_read_again_until_one_of_both_changes
 # -- journals of before ------------------------------------------------------------------------
 
 
-async def imported_before(journal: Journal, home: Path, *parts: list[int]) -> None:
+async def imported_before(
+    journal: Journal, home: Path, *parts: list[int], name: str = "claude", apart: str = ""
+) -> str:
     """A session as an earlier release has left it: these turns, each list from one import."""
-    (source,) = sources(READER, home)
-    (piece,) = pieces(source, READER, NOTHING)
+    (source,), reading = found(name, home), reader(name)
+    (piece,) = pieces(source, reading, NOTHING)
     turns: list[list[PastEntry]] = []
     for entry in [*piece.entries, *piece.closing]:
         if entry.kind == "prompt":
             turns.append([])
         turns[-1].append(entry)
-    lease = await journal.create(NewSession(SESSION, READER.key, CWD), yields=True)
+    session_id = source.session_id + apart
+    lease = await journal.create(NewSession(session_id, reading.key, CWD), yields=True)
     for number, part in enumerate(parts):
         entries = [entry for turn in part for entry in turns[turn]]
+        if name == "zed":  # has no times of prompts
+            entries = [replace(entry, at=number + 1) for entry in entries]
         marker = {
-            "reader": "claude",
+            "reader": name,
             "place": source.place,
             "size": number + 1,
             "changedAt": 1,
@@ -456,29 +461,53 @@ async def imported_before(journal: Journal, home: Path, *parts: list[int]) -> No
             "digest": "0" * 32,
         }
         entries.append(PastEntry("imported", entries[-1].at, json.dumps(marker).encode()))
-        link = None if number else (READER.key, SESSION)
+        link = None if number else (reading.key, session_id)
         await journal.take_in(lease, entries, RowChange(prompted=True), link)
     await journal.release(lease)
+    return session_id
 
 
+@pytest.mark.parametrize("name", ["claude", "zed"])
 async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    words = ["one", "two", "continue", "continue", "more"]
+    whole = [Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.") for n, it in enumerate(words)]
+    write(name, tmp_path, whole[:4])
+    parts = [0, 1], [2, 3], [1, 2, 3], [2, 3], [3]
+    session_id = await imported_before(opened, tmp_path, *parts, name=name)
+    await opened.change(session_id, RowChange(given="My name"))
+    await opened.access.keep_share(Share(session_id, "ada"))
+    assert len(await prompts(opened, session_id)) == 10
+    for count in (4, 5):
+        write(name, tmp_path, whole[:count])
+        for source in found(name, tmp_path):
+            await Intake(opened).take(source, reader(name))
+        assert await prompts(opened, session_id) == words[:count]
+    (row,) = await opened.page(ListFilter())
+    assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 10, {"ada"})
+
+
+async def test_turns_that_an_earlier_release_left_in_the_file_of_a_project_stand_once(
     opened: Journal, tmp_path: Path
 ) -> None:
-    whole = conversation("one", "two", "continue", "continue")
-    put(tmp_path, whole)
-    await imported_before(opened, tmp_path, [0, 1], [2, 3], [1, 2, 3], [2, 3])
-    await opened.change(SESSION, RowChange(given="My name"))
-    await opened.access.keep_share(Share(SESSION, "ada"))
-    assert len(await prompts(opened)) == 9
-    await take(opened, tmp_path)
-    assert await prompts(opened) == ["one", "two", "continue", "continue"]
-    row = await opened.session(SESSION)
-    assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 8, {"ada"})
-    assert await others(opened) == []
-    say(whole, "more")
-    put(tmp_path, whole)
-    await take(opened, tmp_path)
-    assert await prompts(opened) == ["one", "two", "continue", "continue", "more"]
+    one, two, other, more = (
+        Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.")
+        for n, it in enumerate(["one", "two", "other", "more"])
+    )
+    write("crush", tmp_path, [one, two])
+    session_id = await imported_before(opened, tmp_path, [0, 1], [1], name="crush")
+    write("crush", tmp_path, [one, other])
+    (source,) = found("crush", tmp_path)
+    apart = replace(source, apart=True).downstream_id.removeprefix(source.session_id)
+    await imported_before(opened, tmp_path, [0, 1], name="crush", apart=apart)
+    write("crush", tmp_path, [one, other, more])
+    (source,) = found("crush", tmp_path)
+    await Intake(opened).take(source, reader("crush"))
+    rows = [row.session_id for row in await opened.page(ListFilter())]
+    told = {it: await prompts(opened, it) for it in rows}
+    assert told.pop(session_id) == ["one", "other", "more"]
+    assert [*told.values()] == [["two"]]
 
 
 @pytest.mark.parametrize("is_continued", [False, True])
@@ -498,18 +527,14 @@ async def test_what_was_said_here_behind_multiplied_turns_stays(
     assert await prompts(opened) == ["one", "two", "said here"]
 
 
-@pytest.mark.parametrize("is_there", [True, False])
 async def test_two_equal_turns_of_one_time_that_an_earlier_release_told_both_stay(
-    is_there: bool, opened: Journal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     whole = conversation("one", "continue", "continue")
     for record in whole.records[2:]:
         record["timestamp"] = whole.records[2]["timestamp"]
     put(tmp_path, whole)
     await imported_before(opened, tmp_path, [0, 1], [2])
-    if not is_there:
-        del whole.records[2:]
-        whole.last = whole.records[1]["uuid"]
     say(whole, "otherwise")
     put(tmp_path, whole)
     await say_here(opened, "said here")
@@ -525,7 +550,7 @@ async def test_multiplied_turns_that_no_file_has_any_more_stand_once(
     say(transcript, "two")
     say(transcript, "three")
     put(tmp_path, transcript)
-    await imported_before(opened, tmp_path, [0, 1, 2], [1, 2], [1, 2])
+    await imported_before(opened, tmp_path, [0, 1, 2], [1, 2], [2], [2])
     transcript.records[2:] = []
     say(transcript, "back", first)
     put(tmp_path, transcript)

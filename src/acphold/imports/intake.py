@@ -612,7 +612,7 @@ class Intake:
         for session_id in dict.fromkeys((ours, row.session_id, *others)):
             session = await read_known(self._journal, session_id)
             async for piece in news(whole, session.part(source)):
-                if any(session.turns[n].identity == its for n, its in piece.met.items()):
+                if piece.compared is not None and piece.compared.sure:
                     found = whole if session_id == ours else source
                     return found, await self._journal.session(session_id)
         return source, row

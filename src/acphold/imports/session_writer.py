@@ -191,14 +191,12 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                 first = segment.first_seq if segment.is_merged else entry.seq
                 turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
     last = marker.last if marker else None
-    told: dict[tuple[str, int, str], int] = {}
     for turn in (found := turns.close()):
         turn.identity, turn.count = identities.get(turn.prompt, ""), 0
         # An import before markers had turns has those that no client sent here.
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
         if not (turn.identity or turn.is_here):
-            unit = bisect(markers, (turn.prompt, 0))
-            turn.is_double = unit > told.setdefault((turn.words, turn.at, turn.answer), unit)
+            turn.unit = bisect(markers, (turn.prompt, 0))
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
     return Known(found, turns.before, marker, frozenset(forgotten), markers, titles)

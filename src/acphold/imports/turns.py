@@ -67,9 +67,9 @@ class ReadTurn(Struct):
     the time of the prompt, `until` of the newest entry, `count` the number of entries in the
     transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the journal
     is known to have it, `may_be_missing` if it was sent into a running turn or cut off: programs
-    may not keep such, `is_double` if a later import, before identities were kept, may have told it
-    again. `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the
-    byte of its source at which it begins, if that is known.
+    may not keep such. `unit` numbers the import that told it, if that was before identities were
+    kept, else -1. `prompt` is the number of its prompt, `spans` are those of its entries; `offset`
+    is the byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -81,7 +81,7 @@ class ReadTurn(Struct):
     digest: str = ""
     is_here: bool = False
     may_be_missing: bool = False
-    is_double: bool = False
+    unit: int = -1
     prompt: int = 0
     spans: list[tuple[int, int]] = []
     last: str = ""
@@ -317,7 +317,8 @@ class Comparison(Struct):
     before the end that has an answer only there, else -1; `missed` counts what their reader could
     not interpret. `taken_out` are the numbers, in the source, of theirs that a person had taken
     out, and the names of each; the others are compared, and counted, without them. `doubles` are
-    those of ours that an import before identities were kept told again, whatever the verdict.
+    those of ours that an import before identities were kept told again, whatever the verdict;
+    `sure` are those that are theirs by more than their words.
     """
 
     verdict: Verdict = "related"
@@ -332,6 +333,7 @@ class Comparison(Struct):
     missed: Counter[str] = field(default_factory=Counter)
     taken_out: dict[int, list[str]] = field(default_factory=dict)
     doubles: list[int] = field(default_factory=list)
+    sure: set[int] = field(default_factory=set)
 
 
 def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:
@@ -344,6 +346,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
     surplus = matching.surplus
     found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
+    found.sure = {n for n, at in found.known.items() if matching.is_sure(n, at)}
     if not found.known and (ours or given):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
@@ -477,6 +480,13 @@ class _Matching:
                 if there is not None:
                     known[n], place = there, there + 1
 
+    def is_sure(self, ours: int, there: int) -> bool:
+        """Return True if a turn of ours is one of theirs by more than its words."""
+        our, their = self._ours[ours], self._theirs[there]
+        if our.identity or our.is_here or not their.at:
+            return our.identity == their.identity != ""
+        return _moment(our) == _moment(their)
+
     def unmatch(self) -> None:
         """Let those of ours be told anew that have the answer of another turn as well: the line of
         its prompt, which they have, was lost."""
@@ -492,26 +502,48 @@ class _Matching:
 
 
 def _doubles(ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn]) -> set[int]:
-    """Return those of ours that were told again, as far as that is sure: a file has fewer, or none,
-    and they go on as those before did. A person says "continue" twice, and times may be lost."""
-    doubles = {n for n, turn in enumerate(ours) if turn.is_double}
-    if not doubles:
-        return doubles
-    there = Counter(map(_moment, theirs))
-    more = there - Counter(_moment(turn) for turn in ours if not turn.is_double)
-    first: dict[object, int] = {}
-    found: set[int] = set()
-    for n, turn in enumerate(ours):
-        first.setdefault((turn.words, turn.at, turn.answer), n)
-    begun = [first[turn.words, turn.at, turn.answer] for turn in ours]
-    for n in sorted(doubles):
-        moment = _moment(ours[n])
-        beside = (it for it in (n - 1, n + 1) if it in doubles)
-        if more[moment]:
-            more[moment] -= 1
-        elif there[moment] or any(begun[it] - begun[n] == it - n for it in beside):
-            found.add(n)
-    return found
+    """Return those of ours that an import before identities told again, as far as that is sure: a
+    file has fewer, or none. A person says "continue" twice: where a program keeps no times, ours
+    have that of the whole file then, and what no file has was told again with others, or then."""
+    old = [n for n, turn in enumerate(ours) if turn.unit >= 0]
+    times = {(ours[n].unit, ours[n].at) for n in old}
+    units = len({unit for unit, _ in times})
+    if units < 2:
+        return set()
+    is_timed = len(times) > units or any(turn.at for turn in theirs[:-1])
+
+    def moment(turn: ReadTurn) -> tuple[object, ...]:
+        return turn.words, turn.at if is_timed else 0
+
+    def whole(turn: ReadTurn) -> tuple[object, ...]:
+        return *moment(turn), turn.answer
+
+    same: dict[tuple[object, ...], list[int]] = {}
+    for n in old:
+        for key in (moment(ours[n]), whole(ours[n])):
+            same.setdefault(key, []).append(n)
+    kept, place = set[int](), -1
+    for turn in theirs:
+        its = [n for n in same.get(whole(turn)) or same.get(moment(turn), []) if n not in kept]
+        if behind := [n for n in its if n > place] or (its if is_timed else []):
+            kept.add(behind[0])
+            place = max(place, behind[0])
+    begun: dict[int, int] = {}
+    for n in old:
+        its = same[whole(ours[n])]
+        first = next((it for it in its if it in kept), its[0])
+        if n not in kept and ours[first].unit != ours[n].unit:
+            begun[n] = first
+    there = {*map(moment, theirs)}
+    is_state = len({at for _, at in times}) > 1
+    return {
+        n
+        for n, first in begun.items()
+        if is_timed
+        or moment(ours[n]) in there
+        or (is_state and ours[n].at == ours[first].at)
+        or any(begun.get(n + step) == first + step for step in (-1, 1))
+    }
 
 
 def _is_cut(their: ReadTurn, our: ReadTurn) -> bool:
