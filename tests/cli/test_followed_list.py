@@ -13,6 +13,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from msgspec.structs import replace
 
 import acphold
 from acphold.faces.cli.followed_list import AsJson, AsWords, follow_list
@@ -120,6 +121,23 @@ def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
         "completed",
         "archived",
     ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_line_fits_a_terminal_and_its_title_has_most_of_it(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tell = AsWords(Wanted(), out)
+    tell(News([], is_all=True))
+    row = replace(a_row("Long " * 40), cwd="/far/away/work/" + "deep/" * 20 + "project")
+    tell(News([as_listed(row, {}, {"s1": ENDED})]))
+    [line] = out.getvalue().splitlines()
+    assert len(line) == columns - 1
+    assert line.count("Long") >= columns // 16
+    assert line.endswith("…  agent in project")
 
 
 @pytest.mark.parametrize(

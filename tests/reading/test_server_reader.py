@@ -76,7 +76,7 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
             await found.served.get()
 
 
-async def test_an_id_is_short_if_the_list_tells_it_from_others_and_whole_otherwise() -> None:
+async def test_an_id_is_short_if_the_list_tells_it_from_others_and_longer_otherwise() -> None:
     ids = ["abcdefg", "abcdefgh", "abcdxy", "ab", "cdefghijk", "cdefghijk~1"]
     alone = json_answer("200 OK", sessions=[row("other-1")])
     all_ = json_answer("200 OK", sessions=[row(it) for it in ids])
@@ -84,7 +84,9 @@ async def test_an_id_is_short_if_the_list_tells_it_from_others_and_whole_otherwi
     async with feed(alone, all_, no, all_, no, all_) as (_, reader):
         await reader.page(Wanted(ListFilter(queued=True)))
         # No list was read: any other session may begin so.
-        assert await reader.short_ids(["other-1"]) == {"other-1": "other-1"}
+        uuids = "ee42dc3d-dead-47ca-b975-d40a6d929823", "0192f3ab-1234-7aaa-8000-000000000001"
+        shown = await reader.short_ids(["other-1", *uuids])
+        assert [*shown.values()] == ["other-1", "ee42dc3d-dead", "0192f3ab-1234"]
         await reader.page(Wanted(ListFilter()))
         short_ids = await reader.short_ids(ids)
         found = [(await reader.session(short_ids[it])).session_id for it in ids[4:]]

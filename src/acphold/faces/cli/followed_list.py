@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from shutil import get_terminal_size
 from typing import Final, TextIO
 
 import msgspec
@@ -15,8 +16,9 @@ from acp_wire.tasks import beside
 from acphold.errors import ConnectionLostError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import text_to_match
+from acphold.faces.cli.list_table import LEAST_TITLE
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, on_one_line
+from acphold.faces.cli.terminal_text import cell_width, cut, folder, on_one_line
 from acphold.journal.rows import ListFilter
 from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.session_reader import (
@@ -123,7 +125,10 @@ class AsWords:
             if self._known.get(row.session_id) != shown:
                 self._known[row.session_id] = shown
                 if self._is_listed:
-                    where = f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}"
+                    path = folder(row.cwd)
+                    if self._out.isatty():
+                        path = path.rpartition("/")[2] or "/"
+                    where = f"{on_one_line(agent_name(row.agent))} in {path}"
                     self._line(row.session_id, *shown, where)
         for session_id in news.gone:
             self._over(session_id, "deleted")
@@ -135,8 +140,12 @@ class AsWords:
 
     def _line(self, session_id: str, state: str, title: str, where: str = "") -> None:
         short = on_one_line(session_id)[:ID_WIDTH]
-        line = f"{time.strftime('%H:%M:%S')}  {state:<11}  {short:<{ID_WIDTH}}  {title}  {where}"
-        self._out.write(f"{line.rstrip()}\n")
+        line = f"{time.strftime('%H:%M:%S')}  {state:<11}  {short:<{ID_WIDTH}}  "
+        if self._out.isatty():
+            room = get_terminal_size().columns - 1
+            where = cut(where, room // 3)
+            title = cut(title, max(room - len(line) - cell_width(where) - 2, LEAST_TITLE))
+        self._out.write(f"{line}{title}  {where}".rstrip() + "\n")
 
 
 def _fits(wanted: Wanted, session: ListedSession) -> bool:

@@ -147,10 +147,14 @@ class ServerReader(SessionReader):
         return None if row.live is None else row.live.state
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
+        asked = [*session_ids]
+        seen = {*self._listed, *asked}
+
         def short(session_id: str) -> str:
-            length = SHORT_ID
+            # Those not listed may begin alike: thirteen letters tell times of UUIDs apart.
+            length = SHORT_ID if session_id in self._listed else 13
             its = f"{session_id}~"
-            others = [it for it in self._listed if it != session_id and not it.startswith(its)]
+            others = [it for it in seen if it != session_id and not it.startswith(its)]
             while any(it.startswith(session_id[:length]) for it in others):
                 length += 1
                 if length > len(session_id):  # another id begins with the whole
@@ -159,7 +163,7 @@ class ServerReader(SessionReader):
             cut = len(main) if mark and main in self._listed else 0
             return (short(main) if cut else "") + session_id[cut:length]
 
-        return {it: short(it) if it in self._listed else it for it in session_ids}
+        return {it: short(it) for it in asked}
 
     async def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
         for entry in await last_entries(self, session_id):

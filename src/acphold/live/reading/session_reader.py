@@ -215,7 +215,7 @@ class SessionReader(Protocol):
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
-        least; that of a server only from those of the list that was read, otherwise a whole id."""
+        least; that of a server only from those read, longer if it was not in a list."""
 
     def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a session above `after`, oldest first, without void ones."""
