@@ -250,9 +250,13 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
     assert acphold_.run("access", "token", "--user", "rita").code == Exit.OK
     listed = acphold_.run("access", "list").out
     assert "of rita" in listed
-    headings, tokens = acphold_.shown("access", "list").out.split("\n", 1)
-    assert (headings.split()[:3], tokens) == (["ID", "STATE", "NAME"], listed)
-    assert headings.index("RIGHTS") == listed.index("watch")
+    long = ("--name", "a laptop " * 9, "--user", "rita " * 9, "--session", "hers")
+    assert acphold_.run("access", "token", *long, "--scope", "watch").code == Exit.OK
+    shown = acphold_.shown("access", "list", columns=80).plain.splitlines()
+    assert shown[0].split() == ["NAME", "ID", "STATE", "LAST", "USE", "FOR"]
+    assert {"  watch", "  watch, prompt, answer, manage, rules, files"} == {*shown[2::2]}
+    assert any(it.rstrip().endswith("  never used  of rita") for it in shown)
+    assert max(map(len, shown)) <= 80
     assert acphold_.run("access", "share", "hers", "--with", "rita", "--prompt").code == Exit.OK
     assert acphold_.run("access", "share").out == "hers  prompt  rita\n"
     nobody = acphold_.run("access", "share", "hers", "--with", "nobody")

@@ -17,6 +17,7 @@ from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import journal_if_any, sessions_here, short_id
+from acphold.faces.cli.list_table import Column, Table
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
 from acphold.journal import stores
@@ -38,6 +39,15 @@ from acphold.live.server.places import allowed_places, set_allowed
 
 PLACE: Final = r"sandbox-[0-9a-f]{12}"
 """The name of a place, as `machine.place` makes it."""
+
+TOKENS: Final = (
+    Column("NAME", "heading"),
+    Column("ID", "id"),
+    Column("STATE", "busy"),
+    Column("LAST USE", ""),
+    Column("FOR", "agent", most=30, least=12),
+)
+"""The columns on a terminal; the rights are below each name."""
 
 # -- tokens -----------------------------------------------------------------------------------
 
@@ -62,8 +72,7 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
-    if tokens and not json and sys.stdout.isatty():
-        print(f"{'ID':<{len(tokens[0].id)}}  {'STATE':<7}  {'NAME':<16}  RIGHTS  LAST USE")
+    table, below = Table(TOKENS), list[str]()
     for each in tokens:
         state = "held" if each.is_held else "good"
         if each.is_over(now):
@@ -86,11 +95,18 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
             print(json_text.dumps(row))
         else:
             used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
-            only = "" if each.session_id is None else f"  only {short_ids[each.session_id]}"
+            only = "" if each.session_id is None else f"only {short_ids[each.session_id]}"
             may = ",".join(scopes if kind == "token" else (kind, *scopes))
-            user = "" if each.tenant is None else f"  of {each.tenant}"
-            name = on_one_line(each.name)
-            print(visible(f"{each.id}  {state:<7}  {name:<16}  {may}  {used}{user}{only}"))
+            user = "" if each.tenant is None else f"of {each.tenant}"
+            name, whose = on_one_line(each.name), on_one_line(f"{user}  {only}".strip())
+            if sys.stdout.isatty():
+                table.add([name, each.id, state, used, whose])
+                below.append(may.replace(",", ", "))
+            else:
+                words = f"{each.id}  {state:<7}  {name:<16}  {may}  {used}  {whose}"
+                print(visible(words.rstrip()))
+    if table.lines:
+        table.print(below=below)
 
 
 GRANT_USER: Final[Any] = options.value(

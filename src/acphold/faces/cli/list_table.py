@@ -40,7 +40,7 @@ COLUMNS = (
     Column("FILES", "faint", from_width=96),
 )
 
-IF_ANY = ("STATE", "RULES", "FILES")
+IF_ANY = ("STATE", "RULES", "FILES", "FOR")
 """Columns that are shown only if a session has something in them."""
 
 GAP = "  "
