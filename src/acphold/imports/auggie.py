@@ -17,7 +17,6 @@ from typing import Final
 from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import (
-    ANTHROPIC_TOKENS,
     AgentConverter,
     Reader,
     main_document,
@@ -121,7 +120,7 @@ class _AuggieConverter(AgentConverter):
             elif kind == _CALLED:
                 self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
-                spent = token_counts(node.get("token_usage"), *ANTHROPIC_TOKENS)
+                spent = token_counts(node.get("token_usage"))
                 self._writer.tokens(text(exchange, "request_id"), **spent)
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)

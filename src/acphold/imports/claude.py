@@ -31,7 +31,7 @@ from acphold.imports.claude_tools import (
 )
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of, without_copy_mark
@@ -335,7 +335,7 @@ class _ClaudeConverter(AgentConverter):
         reply = f"{message_id or text(record, 'uuid')} {text(record, 'requestId')}"
         if usage and self._spent != (reply, usage):
             self._spent = reply, usage
-            spent = token_counts(usage, *ANTHROPIC_TOKENS)
+            spent = token_counts(usage)
             writer.model(model)
             writer.tokens(reply, **spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)

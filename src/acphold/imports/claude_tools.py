@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import block_content, contents, diff, picture_of
+from acphold.imports.content_blocks import block_content, contents, diff, picture_of, sides
 from acphold.imports.records import document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source
@@ -122,8 +122,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
         # Hunks with context lines, which the call did not have.
         for hunk in objects(details, "structuredPatch") if path else []:
             lines = strings(hunk, "lines")
-            before = "\n".join(line[1:] for line in lines if not line.startswith(("+", "\\")))
-            after = "\n".join(line[1:] for line in lines if not line.startswith(("-", "\\")))
+            before, after = map("\n".join, sides(lines))
             if lines:
                 places.append({"path": path, "line": number(hunk, "newStart") or 1})
                 shown.append(diff(path, before or None, after))

@@ -29,7 +29,6 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.workspace.regular_files import open_fd
-from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
     checklist,
@@ -43,6 +42,7 @@ from acphold.imports.content_blocks import (
     read_edits,
     text_block,
     text_blocks,
+    unified_diffs,
 )
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import (
@@ -134,9 +134,8 @@ class _ClineConverter(AgentConverter):
             self._user_said(text(message, "id"), parts)
         elif text(message, "role") == "assistant":
             self._answer(parts, text(message, "id"))
-            names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self._writer.model(text(message, "modelInfo", "id"))
-            self._writer.tokens(text(message, "id"), **token_counts(message.get("metrics"), *names))
+            self._writer.tokens(text(message, "id"), **token_counts(message.get("metrics")))
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
@@ -356,8 +355,7 @@ class _ClineTasksConverter(AgentConverter):
         elif kind == "api_req_started":
             self._said = ""
             self._writer.model(text(message, "modelInfo", "modelId"))
-            spent = token_counts(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
-            self._writer.tokens(**spent)
+            self._writer.tokens(**token_counts(about))
             if text(about, "cancelReason") == "user_cancelled":
                 self._writer.end_turn("cancelled")
         elif kind == "task_progress":
@@ -460,17 +458,12 @@ def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:
     path = text(file, "path")
     for changed in objects(file, "diffs") or [file]:
         edited = text(changed, "diff") or text(changed, "content") or text(file, "content")
-        if "\n@@ " in f"\n{edited}":
-            patch = edited[f"\n{edited}".index("\n@@ ") :]
-            yield from event_diffs({path: {"type": "update", "unified_diff": patch}})
-        elif is_new:
-            yield diff(path, None, edited)
-        else:
-            found = [
-                diff(path, "".join(old), "".join(new))
-                for _, old, new in read_edits(edited.splitlines(keepends=True), _MARKS)
-            ]
-            yield from found or contents(edited)
+        found = unified_diffs(path, edited)
+        if is_new and not found:
+            found = [diff(path, None, edited)]
+        edits = () if found else read_edits(edited.splitlines(keepends=True), _MARKS)
+        found += (diff(path, "".join(old), "".join(new)) for _, old, new in edits)
+        yield from found or contents(edited)
 
 
 # -- the model's side of a task ---------------------------------------------------------------

@@ -339,9 +339,8 @@ class _CodexConverter(AgentConverter):
                 if not last or total == self._spent or self._waits_for_model:
                     return  # the same count again
                 self._spent = total
-                names = ("input_tokens", "output_tokens", "cached_input_tokens")
                 reply = f"{self._turn} {total}" if self._turn and total else ""
-                self._writer.tokens(reply, **token_counts(last, *names, together=True))
+                self._writer.tokens(reply, **token_counts(last, together=True))
                 if size := number(info, "model_context_window"):
                     self._writer.usage(number(last, "total_tokens") or 0, size)
             case _ if kind not in _PASSED:

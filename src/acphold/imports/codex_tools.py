@@ -14,12 +14,14 @@ from urllib.parse import unquote
 
 import msgspec
 
-from acphold.imports.content_blocks import content, diff
+from acphold.imports.content_blocks import content, diff, hunk_diffs, unified_diffs
 from acphold.imports.tools import call_fields
 from acphold.imports.values import Object, from_json, number, obj, objects, strings, text
 
-_HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
-_MOVED: Final = "*** Move to: "
+_FILE: Final = re.compile(
+    r"^\*\*\* (?:(Add|Update|Delete) File: ([^\r\n]+)|End Patch)\r?\n?", re.MULTILINE
+)
+_MOVED: Final = re.compile(r"^\*\*\* Move to: ([^\r\n]+)", re.MULTILINE)
 
 
 def is_patch(script: str) -> bool:
@@ -30,20 +32,13 @@ def is_patch(script: str) -> bool:
 def patch_diffs(patch: str, cwd: str) -> list[Object]:
     """Return the diffs in a patch, as far as it has both sides."""
     changes: list[Object] = []
-    path, kind, hunk = "", "", _Hunk()
-    for line in patch.splitlines():
-        header = _HEADER.fullmatch(line)
-        if header or line.startswith(("@@", "*** End")):
-            changes += hunk.diffs(path, new_file=kind == "Add")
-            hunk = _Hunk()
-        if header:
-            kind, path = header[1], os.path.join(cwd, header[2])
-            if kind == "Delete":
-                changes.append(diff(path, "", ""))
-        elif line.startswith(_MOVED):
-            path = os.path.join(cwd, line.removeprefix(_MOVED))
-        elif path and not line.startswith(("@@", "***")):
-            hunk.add(line)
+    _, *files = _FILE.split(patch)
+    for kind, name, body in zip(files[::3], files[1::3], files[2::3], strict=True):
+        if kind:  # else it is behind the end
+            moved = _MOVED.search(body)
+            path = os.path.join(cwd, moved[1] if moved else name)
+            changes += [diff(path, "", "")] if kind == "Delete" else []
+            changes += hunk_diffs(path, body, is_new=kind == "Add")
     return changes
 
 
@@ -51,21 +46,13 @@ def event_diffs(changes: Object) -> list[Object]:
     """Return the diffs in the `changes` of a `patch_apply_end` event, which are by path."""
     found: list[Object] = []
     for path, change in changes.items():
-        kind = text(change, "type")
+        kind, whole = text(change, "type"), text(change, "content")
         if kind == "add":
-            found.append(diff(path, None, text(change, "content")))
+            found.append(diff(path, None, whole))
         elif kind == "delete":
-            found.append(diff(path, text(change, "content"), ""))
+            found.append(diff(path, whole, ""))
         else:
-            path = text(change, "move_path") or path
-            hunk = _Hunk()
-            for line in text(change, "unified_diff").splitlines():
-                if line.startswith("@@"):
-                    found += hunk.diffs(path, new_file=False)
-                    hunk = _Hunk()
-                elif not line.startswith(("--- ", "+++ ")):
-                    hunk.add(line)
-            found += hunk.diffs(path, new_file=False)
+            found += unified_diffs(text(change, "move_path") or path, text(change, "unified_diff"))
     return found
 
 
@@ -78,27 +65,6 @@ def edit_fields(changes: list[Object]) -> Object:
         "content": changes,
         "locations": [{"path": path} for path in paths],
     }
-
-
-class _Hunk:
-    """The lines of one place in a file, on both sides."""
-
-    def __init__(self) -> None:
-        self._old: list[str] = []
-        self._new: list[str] = []
-
-    def add(self, line: str) -> None:
-        if not line.startswith(("+", "\\")):
-            self._old.append(line[1:])
-        if not line.startswith(("-", "\\")):
-            self._new.append(line[1:])
-
-    def diffs(self, path: str, *, new_file: bool) -> list[Object]:
-        """Return the diff of these lines, if there are any."""
-        if not self._old and not self._new:
-            return []
-        old, new = ("".join(f"{line}\n" for line in side) for side in (self._old, self._new))
-        return [diff(path, None if new_file else old, new)]
 
 
 # -- shell commands ------------------------------------------------------------------------------

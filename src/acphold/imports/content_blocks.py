@@ -26,6 +26,7 @@ _IN_EDITOR: Final = re.compile(
     re.DOTALL,
 )
 _DATA_URL: Final = re.compile(r"data:([\w./+-]+);base64,(.*)", re.DOTALL)
+_BETWEEN_HUNKS: Final = re.compile(r"^(?:@@|\*\*\* End of File).*\n?", re.MULTILINE)
 _BOX: Final = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 
@@ -70,6 +71,32 @@ def diffs(path: str, old: str, new: str) -> list[Object]:
     Without an old text, the file is new.
     """
     return [diff(path, old or None, new)] if old or new else []
+
+
+def sides(lines: Iterable[str], mark_characters: int = 1) -> tuple[list[str], list[str]]:
+    """Return the old and the new lines of those of a hunk, which begin with a mark."""
+    old, new = (
+        [line[mark_characters:] for line in lines if not line.startswith((other, "\\"))]
+        for other in "+-"
+    )
+    return old, new
+
+
+def hunk_diffs(path: str, hunks: str, *, is_new: bool = False) -> list[Object]:
+    """Return the changes in the hunks of a file as a tool call's contents."""
+    found: list[Object] = []
+    for hunk in _BETWEEN_HUNKS.split(hunks):
+        lines = [line for line in hunk.splitlines() if not line.startswith("***")]
+        if lines:
+            old, new = ("".join(f"{line}\n" for line in side) for side in sides(lines))
+            found.append(diff(path, None if is_new else old, new))
+    return found
+
+
+def unified_diffs(path: str, patch: str) -> list[Object]:
+    """Return the changes in a patch of one file, without what is above its hunks."""
+    _, mark, hunks = f"\n{patch}".partition("\n@@ ")
+    return hunk_diffs(path, f"@@ {hunks}") if mark else []
 
 
 class EditMarks(NamedTuple):

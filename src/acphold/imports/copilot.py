@@ -164,9 +164,8 @@ class _CopilotConverter(AgentConverter):
                     self._notices.append(notice)
             case "session.usage_record":
                 usage = obj(data, "usage")
-                names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
                 writer.model(text(usage, "model"))
-                writer.tokens(text(event, "id"), **token_counts(usage, *names, together=True))
+                writer.tokens(text(event, "id"), **token_counts(usage, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import contents, diff, link, resource, text_blocks
+from acphold.imports.content_blocks import contents, diff, link, resource, sides, text_blocks
 from acphold.imports.cursor_store import read_store
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
@@ -229,8 +229,7 @@ class _CursorConverter(AgentConverter):
         elif kind in (_AGENT, "ai"):
             message_id = text(bubble, "bubbleId") or text(bubble, "id")
             self._writer.model(text(bubble, "modelType"))
-            counts = token_counts(bubble.get("tokenCount"), "inputTokens", "outputTokens")
-            self._writer.tokens(**counts)
+            self._writer.tokens(**token_counts(bubble.get("tokenCount")))
             call = obj(bubble, "toolFormerData")
             if not self._writer.caller:
                 thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
@@ -293,11 +292,7 @@ class _CursorConverter(AgentConverter):
         found: list[Object] = []
         for chunk in chunks:
             lines = text(chunk, "diffString").split("\n")
-            old, new = (
-                "\n".join(line[2:] for line in lines if not line.startswith(other))
-                for other in ("+ ", "- ")
-            )
-            found.append(diff(path, old, new))
+            found.append(diff(path, *map("\n".join, sides(lines, mark_characters=2))))
         return found or edit_diffs(path, values)
 
     def _content_of(self, content_id: str) -> str | None:

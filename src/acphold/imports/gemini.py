@@ -237,8 +237,7 @@ class _GeminiConverter(AgentConverter):
             if message_id not in self._written:
                 self._writer.clock(message.get("timestamp"))
                 self._writer.model(text(message, "model"))
-            names = ("input", "output", "cached")
-            spent = token_counts(message.get("tokens"), *names, thought="thoughts", together=True)
+            spent = token_counts(message.get("tokens"), "thoughts", together=True)
             length, count, known = self._written.get(message_id, (0, 0, 0))
             if (sum_ := sum(filter(None, spent.values()))) > known:
                 self._writer.tokens(message_id, **spent)

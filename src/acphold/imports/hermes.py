@@ -146,8 +146,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         converter.model = text(about, "model")
         yield from converter.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
-        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-        writer.spend(cost, **token_counts(about, *names, thought="reasoning_tokens"))
+        writer.spend(cost, **token_counts(about, "reasoning_tokens"))
         title = text(about, "title") or title
     writer.title(title)
 

@@ -34,7 +34,6 @@ from msgspec.structs import replace
 
 from acphold.imports import databases
 from acphold.imports.cline import SCREEN, read_task, task_sources
-from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     block_content,
     content,
@@ -42,6 +41,7 @@ from acphold.imports.content_blocks import (
     resource,
     resource_link,
     text_block,
+    unified_diffs,
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
@@ -418,13 +418,13 @@ class _OpencodeConverter(AgentConverter):
         self._answer(self._store.parts(message), message_id)
         if self._writer.caller:
             return
-        tokens = obj(message, "tokens")
+        tokens, cache = obj(message, "tokens"), obj(message, "tokens", "cache")
         self._writer.model(text(message, "modelID"))
         # A fork has copies of messages, with ids of its own.
         at = number(message, "time", "created")
         reply = f"{at} {number(tokens, 'output')}" if at else ""
-        names = ("input", "output", "cache.read", "cache.write", "reasoning")
-        self._writer.tokens(reply, **token_counts(tokens, *names))
+        tokens |= {"cacheRead": cache.get("read"), "cacheWrite": cache.get("write")}
+        self._writer.tokens(reply, **token_counts(tokens, "reasoning"))
         error = text(message, "error", "name")
         if _ABORTED.search(error):
             self._writer.end_turn("cancelled")
@@ -526,8 +526,7 @@ class _OpencodeConverter(AgentConverter):
                 produced += edit_diffs(path, arguments)
             elif name == "patch":
                 for file in objects(about, "files"):
-                    patched = {"type": "update", "unified_diff": text(file, "patch")}
-                    produced += event_diffs({text(file, "file"): patched})
+                    produced += unified_diffs(text(file, "file"), text(file, "patch"))
             more: Object = {"rawOutput": {"output": output, "metadata": about}}
             if "title" in state:
                 more["title"] = text(state, "title") or name

@@ -180,8 +180,7 @@ class _PiConverter(AgentConverter):
                 self._writer.show(block)
 
     def _count(self, record: Object, usage: Object) -> None:
-        names = ("input", "output", "cacheRead", "cacheWrite")
-        self._writer.tokens(text(record, "id"), **token_counts(usage, *names))
+        self._writer.tokens(text(record, "id"), **token_counts(usage))
         self._writer.spend(look_up(usage, "cost", "total"))
 
 

@@ -169,9 +169,8 @@ class _QwenConverter(AgentConverter):
             else:
                 self._missed.kind("parts", next(iter(part), ""), part)
         usage = obj(record, "usageMetadata")
-        names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
-        spent = token_counts(usage, *names, thought="thoughtsTokenCount", together=True)
         self._writer.model(text(record, "model"))
+        spent = token_counts(usage, "thoughtsTokenCount", together=True)
         self._writer.tokens(message_id, **spent)
         size = number(record, "contextWindowSize")
         if size and usage and not self._writer.caller:

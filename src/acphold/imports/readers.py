@@ -243,38 +243,33 @@ _CALLS: Final = frozenset(
 
 _REDACTED: Final = frozenset({"redacted-reasoning", "redacted_thinking", "redactedThinking"})
 
-ANTHROPIC_TOKENS: Final = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-)
-"""Names of the counts in a reply of Anthropic's API, in the order of `token_counts`."""
+_COUNTS: Final = {
+    "inputTokens": ("input_tokens", "inputTokens", "input", "promptTokenCount", "tokensIn"),
+    "outputTokens": ("output_tokens", "outputTokens", "output", "candidatesTokenCount",
+                     "tokensOut"),
+    "cachedReadTokens": ("cache_read_input_tokens", "cached_input_tokens", "cache_read_tokens",
+                         "cacheReadTokens", "cacheRead", "cacheReads", "cached",
+                         "cachedContentTokenCount"),
+    "cachedWriteTokens": ("cache_creation_input_tokens", "cache_write_tokens", "cacheWriteTokens",
+                          "cacheWrite", "cacheWrites"),
+}  # fmt: skip
+"""The protocol's names for counts of tokens, and those of the programs."""
 
 
 def token_counts(
-    usage: object,
-    sent: str,
-    received: str,
-    cache_read: str = "",
-    cache_written: str = "",
-    thought: str = "",
-    *,
-    together: bool = False,
+    usage: object, thought: str = "", *, together: bool = False
 ) -> dict[str, int | None]:
-    """Return an agent's counts of tokens under the protocol's names, for `EntryWriter.tokens`.
+    """Return counts of tokens, as any program writes them, for `EntryWriter.tokens`.
 
-    A name may be a path, with dots. With `together` the tokens sent include those read from a
-    cache.
+    `thought` is the name of those of thoughts, if they are not among those received. With
+    `together` the tokens sent include those read from a cache.
     """
-    names = {
-        "inputTokens": sent,
-        "outputTokens": received,
-        "cachedReadTokens": cache_read,
-        "cachedWriteTokens": cache_written,
-        "thoughtTokens": thought,
+    counts = {
+        field: next((count for name in names if (count := number(usage, name)) is not None), None)
+        for field, names in _COUNTS.items()
     }
-    counts = {field: number(usage, *name.split(".")) for field, name in names.items() if name}
+    if thought:
+        counts["thoughtTokens"] = number(usage, thought)
     if together:
         counts["inputTokens"] = (counts["inputTokens"] or 0) - (counts["cachedReadTokens"] or 0)
     return counts

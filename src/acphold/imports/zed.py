@@ -22,7 +22,7 @@ from acphold.imports.content_blocks import (
     resource_link,
 )
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note, note_above
 from acphold.imports.tools import named_call_fields
@@ -75,7 +75,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield
     converter.tell_stopped()
     writer.clock(thread.get("updated_at"))
-    writer.spend(None, **token_counts(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
+    writer.spend(None, **token_counts(thread.get("cumulative_token_usage")))
     writer.title(text(thread, "title") or text(thread, "summary"))
 
 
