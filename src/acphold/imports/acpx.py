@@ -30,7 +30,7 @@ from acphold.imports.readers import Reader, unreadable_document
 from acphold.imports.records import document, record_lines, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, note, note_above, source_of
-from acphold.imports.values import UNREADABLE, Missed, Object, decode, number, obj, objects, text
+from acphold.imports.values import UNREADABLE, Missed, Object, decode, number, objects, text
 from acphold.imports.zed import ZedConverter
 
 ROWS: Final = RowForm(frozenset({"jsonrpc"}))
@@ -222,10 +222,8 @@ class _AcpxWire:
 class _RecordConverter(ZedConverter):
     """Converts the messages of a record, in which a call is named by its title."""
 
-    def _call(self, part: Object) -> None:
-        title, arguments = text(part, "name"), obj(part, "input")
-        fields: Object = {"title": title, "rawInput": part.get("input")}
-        self._begin_call(text(part, "id"), title, arguments, fields)
+    def _shown(self, name: str, arguments: Object, part: Object) -> Object:
+        return {"title": name, "rawInput": part.get("input")}
 
 
 READER: Final = Reader("acpx", "acpx", find, read)

@@ -27,7 +27,6 @@ from acphold.imports.tools import named_call_fields, tool_of
 from acphold.imports.values import (
     Object,
     first_text,
-    from_json,
     number,
     obj,
     objects,
@@ -150,9 +149,7 @@ class _AuggieConverter(AgentConverter):
                 self._missed.kind("parts of prompts", str(kind), node)
         return blocks
 
-    def _call(self, call: Object) -> None:
-        call_id, name = text(call, "tool_use_id"), text(call, "tool_name")
-        arguments = obj(from_json(text(call, "input_json")))
+    def _shown(self, name: str, arguments: Object, _part: Object) -> Object:
         several = strings(arguments, "file_paths")
         is_place = tool_of(name).kind in ("edit", "read", "delete")
         named = [text(arguments, "path"), *several] if is_place else []
@@ -161,7 +158,7 @@ class _AuggieConverter(AgentConverter):
             fields["title"] = f"{tool_of(name).verb} {', '.join(several)}"
         if name.startswith("sub-agent"):
             fields["kind"] = "think"
-        self._begin_call(call_id, name, arguments, fields)
+        return fields
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         failed = result.get("is_error") is True

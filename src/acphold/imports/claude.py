@@ -256,6 +256,7 @@ class _ClaudeConverter(AgentConverter):
     """Converts one transcript, record by record."""
 
     subagent_tools = SUBAGENT_TOOLS
+    plan_tools = PLAN_TOOLS
 
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
@@ -344,16 +345,9 @@ class _ClaudeConverter(AgentConverter):
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             writer.finish_answer()
 
-    def _call(self, part: Object) -> None:
-        call_id, name, arguments = text(part, "id"), text(part, "name"), obj(part, "input")
-        if name in PLAN_TOOLS:
-            self._calls[call_id] = name, arguments
-            if name == "TodoWrite":
-                self._write_plan(name, arguments, None)
-        else:
-            fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
-            fields["_meta"] = _meta(name, self._writer.caller)
-            self._begin_call(call_id, name, arguments, fields)
+    def _shown(self, name: str, arguments: Object, part: Object) -> Object:
+        fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
+        return fields | {"_meta": _meta(name, self._writer.caller)}
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind.endswith("tool_result") and not self._writer.caller:
@@ -361,26 +355,15 @@ class _ClaudeConverter(AgentConverter):
         else:
             super()._other_part(kind, part, message_id)
 
-    def _write_plan(self, name: str, arguments: Object, details: object) -> None:
-        entries = self._tasks.plan(name, arguments, details)
-        if entries is not None:
-            self._writer.plan(entries)
-
-    def _take_results(self, record: Object) -> list[Object]:
-        """Take the results in a record, and return them."""
-        blocks = objects_of(record, "message", "content")
-        results = [block for block in blocks if text(block, "type") == "tool_result"]
-        for block in results:
-            details = {_DETAILS: record.get(_DETAILS)}
-            self._take_result(text(block, "tool_use_id"), block | details)
-        return results
-
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         details = result.get(_DETAILS)
         if name not in PLAN_TOOLS:
             self._writer.update(call_id, result_fields(name, result, details, old=self._old))
-        elif name != "TodoWrite" and result.get("is_error") is not True:
-            self._write_plan(name, arguments, details)
+        elif (
+            result.get("is_error") is not True
+            and (steps := self._tasks.plan(name, arguments, details)) is not None
+        ):
+            self._writer.plan(steps)
 
     def _find_subagent(self, call_id: str, arguments: Object, result: object) -> Path | None:
         agent, prompt = text(result, _DETAILS, "agentId"), text(arguments, "prompt")
@@ -394,13 +377,13 @@ class _ClaudeConverter(AgentConverter):
         if text(record, "type") == "assistant":
             self._agent_said(record)
         elif text(record, "type") == "user":
-            self._take_results(record)
+            self._take_results(objects_of(record, "message", "content"), **_details(record))
 
     # -- the person's records, and texts inserted by programs ---------------------------------
 
     def _user_said(self, record: Object) -> None:
         said = look_up(record, "message", "content")
-        if self._take_results(record):
+        if self._take_results(objects_of(said), **_details(record)):
             # Text typed while a call runs, or to refuse it, stands beside the call's result.
             beside = [block for block in objects_of(said) if text(block, "type") != "tool_result"]
             own = _own_blocks(beside)
@@ -470,6 +453,10 @@ class _ClaudeConverter(AgentConverter):
 _COMMAND_TAGS: Final = frozenset(
     {"command-name", "command-message", "bash-input", "bash-stdout", "local-command-stdout"}
 )
+
+
+def _details(record: Object) -> Object:
+    return {_DETAILS: record.get(_DETAILS)}
 
 
 def _meta(name: str, caller: str) -> Object:

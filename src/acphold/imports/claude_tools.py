@@ -182,8 +182,6 @@ class Tasks:
 
     def plan(self, name: str, arguments: Object, details: object) -> list[Object] | None:
         """Return the steps after this call; None if it changes none."""
-        if name == "TodoWrite":
-            return objects(arguments, "todos")
         if name == "TaskCreate":
             task_id = text(details, "task", "id") or str(len(self._tasks) + 1)
             self._tasks[task_id] = {"status": "pending"} | arguments

@@ -139,8 +139,7 @@ class _ClineConverter(AgentConverter):
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
-    def _call(self, part: Object) -> None:
-        name, arguments = text(part, "name"), obj(part, "input")
+    def _shown(self, name: str, arguments: Object, _part: Object) -> Object:
         # The title as on the program's screen, which shortens it.
         detail, most = text(arguments, "task"), TASK_CHARACTERS
         if not detail and arguments:
@@ -150,12 +149,10 @@ class _ClineConverter(AgentConverter):
             detail = ", ".join(commands)
         title = f"{name}: {detail}" if detail or commands else name
         kind = "other" if name == "apply_patch" else tool_of(name).kind
-        self._begin_call(text(part, "id"), name, arguments, call_fields(title, kind, arguments))
+        return call_fields(title, kind, arguments)
 
     def _user_said(self, message_id: str, parts: list[Object]) -> None:
-        results = [part for part in parts if text(part, "type") == "tool_result"]
-        for part in results:
-            self._take_result(text(part, "tool_use_id"), part)
+        results = self._take_results(parts)
         if self._writer.caller:
             return
         blocks: list[Object] = []

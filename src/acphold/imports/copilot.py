@@ -148,7 +148,7 @@ class _CopilotConverter(AgentConverter):
             case "assistant.reasoning":
                 writer.think(text(data, "content"), text(data, "reasoningId"))
             case "tool.execution_start":
-                self._begin(data)
+                self._call(data)
             case "tool.execution_complete":
                 self._take_result(text(data, "toolCallId"), data)
             case "abort":
@@ -215,18 +215,17 @@ class _CopilotConverter(AgentConverter):
             self._writer.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []
 
-    def _begin(self, data: Object) -> None:
-        call_id, name = text(data, "toolCallId"), text(data, "toolName")
-        arguments, kind = obj(data, "arguments"), tool_of(name).kind
+    def _shown(self, name: str, arguments: Object, part: Object) -> Object:
+        kind = tool_of(name).kind
         # As the program shows it: the purpose of a command, otherwise the action on a file.
-        title, path = text(data, "toolTitle"), text(arguments, "path")
+        title, path = text(part, "toolTitle"), text(arguments, "path")
         if title.endswith(" file") and path:
             title = f"{title.removesuffix('file')}{path}"
         title = text(arguments, "description") or title or name
         fields = call_fields(title, kind, arguments, path if kind in ("edit", "read") else "")
         if changes := self._changes_by(name, path, arguments):
             fields["content"] = changes
-        self._begin_call(call_id, name, arguments, fields)
+        return fields
 
 
 READER: Final = Reader("copilot", "Copilot", find, read, branches_of(_tree))

@@ -26,8 +26,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
-from acphold.imports.tools import PATHS, named_call_fields
-from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
+from acphold.imports.values import Missed, Object, from_json, number, obj, objects, text
 
 _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_tokens": "max_tokens"}
 
@@ -121,17 +120,8 @@ class _CrushConverter(AgentConverter):
             return [text_block(f"! {text(part, 'command')}")]
         return [] if kind == "finish" else super()._other_block(kind, part, of)
 
-    def _call(self, part: Object) -> None:
-        name, arguments = text(part, "name"), obj(from_json(text(part, "input")))
-        fields = named_call_fields(name, arguments, self._place(arguments))
-        self._begin_call(text(part, "id"), name, arguments, fields)
-        if name == "todos":
-            self._writer.plan(objects(arguments, "todos"))
-
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
-        if kind == "tool_result":
-            self._take_result(text(part, "tool_call_id"), part)
-        elif kind == "finish":
+        if kind == "finish":
             reason = text(part, "reason")
             if reason == "error":
                 said = [text(part, "message"), text(part, "details")]
@@ -142,9 +132,6 @@ class _CrushConverter(AgentConverter):
                 self._writer.finish_answer()
         elif kind not in ("binary", "image_url", "shell_command"):
             super()._other_part(kind, part, message_id)
-
-    def _place(self, arguments: Object) -> str:
-        return self._absolute(first_text(arguments, PATHS))
 
     def _find_subagent(self, call_id: str, arguments: Object, result: object) -> str | None:
         which = "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)"
@@ -159,7 +146,7 @@ class _CrushConverter(AgentConverter):
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
-        path = self._place(arguments)
+        path = self._place(name, arguments)
         produced = [] if failed else self._changes_by(name, path, about, arguments)
         words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
         words = words or text(result, "content")

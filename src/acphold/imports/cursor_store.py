@@ -24,6 +24,7 @@ from acphold.imports.content_blocks import (
     diff,
     image,
     link,
+    parts_of,
     resource,
     resource_link,
     text_block,
@@ -35,7 +36,7 @@ from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
 from acphold.imports.tools import PATHS, call_fields, named_call_fields
-from acphold.imports.values import Object, as_bytes, first_text, obj, objects, text
+from acphold.imports.values import Object, as_bytes, first_text, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
 
@@ -377,20 +378,7 @@ class _CursorStoreConverter(AgentConverter):
         elif role != "system":
             self._missed.kind("messages", role, data)
 
-    def _call(self, part: Object) -> None:
-        arguments, name = obj(part, "args"), text(part, "toolName")
-        call_id = text(part, "toolCallId").partition("\n")[0]
-        self._writer.call(call_id, named_call_fields(name, arguments))
-
-    def _other_part(self, kind: str, part: Object, message_id: str) -> None:
-        if kind == "tool-result":
-            result = part.get("result")
-            texts = [text(inner, "text") for inner in objects(part, "result")]
-            printed = result if isinstance(result, str) else "\n".join(filter(None, texts))
-            call_id, failed = (
-                text(part, "toolCallId").partition("\n")[0],
-                part.get("isError") is True,
-            )
-            self._end_call(call_id, failed=failed, produced=[content(printed)])
-        else:
-            super()._other_part(kind, part, message_id)
+    def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
+        printed = "\n".join(filter(None, (text(it, "text") for it in parts_of(part.get("result")))))
+        failed = part.get("isError") is True
+        self._end_call(call_id, failed=failed, produced=[content(printed)])

@@ -140,9 +140,7 @@ class _GooseConverter(AgentConverter):
                 self._summary = "".join(text(part, "text") for part in row.content)
             return
         self._writer.clock(row.at)
-        responses = [part for part in row.content if text(part, "type") == "toolResponse"]
-        for part in responses:
-            self._take_result(text(part, "id"), obj(part, "toolResult"))
+        responses = self._take_results(row.content)
         if row.role == "assistant":
             self._answer(row.content, row.message_id)
             if [text(part, "type") for part in row.content[-1:]] == ["text"]:
@@ -154,8 +152,9 @@ class _GooseConverter(AgentConverter):
             self._writer.prompt([*map(_attached, self._blocks(parts))], turn=row.message_id)
 
     def _call(self, part: Object) -> None:
-        call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
-        name, arguments = text(asked, "name"), obj(asked, "arguments")
+        super()._call(part | obj(part, "toolCall", "value"))
+
+    def _shown(self, name: str, arguments: Object, _part: Object) -> Object:
         short = name.rpartition("__")[2]
         title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
         fields: Object = {"title": title, "rawInput": arguments}
@@ -164,9 +163,10 @@ class _GooseConverter(AgentConverter):
             if detail := text(arguments, "command" if kind == "execute" else "path"):
                 fields["title"] = f"{short} · {detail}"
         fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-        self._begin_call(call_id, name, arguments, fields)
-        if short == "todo_write":
-            self._writer.plan(checklist(text(arguments, "content")))
+        return fields
+
+    def _steps(self, name: str, arguments: Object) -> list[Object] | None:
+        return checklist(text(arguments, "content")) if name.endswith("todo_write") else None
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind == "systemNotification":
@@ -183,8 +183,8 @@ class _GooseConverter(AgentConverter):
         rows = _rows(self._source, child, self._writer)
         return _GooseConverter(self._source, self._writer), rows
 
-    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
-        value = obj(result, "value")
+    def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
+        result, value = obj(part, "toolResult"), obj(part, "toolResult", "value")
         self._tell_subagent(call_id, text(value, "_meta", "subagent_session_id"))
         failed = value.get("isError") is True or text(result, "status") == "error"
         shown: list[Object] = []

@@ -20,7 +20,6 @@ from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
-from acphold.imports.tools import named_call_fields
 from acphold.imports.values import (
     Missed,
     Object,
@@ -224,12 +223,7 @@ class _HermesConverter(AgentConverter):
             self._writer.say(words, message_id)
             calls = from_json(message.get("tool_calls"))
             for call in objects(calls):
-                call_id, name = text(call, "id"), text(call, "function", "name")
-                arguments = obj(from_json(look_up(call, "function", "arguments")))
-                fields = named_call_fields(name, arguments, self._place(name, arguments))
-                self._begin_call(call_id, name, arguments, fields)
-                if name == "todo" and (steps := objects(arguments, "todos")):
-                    self._writer.plan(steps)
+                self._call(call | obj(call, "function"))
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.finish_answer()
         elif role == "tool":

@@ -23,8 +23,8 @@ from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
-from acphold.imports.values import Object, first_text, look_up, number, obj, objects, text
+from acphold.imports.tools import edit_diffs, tool_of
+from acphold.imports.values import Object, look_up, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
 
@@ -151,13 +151,11 @@ class _PiConverter(AgentConverter):
         elif role not in ("system", "branchSummary", "compactionSummary"):
             self._missed.kind("messages", role, record)
 
-    def _call(self, part: Object) -> None:
-        name, arguments = text(part, "name"), obj(part, "arguments")
-        path = self._absolute(first_text(arguments, PATHS))
-        fields = named_call_fields(name, arguments, path)
+    def _shown(self, name: str, arguments: Object, part: Object) -> Object:
+        fields = super()._shown(name, arguments, part)
         if tool_of(name).kind == "edit":
-            fields["content"] = edit_diffs(path, arguments)
-        self._writer.call(text(part, "id"), fields)
+            fields["content"] = edit_diffs(self._place(name, arguments), arguments)
+        return fields
 
     def _agent_said(self, record: Object, message: Object) -> None:
         writer, message_id = self._writer, text(record, "id") or text(record, "timestamp")

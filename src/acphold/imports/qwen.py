@@ -105,6 +105,7 @@ class _QwenConverter(AgentConverter):
     """Converts one session, or that of a subagent, record by record."""
 
     subagent_tools = frozenset({"agent", "task"})
+    plan_tools = frozenset({"todo_write"})
 
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
@@ -178,12 +179,10 @@ class _QwenConverter(AgentConverter):
         if not called:
             self._writer.finish_answer()
 
-    def _call(self, call: Object) -> None:
-        call_id, name = text(call, "id"), text(call, "name")
-        arguments = obj(call, "args")
-        if name == "todo_write":
-            self._calls[call_id] = name, arguments
-            return
+    def _steps(self, name: str, arguments: Object) -> None:
+        """A plan is told by the result."""
+
+    def _shown(self, name: str, arguments: Object, _part: Object) -> Object:
         # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._writer.facts.cwd, name
         if name in _OWN or kind_of(name) != "other" or name == "agent":
@@ -196,14 +195,13 @@ class _QwenConverter(AgentConverter):
             detail = f"{command} ({why})" if why else command
         elif name in ("agent", "task"):
             detail = text(arguments, "description")
-        fields: Object = {
+        return {
             "title": f"{title}: {detail}" if detail else title,
             "kind": kind_of(name),
             "rawInput": arguments,
             "locations": file_places(name, arguments, cwd),
             "_meta": {"toolName": name},
         }
-        self._begin_call(call_id, name, arguments, fields)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         response, about = obj(result, "response"), obj(result, "about")

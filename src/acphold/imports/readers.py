@@ -24,8 +24,18 @@ from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source
-from acphold.imports.tools import edit_diffs, tool_of
-from acphold.imports.values import Missed, Object, first_text, look_up, number, text
+from acphold.imports.tools import PATHS, PLANNING, edit_diffs, named_call_fields, tool_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    from_json,
+    look_up,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAMES: Final = (
     "acpx",
@@ -96,6 +106,8 @@ class AgentConverter:
 
     subagent_tools: frozenset[str] = frozenset()
     """The tools whose calls start a subagent, if one that was stopped can be found."""
+    plan_tools: frozenset[str] = frozenset()
+    """The tools whose calls are shown as the plan, not as calls."""
     subagents_speak = False
     """True if the program shows the messages of subagents."""
 
@@ -120,11 +132,37 @@ class AgentConverter:
 
     # -- calls -------------------------------------------------------------------------------
 
-    def _begin_call(self, call_id: str, name: str, arguments: Object, fields: Object) -> None:
-        """Write a call."""
+    def _call(self, part: Object) -> None:
+        """Write a part of an answer that is a call, and the plan that it makes."""
+        call_id, name = _call_id(part), first_text(part, _TOOL_NAMES)
+        arguments = obj(from_json(next((part[it] for it in _ARGUMENTS if it in part), None)))
         if call_id:
             self._calls[call_id] = name, arguments
-        self._writer.call(call_id, fields)
+        if name not in self.plan_tools:
+            self._writer.call(call_id, self._shown(name, arguments, part))
+        if (steps := self._steps(name, arguments)) is not None:
+            self._writer.plan(steps)
+
+    def _shown(self, name: str, arguments: Object, _part: Object) -> Object:
+        """Return the fields of a call of a tool."""
+        return named_call_fields(name, arguments, self._place(name, arguments))
+
+    def _place(self, _name: str, arguments: Object) -> str:
+        """Return the path that a call is about; empty for none."""
+        return self._absolute(first_text(arguments, PATHS))
+
+    def _steps(self, name: str, arguments: Object) -> list[Object] | None:
+        """Return the steps of the plan that a call makes; None if it makes none."""
+        named = next((it for it in _STEPS if it in arguments), "")
+        return objects(arguments, named) if named and tool_of(name).verb == PLANNING else None
+
+    def _take_results(self, parts: Iterable[Object], **about: object) -> list[Object]:
+        """Take the parts of a message that are results, with what is known `about` them, and return
+        them."""
+        results = [part for part in parts if text(part, "type") in _RESULTS]
+        for part in results:
+            self._take_result(_call_id(part), part | about)
+        return results
 
     def _take_result(self, call_id: str, result: Any) -> None:
         """Tell the subagent of a call, and the result; it is counted if there is no such call."""
@@ -201,12 +239,10 @@ class AgentConverter:
                 self._writer.think(first_text(part, ("thinking", "text")), message_id)
             elif kind in _CALLS:
                 self._call(part)
+            elif kind in _RESULTS:
+                self._take_results([part])
             elif kind not in _REDACTED:
                 self._other_part(kind, part, message_id)
-
-    def _call(self, part: Object) -> None:
-        """Write a part of an answer that is a call."""
-        raise NotImplementedError
 
     def _other_part(self, kind: str, part: Object, _message_id: str) -> None:
         """Write another part of an answer: here, count it."""
@@ -240,6 +276,22 @@ _CALLS: Final = frozenset(
      "toolRequest"}
 )  # fmt: skip
 """Names of a call among the parts of an answer."""
+
+_RESULTS: Final = frozenset({"tool-result", "tool_result", "toolResponse"})
+"""Names of a result among the parts of a message."""
+
+_STEPS: Final = ("todos", "plan", "entries")
+"""Names of the steps in the arguments of a call that makes a plan."""
+
+_CALL_IDS: Final = ("tool_use_id", "toolCallId", "tool_call_id", "id")
+_TOOL_NAMES: Final = ("name", "toolName", "tool_name")
+_ARGUMENTS: Final = ("input", "arguments", "args", "input_json")
+
+
+def _call_id(part: Object) -> str:
+    """Return the id of a call in a part that is one, or its result."""
+    return first_text(part, _CALL_IDS).partition("\n")[0]
+
 
 _REDACTED: Final = frozenset({"redacted-reasoning", "redacted_thinking", "redactedThinking"})
 

@@ -19,6 +19,9 @@ class Verb(NamedTuple):
     kind: str
 
 
+PLANNING: Final = "Update the plan"
+"""The verb of the tools whose arguments are the steps of a plan."""
+
 _NAMES: Final = {
     Verb("", "execute"): "bash execute_command launch_process powershell run_commands run_tests"
     " run_in_terminal run_shell_command run_task run_terminal_cmd run_terminal_command shell"
@@ -65,7 +68,7 @@ _NAMES: Final = {
     Verb("Agent:", "think"): "agent",
     Verb("Delegate", "think"): "delegate_task",
     Verb("Start a task", "think"): "new_task",
-    Verb("Update the plan", "think"): "manage_todo_list todo todo_write todos update_plan",
+    Verb(PLANNING, "think"): "manage_todo_list todo todo_write todos update_plan",
     Verb("Plan", "think"): "create_plan",
     Verb("Think", "think"): "save_memory think thinking",
     Verb("Compact conversation", "think"): "summarize_task",

@@ -25,7 +25,6 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note, note_above
-from acphold.imports.tools import named_call_fields
 from acphold.imports.values import Object, as_bytes, first_text, milliseconds, obj, objects, text
 
 _COLUMNS: Final = (
@@ -179,13 +178,8 @@ class ZedConverter(AgentConverter):
         for call_id, value in obj(told, "tool_results").items():
             self._take_result(call_id, obj(value))
 
-    def _call(self, part: Object) -> None:
-        name, arguments = text(part, "name"), obj(part, "input")
-        path = self._path(text(arguments, "path"))
-        fields = named_call_fields(name, arguments, path)
-        self._begin_call(text(part, "id"), name, arguments, fields)
-        if name == "update_plan":
-            self._writer.plan(objects(arguments, "plan") or objects(arguments, "entries"))
+    def _place(self, _name: str, arguments: Object) -> str:
+        return self._path(text(arguments, "path"))
 
     def _find_subagent(self, call_id: str, arguments: Object, result: Object | None) -> str | None:
         """Return the thread that a result names; of a stopped subagent the first that is not told
