@@ -98,12 +98,18 @@ def test_prompts_that_wait_with_words_of_a_forgotten_turn_are_named(
     for name, words in (("one", "nothing"), ("two", "I got sk-SEKRET77xyz")):
         (logs / f"daemon-{name}.log").write_text(words)
     os.mkfifo(logs / "pipe.log")
+    acphold.run("journal", "backup", f"{journal}-kept")
+    assert acphold.run("journal", "restore", f"{journal}-kept").code == 0
     (logs / "gone.log.1").symlink_to(logs / "gone")
     said = acphold.run("session", "forget", "dd-4", "1", "--yes").err
     assert [f"`acphold queue dd-4 drop {n}`" in said for n in (1, 2, 3)] == [False, True, True]
     assert ("daemon-one.log" in said, "daemon-two.log" in said) == (False, True)
     assert "pipe.log; it cannot be read: it is a pipe, not a file" in said
     assert "gone.log" not in said
+    former = [line for line in said.splitlines() if f"{journal.name}-before-" in line]
+    assert [line.startswith("The journal before a restore may have it: ") for line in former] == [
+        True
+    ]
     waiting = acphold.run("queue", "dd-4").out
     assert ("other" in waiting, waiting.count("SEKRET77")) == (True, 2)
 

@@ -28,6 +28,7 @@ from acp_wire.schema import splice
 from acp_wire.surroundings import resolve_folder
 from acphold import errors
 from acphold.conversation.history.entries import (
+    FORGOTTEN,
     KINDS,
     PARAMS,
     PROMPT,
@@ -292,10 +293,25 @@ async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: 
             kept = _as_copied(row, copy, through) if is_whole else row
             outcome = await _create(source, target, kept, through)
             return "grown" if is_whole else outcome
+        out = (await source.read_back(session_id, None, 1, kinds=[FORGOTTEN])).entries
+        if out and out[0].seq > end:
+            await _take_out(source, target, lease, end)
         await _fill(source, target, lease, row, end, through)
     finally:
         await target.release(lease)
     return "grown" if is_whole else "new"
+
+
+async def _take_out(source: Journal, target: Journal, lease: Lease, end: int) -> None:
+    """Take out of a copy, up to entry `end`, what was forgotten in its source since."""
+    gone: list[tuple[int, int]] = []
+    instead: list[tuple[int, bytes]] = []
+    async for segment in history(source, lease.session_id, through=end):
+        if not segment.raw:
+            gone.append((segment.first_seq, segment.last_seq))
+        elif segment.kind == QUEUE:
+            instead += segment.raws()
+    await target.withdraw(lease, gone, instead=instead, overwrites=True)
 
 
 async def _create(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import Origin, Segment
+from acphold.conversation.history.entries import FORGOTTEN, Origin, PastEntry, Segment
 from acphold.errors import JournalUnavailableError, NotAJournalError
 from acphold.journal import bounds
 from acphold.journal.access import Share
@@ -116,6 +116,29 @@ async def test_of_an_open_session_goes_what_was_said_until_its_last_turn_ended(
     await over(journal, lease)
     assert await copied(journal, target) == {"s1": "grown"}
     assert await all_of(target, "s1") == await all_of(journal, "s1")
+
+
+async def test_what_was_taken_out_since_the_last_copy_is_taken_out_of_that_too(
+    journal: Journal, target: Journal
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w", title="My secret"))
+    await append(journal, lease, [("queue", [b'{"do":"add","id":"q","prompt":"my secret"}'])])
+    for words in ("One.", "My secret.", "Three."):
+        await prompted(journal, lease, words)
+    await over(journal, lease)
+    assert await copied(journal, target) == {"s1": "new"}
+    await target.index.catch_up(10)
+    assert len(await target.index.search("secret")) == 1
+
+    lease = await journal.acquire("s1")
+    await journal.withdraw(lease, [(5, 7)], instead=[(1, b'{"do":"drop","id":"q"}')])
+    out = PastEntry(FORGOTTEN, 9000, b'{"turns":[]}')
+    await journal.take_in(lease, [out], RowChange(title=None, updated_at=9000))
+    await journal.release(lease)
+    assert await copied(journal, target) == {"s1": "grown"}
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+    assert (await target.session("s1")).title is None
+    assert await target.index.search("secret") == []
 
 
 @contextmanager

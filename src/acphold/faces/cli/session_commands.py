@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
@@ -304,9 +305,9 @@ async def forget(
     The prompt and all that follows it up to the next one is removed from the session, its queue,
     its copies, the turns that you left, the search index, the kept files, and what Up offers in
     `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
-    ID@last the last turn. The agent's own copy stays on disk, and is named, as are queued prompts
-    and logs that may have it. Backups and exports have it still; rules, browsers, an open chat and
-    other machines may.
+    ID@last the last turn. The agent's own copy stays on disk, and is named, as are queued prompts,
+    logs and replaced journals that may have it. Backups and exports have it still; rules, browsers,
+    an open chat and other machines may.
     """
     from acphold import imports  # late: no other command of this module needs these
     from acphold.faces.screen.typed import prompt_history
@@ -347,6 +348,9 @@ async def forget(
         except OSError as error:
             why = f"; it cannot be read: {error.strerror}"
         tell(f"A log may have it: {on_one_line(folder(str(log)))}{why}")
+    journal = Path(default_location())
+    for former in sorted(journal.parent.glob(f"{escape(journal.name)}-before-*[0-9]")):
+        tell(f"The journal before a restore may have it: {folder(str(former))}")
     tell(
         "Other files of agents, files that it wrote, rules, backups and exports may have it still."
     )
