@@ -448,6 +448,34 @@ async def test_a_turn_that_was_said_here_comes_back_with_no_fork(
         assert b"secret" not in await raw(opened, fork)
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("is_said_here", [True, False])
+async def test_a_fork_of_a_fork_that_is_gone_loses_the_turn_too(
+    opened: Journal, tmp_path: Path, *, is_known: bool, is_said_here: bool
+) -> None:
+    whole = conversation("one") if is_said_here else conversation("one", "my secret", "three")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    if is_said_here:
+        await say_here(opened, "my secret")
+        say_at(whole, datetime.now(UTC) + timedelta(seconds=2), "my secret", "three")
+        (tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl").unlink()
+    its = FORK.replace("9", "8")
+    for is_now in (True, False):
+        if is_now is is_known:
+            put_fork(tmp_path, whole, FORK, its)
+            await take(opened, tmp_path)
+        if is_now:
+            sessions = await forget_turn(opened, 2, home=Home(tmp_path))
+            assert sessions == [SESSION, its][: 1 + is_known]
+    assert await prompts(opened, its) == ["one", "three"]
+    assert b"secret" not in await raw(opened, its)
+    (tmp_path / ".claude/projects" / FOLDERS[1] / f"{its}.jsonl").unlink()
+    put_fork(tmp_path, whole, "00000000-gone", its.replace("8", "7"))
+    await take(opened, tmp_path)
+    assert await prompts(opened, its.replace("8", "7")) == ["one", "three"]
+
+
 @pytest.mark.parametrize("name", [name for name in READERS if name != "acphold"])
 async def test_what_each_agent_calls_a_turn_that_was_said_here_is_kept(
     opened: Journal, tmp_path: Path, name: str

@@ -107,25 +107,34 @@ async def first_entries(journal: Journal, session_id: str) -> list[int]:
     return [turn.spans[0][0] for turn in (await read_known(journal, session_id)).turns]
 
 
-async def relatives(journal: Journal, session_id: str) -> list[str]:
+async def relatives(journal: Journal, session_id: str, found: Forgettable) -> list[str]:
     """Return the ids of the sessions that a session was copied from, or left in, or that were made
-    from one of these, or have its name: one of `--branches` has no origins."""
+    from one of these, or have its name: one of `--branches` has no origins. Where an origin is not
+    here, those are that have the turn."""
     kin: dict[str, set[str]] = {}
-    after, here = None, set[str]()
+    made: dict[str, tuple[set[str], tuple[str, str]]] = {}
+    after = None
     while rows := await journal.page(_EVERYTHING, after, 500):
         for row in rows:
-            here.add(row.session_id)
+            origins = {origin.session_id for origin in row.origins}
+            made[row.session_id] = origins, (row.agent, row.cwd)
             names = {it.partition("~")[0] for it in (row.session_id, row.downstream_id or "") if it}
-            for name in names.union(origin.session_id for origin in row.origins):
+            for name in names | origins:
                 kin.setdefault(row.session_id, set()).add(name)
                 kin.setdefault(name, set()).add(row.session_id)
         after = rows[-1].key
-    found, waiting = {session_id}, [session_id]
+    origins, place = made.get(session_id, (set[str](), ("", "")))
+    is_lost = not origins <= made.keys()
+    for its_id, (its_origins, its_place) in made.items():
+        may_be = not its_origins <= made.keys() or (is_lost and its_place == place)
+        if may_be and found.part(await read_known(journal, its_id)):
+            kin.setdefault(session_id, set()).add(its_id)
+    related, waiting = {session_id}, [session_id]
     while waiting:
-        new = kin.get(waiting.pop(), set()) - found
-        found |= new
+        new = kin.get(waiting.pop(), set()) - related
+        related |= new
         waiting += new
-    return sorted((found & here) - {session_id})
+    return sorted((related & made.keys()) - {session_id})
 
 
 async def find_turn(
@@ -147,7 +156,7 @@ async def find_turn(
     met: dict[str, list[Source]] = {}
     if turn.is_here:  # it has another time in its agent's file
         found.names.add(turn.said)
-    for its_id in (session_id, *await relatives(journal, session_id)):
+    for its_id in (session_id, *await relatives(journal, session_id, found)):
         async for row in rows_of(journal, [its_id]):
             known = await read_known(journal, its_id)
             if found.part(known):
@@ -238,12 +247,12 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             instead = await _unqueued(journal, session_id, found, prompts)
             for turn in turns:
                 found.names.update(names_of(turn, known.turns))
+            row = await journal.session(session_id)
             for name in found.names:  # a copy that is a session of its own may have it, too
-                if not SAID.fullmatch(name):
-                    await journal.links.link(None, FORGOTTEN, name)
+                kind = f"{FORGOTTEN} {row.agent}" if SAID.fullmatch(name) else FORGOTTEN
+                await journal.links.link(None, kind, name)
             now = now_ms()
             past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(found.names))))]
-            row = await journal.session(session_id)
             change = RowChange(home=row.home)
             if gone:
                 past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
@@ -276,5 +285,5 @@ async def forget(journal: Journal, found: Forgettable) -> None:
         finally:
             await journal.release(lease)
         if len(sessions) == 1:  # once it is noted: an import may have taken it in until then
-            sessions += await relatives(journal, session_id)
+            sessions += await relatives(journal, session_id, found)
     await journal.index.catch_up(1)

@@ -386,10 +386,12 @@ class Intake:
                 agent = source.agent or reader.key
                 if its := await session_of(self._journal, agent, origin):
                     out = (await read_known(self._journal, its)).forgotten
-                    if not out <= known.forgotten:
-                        known = replace(known, forgotten=known.forgotten | out)
-                        pieces = read_pieces(source, reader, known, self._selection)
-                        continue
+                else:
+                    out = await forgotten_anywhere(self._journal, f"{FORGOTTEN} {agent}")
+                if not out <= known.forgotten:
+                    known = replace(known, forgotten=known.forgotten | out)
+                    pieces = read_pieces(source, reader, known, self._selection)
+                    continue
             is_asked = True
             if piece.compared is not None:
                 names = {name for its in piece.compared.taken_out.values() for name in its}

@@ -208,10 +208,11 @@ class Forgotten(Struct):
     turns: list[str]
 
 
-async def forgotten_anywhere(journal: HasLinks) -> frozenset[str]:
-    """Return the turns, by identity or moment, that a person had taken out of any session."""
+async def forgotten_anywhere(journal: HasLinks, of: str = FORGOTTEN) -> frozenset[str]:
+    """Return the turns, by identity or moment, that a person had taken out of any session; `of` an
+    agent, behind that word, as they were said here."""
     tombstones = await journal.links.of(None)
-    return frozenset(name for kind, name in tombstones if kind == FORGOTTEN)
+    return frozenset(name for kind, name in tombstones if kind == of)
 
 
 async def entries_of(
