@@ -607,6 +607,32 @@ async def test_turns_of_a_program_that_keeps_no_times_are_known_by_their_words(
     assert await prompts(opened) == ["one"]
 
 
+async def test_a_title_of_the_turn_that_an_agent_keeps_elsewhere_comes_back_with_no_import(
+    opened: Journal, tmp_path: Path
+) -> None:
+    first = "my key is sk-SEKRET77xyz, keep it"
+    told = [Said(n, BEGUN + n, first if n == 1 else f"words {n}", "A") for n in (1, 2)]
+    index = tmp_path / ".codex/session_index.jsonl"
+
+    async def take_with(title: str) -> str | None:
+        write("codex", tmp_path, told)
+        index.write_text(json.dumps({"id": SESSION, "thread_name": title}))
+        (source,) = found("codex", tmp_path)
+        await Intake(opened).take(source, reader("codex"))
+        assert await Intake(opened).expect(source, reader("codex")) == "same"
+        return (await opened.session(SESSION)).title
+
+    titles = f"{first[:20]}…", "Keep sk-SEKRET77xyz safe", first
+    assert [await take_with(title) for title in titles] == [*titles]
+    await forget_turn(opened, 1, home=Home(tmp_path))
+    for n, title in enumerate(titles):
+        assert b"SEKRET77" not in await raw(opened)
+        told.append(Said(9 + n, BEGUN + 9000 + n, f"later {n}", "B"))
+        assert await take_with(title) == "words 2"
+    assert b"SEKRET77" not in await raw(opened)
+    assert await take_with("Another") == "Another"
+
+
 async def test_an_explanation_says_what_was_forgotten(
     opened: Journal, journal: Path, tmp_path: Path
 ) -> None:

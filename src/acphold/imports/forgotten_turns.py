@@ -6,19 +6,20 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_wire.schema import splice
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import (
     AUTHOR,
     BACK,
     FORGOTTEN,
+    PARAMS,
     PROMPT,
     QUEUE,
     SENT,
@@ -27,9 +28,11 @@ from acphold.conversation.history.entries import (
     turn_spans,
 )
 from acphold.conversation.history.prompt_queue import QueueChange, after_moment, content_in
+from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
+from acphold.imports.forgotten_words import finder, is_of
 from acphold.imports.intake import Intake
 from acphold.imports.pieces import pieces
 from acphold.imports.readers import NAMES, reader
@@ -39,12 +42,6 @@ from acphold.imports.turns import SAID, KnownPart, ReadTurn, is_like, names_of, 
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
-
-SECRET_CHARACTERS: Final = 12
-"""Characters of a word that may be a secret: shorter ones are in many texts."""
-
-_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
-"""Characters of passwords and keys; others are in names, paths and code as well."""
 
 _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
@@ -68,29 +65,12 @@ class Forgettable(Struct):
         return [known.turns[n] for n in part.taken_out(known.turns)]
 
     def finder(self, *, surely: bool = False) -> Callable[[str], bool]:
-        """Return a function that tells if a text has the words of the prompt, or one of them that
-        is as long as a secret; `surely`, if that has letters with digits or symbols as well."""
-        whole = squeeze(self.prompt)
-        stripped = {word.strip(",;:.!?()'\"`") for word in self.prompt.split()}
-        long = {it for it in stripped if len(it) >= SECRET_CHARACTERS}
-        words = {it for it in long if _is_mixed(it)} if surely else long
-        sizes: dict[str, set[int]] = {}  # by their beginnings, so that a text is read once
-        for word in words:
-            sizes.setdefault(word[:SECRET_CHARACTERS], set()).add(len(word))
+        """Return a function that tells if a text may have words of the prompt: see `finder`."""
+        return finder(self.prompt, surely=surely)
 
-        def may_be_in(text: str) -> bool:
-            places = range(len(text) - SECRET_CHARACTERS + 1) if words else ()
-            return (bool(whole) and whole == squeeze(text)) or any(
-                text[at : at + size] in words
-                for at in places
-                for size in sizes.get(text[at : at + SECRET_CHARACTERS], ())
-            )
-
-        return may_be_in
-
-
-def _is_mixed(word: str) -> bool:
-    return any(map(str.isalpha, word)) and any(it.isdigit() or it in _SYMBOLS for it in word)
+    def is_in(self, title: str | None) -> bool:
+        """Return True if a title was made of the turn's prompt."""
+        return is_of(title, self.prompt, self.title)
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -177,26 +157,22 @@ async def find_turn(
     return found
 
 
-def _is_in_title(found: Forgettable, title: str | None) -> bool:
-    """Return True if a title was made of the turn's prompt, by the rule of today or of before."""
-    begun = "".join((title or "").removesuffix("…").split())
-    return bool(begun and found.title) and (
-        found.title in str(title) or found.turn.words.startswith(begun)
-    )
-
-
 def _prompt_of(change: QueueChange) -> str:
     return prompt_text(bytes(change.prompt)) if bytes(change.prompt) else ""
 
 
-async def _unqueued(
-    journal: Journal, session_id: str, found: Forgettable, prompts: set[int]
+async def _instead(
+    journal: Journal, session_id: str, found: Forgettable, turns: Sequence[ReadTurn]
 ) -> list[tuple[int, bytes]]:
-    """Return the entries of the queue that have the prompts with these numbers, and those that
-    surely have the words and were taken back or edited, as they are without them."""
+    """Return the entries of the queue that have the prompts of these turns, and those that surely
+    have the words and were taken back or edited, as they are without them; and those outside of the
+    turns that give the session a title made of these."""
+    prompts = {turn.prompt for turn in turns}
+    spans = [span for turn in turns for span in turn.spans]
     changes: dict[str, list[tuple[int, QueueChange]]] = {}
     gone: list[tuple[int, QueueChange]] = []
     may_be_in = found.finder(surely=True)
+    left: list[tuple[int, bytes]] = []
     begun = ""  # the prompt whose turn comes next
     async for segment in history(journal, session_id):
         for entry in segment.entries():
@@ -204,6 +180,12 @@ async def _unqueued(
                 gone += changes.get(begun, ())
             if entry.kind not in (QUEUE, AUTHOR, SENT):
                 begun = ""
+            if b'"session_info_update"' in (update := entry.update):
+                title = string(members(update).get("title"))
+                if found.is_in(title) and not any(a <= entry.seq <= b for a, b in spans):
+                    raw = splice(update, {"title": None})
+                    raw = splice(entry.raw, {"update": raw}) if entry.kind == PARAMS else raw
+                    left.append((entry.seq, raw))
             if entry.kind != QUEUE or (it := json_value(entry.raw, QueueChange)) is None:
                 continue
             its = changes[it.id] = [] if it.do == "add" else changes.get(it.id, [])
@@ -213,7 +195,6 @@ async def _unqueued(
                 gone += its
             elif bytes(it.prompt):  # in the place of what was there before
                 gone += [old for old in its[:-1] if may_be_in(_prompt_of(old[1]))]
-    left: list[tuple[int, bytes]] = []
     for seq, change in dict(gone).items():
         if change.do == "begin":  # its turn has no end any more
             left.append((seq, msgspec.json.encode(QueueChange("drop", change.id))))
@@ -244,7 +225,7 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             )
             gone = sorted(span for turn in turns for span in turn.spans)
             before = await journal.summary(session_id)
-            instead = await _unqueued(journal, session_id, found, prompts)
+            instead = await _instead(journal, session_id, found, turns)
             for turn in turns:
                 found.names.update(names_of(turn, known.turns))
             row = await journal.session(session_id)
@@ -257,9 +238,9 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             if gone:
                 past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
             # The first prompt is the title of a session that has no other, also in its markers.
-            if _is_in_title(found, row.title):
+            if found.is_in(row.title):
                 change = replace(change, title=None, given=None)
-            its_titles = {title for title in known.titles if _is_in_title(found, title)}
+            its_titles = {title for title in known.titles if found.is_in(title)}
             if known.marker is not None and its_titles:
                 gone = [*gone, *known.markers]
                 met = [(turn.prompt, turn.identity) for turn in known.turns if turn.identity]

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_wire.state_folder import write_private
 from acphold.conversation.history.entries import now_ms
@@ -33,6 +34,7 @@ from acphold.imports.sources import (
     searching,
     stamp,
 )
+from acphold.imports.turns import digest_of
 from acphold.journal.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -112,6 +114,11 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     return {path: known for path, known in stamps.items() if is_text(path)}, sources
 
 
+def _noted(source: Source) -> Source:
+    """Return a source as it is remembered: with a digest of its title, which may be forgotten."""
+    return replace(source, title=digest_of(source.title)) if source.title else source
+
+
 class ImportMemory:
     """Remembers an import of all conversations of some agents, from the user's own home.
 
@@ -123,7 +130,8 @@ class ImportMemory:
         for name in names:
             asked = _Asked(home.environment)
             stamps, sources = _look(Home(home.path, asked), name)
-            self._looked[name] = _Looked(since, redact, stamps, sources, asked.asked)
+            noted = [*map(_noted, sources)]
+            self._looked[name] = _Looked(since, redact, stamps, noted, asked.asked)
 
     def keep(self, file: str) -> None:
         """Keep it in the file of a journal, beside that of other agents."""
@@ -195,7 +203,7 @@ class Growth:
             intake = Intake(journal, ImportSelection(redact=looked.redact))
             for source in sorted(sources, key=lambda source: -source.changed_at):
                 is_due = any(path in looked.busy and path not in left for path in source.paths)
-                is_same = before.get(source.place) == source and not is_due
+                is_same = before.get(source.place) == _noted(source) and not is_due
                 if is_same or not _is_since(source, looked):
                     continue
                 if any(path in left for path in source.paths):
@@ -210,8 +218,8 @@ class Growth:
                     for path in source.paths:
                         busy.setdefault(path, now_ms() + BUSY_MS)
                         stamps[path] = looked.stamps.get(path, MISSING)
-            memory.agents[name] = msgspec.structs.replace(
-                looked, stamps=stamps, sources=sources, busy=busy
+            memory.agents[name] = replace(
+                looked, stamps=stamps, sources=[*map(_noted, sources)], busy=busy
             )
         write_private(self._file, msgspec.msgpack.encode(memory))
 

@@ -547,7 +547,8 @@ class Intake:
         async for segment in history(self._journal, row.session_id, max(row.last_seq - 3, 0)):
             for entry in segment.entries():
                 ended = entry.raw if entry.kind == TURN_END else ended
-        known = KnownPart([ReadTurn(identity, count=count, digest=digest, end=ended)])
+        turn = ReadTurn(identity, count=count, digest=digest, end=ended)
+        known = KnownPart([turn], hidden_title=marker.hidden_title)
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()

@@ -23,12 +23,21 @@ from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
-from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError, prompt_text
+from acphold.imports.forgotten_words import is_of
 from acphold.imports.readers import Reader
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source
-from acphold.imports.turns import NOTHING, Comparison, KnownPart, ReadTurn, ReadTurns, compare
+from acphold.imports.turns import (
+    NOTHING,
+    Comparison,
+    KnownPart,
+    ReadTurn,
+    ReadTurns,
+    compare,
+    digest_of,
+)
 from acphold.imports.values import Missed
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
@@ -176,6 +185,7 @@ def pieces(
             for n, turn in enumerate(theirs)
             if n not in taken_out and (not known.only or turn.identity in known.only)
         ]
+        transcript.hidden_title = known.hidden_title
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         has_lost = losses_in(transcript.missed) > known.losses
@@ -284,6 +294,8 @@ class _SourceEntries:
         self._digest = 0
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
+        self.hidden_title = ""
+        """The digest of a title that was made of a turn that a person had taken out."""
         self._closing: list[PastEntry] = []
         self._is_through = True
 
@@ -294,6 +306,7 @@ class _SourceEntries:
         writer = EntryWriter(self._facts)
         turn = self.turn
         self._closing, self._is_through = [], False
+        hidden: list[bytes] = []
         for _ in chain(self._read(writer), [None]):
             for entry in writer.take():
                 if self.count == self.most:
@@ -303,6 +316,7 @@ class _SourceEntries:
                     self.number += 1
                     turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
                     self.turn, self._digest = turn, 0
+                    hidden += [entry.raw] if self.number in self._left_out else []
                     if says_nothing(self._first_prompt) and self.number not in self._left_out:
                         title = title_of_prompt(entry.raw)
                         if self._first_prompt is None or not says_nothing(title):
@@ -313,7 +327,13 @@ class _SourceEntries:
         self.went_back = writer.went_back
         self._is_through = True
         writer.end_turn()
-        self._facts.title = self._source.list_title(self._facts.title)
+        title = self._source.list_title(self._facts.title)
+        if title and (
+            digest_of(title) == self.hidden_title
+            or any(is_of(title, prompt_text(raw), title_of_prompt(raw)) for raw in hidden)
+        ):
+            self._facts.hidden_title, title = digest_of(title), None
+        self._facts.title = title
         writer.title_update()
         self._closing = writer.take()
 

@@ -21,7 +21,7 @@ from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEnt
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
-from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
+from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns, digest_of
 from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 
@@ -56,6 +56,7 @@ class Marker(Struct, rename="camel"):
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
     been found not to have it either. While a turn `moves`, it is there twice.
+    `hidden_title` is a digest of the title that is not told.
     """
 
     reader: str
@@ -73,6 +74,7 @@ class Marker(Struct, rename="camel"):
     skipped: int = 0
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
     moves: bool = False
+    hidden_title: str = ""
 
     def may_be_mended(self, source: Source) -> bool:
         """Return True if something was lost, and this source may have it."""
@@ -102,7 +104,8 @@ class Marker(Struct, rename="camel"):
         place, now = source.place, (source.size, source.changed_at)
         if self.differing.get(place) == now:
             return "differs"
-        has_title = source.list_title(source.title or "") in ("", self.title)
+        title = source.list_title(source.title or "")
+        has_title = title in ("", self.title) or digest_of(title or "") == self.hidden_title
         is_same = has_title and self.form == FORM and self.seen.get(place) == now
         return "same" if is_same else None
 
@@ -160,6 +163,7 @@ class Known(Struct):
             before.losses,
             before.moves,
             self.forgotten,
+            hidden_title=before.hidden_title,
         )
 
 
@@ -398,6 +402,7 @@ class SessionWriter:
             losses=before.losses,
             skipped=before.skipped,
             moves=bool(self._moving) or before.moves,
+            hidden_title=facts.hidden_title or before.hidden_title,
         )
         if piece.is_all:
             marker.seen[source.place] = source.size, source.changed_at

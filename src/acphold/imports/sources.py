@@ -60,7 +60,7 @@ class Facts(Struct):
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
     with which this one begins. `by_program` is as in SessionRow; `removed` counts the secrets taken
-    out.
+    out; `hidden_title` is a digest of a title made of a turn that a person had taken out.
     """
 
     agent: str = ""
@@ -72,6 +72,7 @@ class Facts(Struct):
     kept: ExportedState | None = None
     begun_as: str = ""
     by_program: bool = False
+    hidden_title: str = ""
     missed: Missed = field(default_factory=Missed)
     removed: Counter[str] = field(default_factory=Counter)
 

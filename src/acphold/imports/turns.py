@@ -265,7 +265,8 @@ class KnownPart(Struct, frozen=True):
     `forgotten` are not told; each is named by its identity or its `ReadTurn.moment`. A turn that
     was said here is named by its `ReadTurn.said`, which several of theirs may match: then the one
     that is nearest to it in time is not told. With `only`, no turns but these are told. From number
-    `anew` on, unless that is -1, theirs are told in the place of ours that are the same.
+    `anew` on, unless that is -1, theirs are told in the place of ours that are the same. The title
+    with the digest `hidden_title` is not told.
     """
 
     turns: list[ReadTurn] = []
@@ -277,6 +278,7 @@ class KnownPart(Struct, frozen=True):
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     anew: int = -1
+    hidden_title: str = ""
 
     def taken_out(self, theirs: Sequence[ReadTurn]) -> dict[int, list[str]]:
         """Return the numbers of theirs that a person had taken out, with all names of each."""
