@@ -342,7 +342,7 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "parts of prompts of type 'smell'",
     }),
     "hermes": ("hermes", hermes, {
-        "messages of type 'from-the-future'", "parts of type 'smell'",
+        "messages of type 'from-the-future'", "parts of prompts of type 'smell'",
     }),
     "auggie": ("auggie", auggie, {
         "parts of type '4711'", "parts of prompts of type '4712'",

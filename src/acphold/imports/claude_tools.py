@@ -69,17 +69,15 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
             title = f"Read {'File' if old or not path else _title_path(path, cwd, old=old)}{part}"
             kind, line = "read", first if first is not None else 0 if old else 1
             place = {"line": line}
-        case "Write" | "Edit" | "MultiEdit":
-            verb, kind = "Write" if name == "Write" else "Edit", "edit"
-            title = f"{verb} {_title_path(path, cwd, old=old)}" if path else verb
-            shown = edit_diffs(path, arguments) if path else []
         case "ExitPlanMode":
             title, kind = "Ready to code?", "switch_mode"
             shown = contents(text(arguments, "plan"))
         case _ if tool_of(name).kind != "other":
-            path = first_text(arguments, PATHS)
-            fields = named_call_fields(name, arguments)
+            named = {"file_path": _title_path(path, cwd, old=old)} if path else {}
+            fields = named_call_fields(name, arguments | named)
             title, kind = text(fields, "title"), text(fields, "kind")
+            shown = edit_diffs(path, arguments) if path and kind == "edit" else []
+            path = first_text(arguments, PATHS)
     fields = {"title": title, "kind": kind, "rawInput": arguments, "content": shown}
     return fields | ({"locations": [{"path": path} | place]} if path else {})
 

@@ -37,7 +37,8 @@ _PASSED: Final = re.compile(
 
 _REWOUND: Final = b'"session.snapshot_rewind"'
 
-_YAML_LINE: Final = re.compile(r"(\w+):(?: (.*))?")
+_YAML_VALUE: Final = re.compile(r"^(\w+):(.*(?:\n  .*)*)", re.MULTILINE)
+_YAML_BLOCK: Final = re.compile(r"^ [|>][-+]?$", re.MULTILINE)
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -91,22 +92,17 @@ def _is_prompt(event: Object) -> bool:
 
 
 def workspace(path: Path) -> dict[str, str]:
-    """Return the plain values in a YAML file that has only names and values."""
+    """Return the plain values in a YAML file that has only names and values, which may be texts
+    over several lines."""
     values: dict[str, str] = {}
-    name = ""
-    for line in small_text(path).splitlines():
-        if found := _YAML_LINE.fullmatch(line):
-            name, value = found[1], (found[2] or "").strip()
-            if value in ("|", "|-", ">", ">-", ">+", "|+"):
-                value = ""
-            elif value.startswith("'") and value.endswith("'") and len(value) > 1:
-                value = value[1:-1].replace("''", "'")
-            elif value.startswith('"'):
-                inner = from_json(value)
-                value = value.strip('"') if inner == value else str(inner)
-            values[name] = value
-        elif name and line.startswith("  "):  # a text over several lines
-            values[name] = f"{values[name]} {line.strip()}".strip()
+    for name, value in _YAML_VALUE.findall(small_text(path)):
+        value = " ".join(map(str.strip, _YAML_BLOCK.sub("", value).splitlines())).strip()
+        if value.startswith("'") and value.endswith("'") and len(value) > 1:
+            value = value[1:-1].replace("''", "'")
+        elif value.startswith('"'):
+            inner = from_json(value)
+            value = value.strip('"') if inner == value else str(inner)
+        values[name] = value
     return values
 
 

@@ -124,8 +124,7 @@ class _CrushConverter(AgentConverter):
         if kind == "finish":
             reason = text(part, "reason")
             if reason == "error":
-                said = [text(part, "message"), text(part, "details")]
-                self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
+                self._writer.fail_turn(text(part, "message"), text(part, "details"))
             elif reason in _ENDED:
                 self._writer.end_turn(_ENDED[reason])
             elif reason == "end_turn":

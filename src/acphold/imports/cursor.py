@@ -240,8 +240,8 @@ class _CursorConverter(AgentConverter):
                 self._take_call(call, message_id)
             if wrong := obj(bubble, "errorDetails"):
                 details = look_up(wrong, "error", "details")
-                said = [text(details, "title"), text(details, "detail"), text(wrong, "message")]
-                self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
+                said = text(details, "title"), text(details, "detail")
+                self._writer.fail_turn(*said, text(wrong, "message"))
         elif bubble:
             self._missed.kind("messages", str(kind), bubble)
 

@@ -176,10 +176,11 @@ class EntryWriter:
         self._append(TURN_END, end)
         self._close_turn()
 
-    def fail_turn(self, message: str) -> None:
-        """End the turn with an error."""
+    def fail_turn(self, *why: str) -> None:
+        """End the turn with an error, as far as a program says why."""
         if self._turn_open and not self.caller:
             self.fail_open_calls()
+            message = ": ".join(filter(None, why)) or "The request failed"
             self._append(TURN_END, {"error": {"code": -32603, "message": message}})
             self._close_turn()
 

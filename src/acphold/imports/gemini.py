@@ -10,7 +10,6 @@ are one conversation.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -27,7 +26,7 @@ from acphold.imports.content_blocks import (
     parts_of,
     prompt_blocks,
     resource,
-    text_block,
+    text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
@@ -154,7 +153,80 @@ def _tree(paths: Iterable[Path], speaker: str, begin: int = 0) -> RecordTree:
     return tree
 
 
-class _GeminiConverter(AgentConverter):
+# -- prompts, tools and results, which are Qwen's, too ----------------------------------------
+
+_KINDS: Final = {"agent": "other", "list_directory": "search", "web_search": "search"}
+_KINDS["google_web_search"] = "search"
+
+_REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
+_REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
+_REFERENCED_END: Final = "\n--- End of content ---"
+
+_FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a tool, as these programs name it."""
+    return _KINDS.get(name) or tool_of(name).kind
+
+
+def parts_text(parts: object) -> str:
+    """Return the text of a message: a string, or parts that hold some."""
+    if isinstance(parts, str):
+        return parts
+    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
+
+
+class GeminiForm(AgentConverter):
+    """Converts what these programs write alike."""
+
+    def _prompt(self, parts: object, turn: str) -> None:
+        """Write a person's prompt: a string, or parts.
+
+        The contents of files it names follow the text, in one string or in parts of their own; they
+        are told as the contents of these files.
+        """
+        blocks: list[Object] = []
+        referenced = ""
+        for part in parts_of(parts):
+            if data := obj(part, "inlineData"):
+                blocks.append(image(text(data, "data"), text(data, "mimeType")))
+            elif "text" not in part:
+                self._missed.kind("parts of prompts", next(iter(part), ""), part)
+            elif referenced:
+                referenced += text(part, "text")
+            else:
+                words = text(part, "text")
+                begun = _REFERENCED.search(words)
+                referenced = words[begun.start() :] if begun else ""
+                blocks += text_blocks(words.removesuffix(referenced))
+        inner, _, own = referenced.partition(_REFERENCED_END)
+        names = [*_REFERENCED_FILE.finditer(inner)]
+        for name, following in zip_longest(names, names[1:]):
+            words = inner[name.end() : following.start() if following else len(inner)]
+            uri = name[1] if "://" in name[1] else f"file://{self._absolute(name[1])}"
+            blocks.append(resource(uri, words.removesuffix("\n")))
+        if not names and (words := _REFERENCED.sub("", inner).strip()):
+            blocks.append(resource("context:referenced", words))
+        self._writer.prompt(prompt_blocks([*blocks, *text_blocks(own.strip())]), turn=turn)
+
+    def _places(self, name: str, arguments: Object) -> list[Object]:
+        """Return the file that a tool works on, as locations."""
+        path, line = first_text(arguments, PATHS), number(arguments, "offset")
+        place: Object = {"path": self._absolute(path)} | ({} if line is None else {"line": line})
+        return [place] if name in _FILE_TOOLS and path else []
+
+    def _result_contents(self, display: object, response: object) -> list[Object]:
+        """Return the diff in a tool's display of an edit, or else the result as the model got
+        it."""
+        path = text(display, "filePath") or text(display, "fileName")
+        if path and text(display, "fileDiff"):
+            old = text(display, "originalContent")
+            return [diff(self._absolute(path), old or None, text(display, "newContent"))]
+        return contents(first_text(response, ("output", "error")))
+
+
+class _GeminiConverter(GeminiForm):
     """Converts one session, or that of a subagent."""
 
     def __init__(
@@ -223,13 +295,12 @@ class _GeminiConverter(AgentConverter):
                     name, response = text(result, "name"), obj(result, "response")
                     fields: Object = {"title": name, "kind": kind_of(name)}
                     fields["status"] = "failed" if text(response, "error") else "completed"
-                    fields["content"] = contents(response_text(response))
+                    fields["content"] = self._result_contents(None, response)
                     self._writer.call(call_id, fields | {"rawOutput": response})
             if not results and not self._writer.caller:
                 self.tell_stopped(milliseconds(message.get("timestamp")))
                 self._prompt_id = message_id
-                blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
-                self._writer.prompt(prompt_blocks(blocks), turn=message_id)
+                self._prompt(parts, message_id)
         elif kind == self._speaker:
             # Only the part that is new: the log repeats a message as it grows.
             words = _words(message)
@@ -263,7 +334,7 @@ class _GeminiConverter(AgentConverter):
         cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(arguments, "todos"):
             self._writer.plan(todos)
-        where = file_places(name, arguments, cwd)
+        where = self._places(name, arguments)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
         is_tools = len(title) > DESCRIPTION_CHARACTERS or (where and "\n" in title)
@@ -271,7 +342,8 @@ class _GeminiConverter(AgentConverter):
             # A call that never ran has its tool's description instead.
             title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
-        shown = contents(display) if isinstance(display, str) else display_diff(display, cwd)
+        is_text = isinstance(display, str)
+        shown = contents(text(display)) if is_text else self._result_contents(display, None)
         fields: Object = {
             "title": title or text(call, "displayName") or name,
             "kind": kind_of(name),
@@ -335,88 +407,6 @@ def _is_prompt(message: Object) -> bool:
     has_results = any("functionResponse" in part for part in objects(message, "content"))
     by_program = has_results or _words(message).startswith((*_NOT_TYPED, *_SUMMARY))
     return text(message, "type") == "user" and not by_program
-
-
-# -- prompts, tools and results, which are Qwen's, too ----------------------------------------
-
-_KINDS: Final = {"agent": "other", "list_directory": "search", "web_search": "search"}
-_KINDS["google_web_search"] = "search"
-
-
-def kind_of(name: str) -> str:
-    """Return the kind of a tool, as these programs name it."""
-    return _KINDS.get(name) or tool_of(name).kind
-
-
-_REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
-_REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
-_REFERENCED_END: Final = "\n--- End of content ---"
-
-_FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
-
-
-def file_places(name: str, arguments: Object, cwd: str) -> list[Object]:
-    """Return the file that a tool works on, as locations."""
-    path = first_text(arguments, PATHS)
-    if name not in _FILE_TOOLS or not path:
-        return []
-    place: Object = {"path": os.path.join(cwd, path)}
-    if (line := number(arguments, "offset")) is not None:
-        place["line"] = line
-    return [place]
-
-
-def display_diff(display: object, cwd: str) -> list[Object]:
-    """Return the diff in a tool's display of an edit; empty for other displays."""
-    path = text(display, "filePath") or text(display, "fileName")
-    if not path or not text(display, "fileDiff"):
-        return []
-    old = text(display, "originalContent")
-    return [diff(os.path.join(cwd, path), old or None, text(display, "newContent"))]
-
-
-def response_text(response: object) -> str:
-    """Return the result as the model got it."""
-    return first_text(response, ("output", "error"))
-
-
-def person_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
-    """Yield the content blocks of a person's prompt: a string, or parts.
-
-    The contents of files it names follow the text, in one string or in parts of their own; they are
-    told as the contents of these files.
-    """
-    referenced = ""
-    for part in parts_of(parts):
-        if data := obj(part, "inlineData"):
-            yield image(text(data, "data"), text(data, "mimeType"))
-        elif "text" not in part:
-            missed.kind("parts of prompts", next(iter(part), ""), part)
-        elif referenced:
-            referenced += text(part, "text")
-        else:
-            words = text(part, "text")
-            begun = _REFERENCED.search(words)
-            referenced = words[begun.start() :] if begun else ""
-            if own := words.removesuffix(referenced):
-                yield text_block(own)
-    inner, _, own = referenced.partition(_REFERENCED_END)
-    names = [*_REFERENCED_FILE.finditer(inner)]
-    for name, following in zip_longest(names, names[1:]):
-        words = inner[name.end() : following.start() if following else len(inner)]
-        uri = name[1] if "://" in name[1] else f"file://{os.path.join(cwd, name[1])}"
-        yield resource(uri, words.removesuffix("\n"))
-    if not names and (words := _REFERENCED.sub("", inner).strip()):
-        yield resource("context:referenced", words)
-    if own.strip():
-        yield text_block(own.strip())
-
-
-def parts_text(parts: object) -> str:
-    """Return the text of a message: a string, or parts that hold some."""
-    if isinstance(parts, str):
-        return parts
-    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
 
 
 READER: Final = Reader(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
@@ -52,37 +52,30 @@ def find(home: Home) -> Iterator[Source]:
     yield from file_sources(files_below(folder, "*.jsonl"))
 
 
-class _MessageRow(NamedTuple):
-    """A message from the database or a file."""
-
-    message_id: str
-    role: str
-    at: object
-    content: list[Object]
-    is_seen: bool = True
-
-
 _MESSAGE: Final = (
     "id", "message_id", "role", "content_json", "metadata_json", "created_timestamp",
 )  # fmt: skip
 
 
-def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_MessageRow]:
+def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[Object]:
+    """Yield the messages of a session; those of a database as files have them."""
     missed = writer.missed
     path = source.path
     if path.suffix == ".jsonl":
         for writer.offset, line in placed_records(path, missed, ROWS, source.begin):
-            if role := text(line, "role"):
-                parts = objects(line, "content")
-                yield _MessageRow(text(line, "id"), role, line.get("created"), parts)
+            if text(line, "role"):
+                yield line
         return
     where = "session_id = ? ORDER BY id"
     for row in databases.AgentTables(path, missed).objects("messages", _MESSAGE, where, session_id):
-        parts = list_in(row["content_json"], missed)
         about = str(row.get("metadata_json") or "{}").encode(errors="replace")
-        is_seen = (readable(about, missed) or {}).get("userVisible") is not False
-        message_id = str(row.get("message_id") or row["id"])
-        yield _MessageRow(message_id, str(row["role"]), row["created_timestamp"], parts, is_seen)
+        yield {
+            "id": str(row.get("message_id") or row["id"]),
+            "role": str(row["role"]),
+            "created": row["created_timestamp"],
+            "content": list_in(row["content_json"], missed),
+            "metadata": readable(about, missed),
+        }
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -134,22 +127,24 @@ class _GooseConverter(AgentConverter):
         self._source = source
         self._summary = ""
 
-    def take(self, row: _MessageRow) -> None:
-        if not row.is_seen:
-            if row.role == "user":
-                self._summary = "".join(text(part, "text") for part in row.content)
+    def take(self, message: Object) -> None:
+        message_id, role = text(message, "id"), text(message, "role")
+        parts = objects(message, "content")
+        if obj(message, "metadata").get("userVisible") is False:
+            if role == "user":
+                self._summary = "".join(text(part, "text") for part in parts)
             return
-        self._writer.clock(row.at)
-        responses = self._take_results(row.content)
-        if row.role == "assistant":
-            self._answer(row.content, row.message_id)
-            if [text(part, "type") for part in row.content[-1:]] == ["text"]:
+        self._writer.clock(message.get("created"))
+        responses = self._take_results(parts)
+        if role == "assistant":
+            self._answer(parts, message_id)
+            if [text(part, "type") for part in parts[-1:]] == ["text"]:
                 self._writer.finish_answer()
-        elif row.role != "user":
-            self._missed.kind("messages", row.role, row.content)
+        elif role != "user":
+            self._missed.kind("messages", role, parts)
         elif not responses and not self._writer.caller:
-            parts = (part for part in row.content if text(part, "type") not in _ANSWERS_ASKED)
-            self._writer.prompt([*map(_attached, self._blocks(parts))], turn=row.message_id)
+            parts = [part for part in parts if text(part, "type") not in _ANSWERS_ASKED]
+            self._writer.prompt([*map(_attached, self._blocks(parts))], turn=message_id)
 
     def _call(self, part: Object) -> None:
         super()._call(part | obj(part, "toolCall", "value"))
@@ -179,7 +174,7 @@ class _GooseConverter(AgentConverter):
         elif kind not in _ANSWERS_ASKED:
             super()._other_part(kind, part, message_id)
 
-    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[_MessageRow]]:
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
         rows = _rows(self._source, child, self._writer)
         return _GooseConverter(self._source, self._writer), rows
 

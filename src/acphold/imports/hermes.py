@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import contents, picture, text_block
+from acphold.imports.content_blocks import contents, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree
@@ -23,6 +23,7 @@ from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.values import (
     Missed,
     Object,
+    as_bytes,
     first_text,
     from_json,
     look_up,
@@ -204,7 +205,7 @@ class _HermesConverter(AgentConverter):
 
     def _message(self, message: Object) -> None:
         self._writer.clock(message.get("timestamp"))
-        role, parts = text(message, "role"), _parts(message.get("content"), self._writer)
+        role, parts = text(message, "role"), self._parts(message.get("content"))
         words = "".join(text(part, "text") for part in parts)
         if words.startswith(_SUMMARY):
             self._writer.compaction(f"compacted-{message['id']}", words)
@@ -231,6 +232,13 @@ class _HermesConverter(AgentConverter):
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 
+    def _parts(self, said: object) -> list[Object]:
+        """Return the content blocks of a message."""
+        words = as_bytes(said or "").decode(errors="replace")
+        if words.startswith(_STRUCTURED):
+            return self._blocks(list_in(words.removeprefix(_STRUCTURED), self._missed))
+        return text_blocks(words)
+
     def _result(self, words: str, call_id: str, name: str, arguments: Object) -> None:
         output = from_json(words)
         failed = bool(text(output, "error") or number(output, "exit_code"))
@@ -247,25 +255,6 @@ class _HermesConverter(AgentConverter):
     def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
         return self._absolute(text(arguments, "path")) if is_file else ""
-
-
-def _parts(said: object, writer: EntryWriter) -> list[Object]:
-    """Return the content blocks of a message."""
-    if isinstance(said, bytes):
-        said = said.decode(errors="replace")
-    if not isinstance(said, str) or not said:
-        return []
-    if not said.startswith(_STRUCTURED):
-        return [text_block(said)]
-    blocks: list[Object] = []
-    for part in list_in(said.removeprefix(_STRUCTURED), writer.missed):
-        if words := text(part, "text"):
-            blocks.append(text_block(words))
-        elif shown := picture(text(part, "image_url", "url")):
-            blocks.append(shown)
-        else:
-            writer.missed.kind("parts", text(part, "type"), part)
-    return blocks
 
 
 READER: Final = Reader("hermes", "hermes-agent", find, read)

@@ -11,17 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import gemini
-from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
-from acphold.imports.gemini import (
-    display_diff,
-    file_places,
-    kind_of,
-    parts_text,
-    person_blocks,
-    response_text,
-    session_sources,
-)
+from acphold.imports.gemini import GeminiForm, kind_of, parts_text, session_sources
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS, document, records
@@ -101,7 +92,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter.tell_stopped()
 
 
-class _QwenConverter(AgentConverter):
+class _QwenConverter(GeminiForm):
     """Converts one session, or that of a subagent, record by record."""
 
     subagent_tools = frozenset({"agent", "task"})
@@ -123,8 +114,7 @@ class _QwenConverter(AgentConverter):
             if _is_typed(record) and not self._writer.caller:
                 self.tell_stopped()
                 parts = obj(record, "message").get("parts")
-                blocks = prompt_blocks(person_blocks(parts, facts.cwd, self._missed))
-                self._writer.prompt(blocks, turn=text(record, "uuid"))
+                self._prompt(parts, text(record, "uuid"))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
@@ -199,7 +189,7 @@ class _QwenConverter(AgentConverter):
             "title": f"{title}: {detail}" if detail else title,
             "kind": kind_of(name),
             "rawInput": arguments,
-            "locations": file_places(name, arguments, cwd),
+            "locations": self._places(name, arguments),
             "_meta": {"toolName": name},
         }
 
@@ -211,11 +201,10 @@ class _QwenConverter(AgentConverter):
             return
         self._tell_subagent(call_id, self._find_subagent(call_id, arguments, result))
         failed = text(about, "status") not in ("success", "") or "error" in response
-        produced = display_diff(display, self._writer.facts.cwd)
+        produced = self._result_contents(display, response)
         raw: Object = {} if display is None else {"rawOutput": display}
         if caller and not failed:
             raw = {"rawOutput": ""} | raw  # as the program shows a subagent's call
-        produced = produced or contents(response_text(response))
         self._end_call(call_id, failed=failed, produced=produced, **raw)
 
     def _find_subagent(self, call_id: str, arguments: Object, result: object) -> Path | None:

@@ -253,7 +253,7 @@ class AgentConverter:
         """Return the parts of a message as content blocks: texts and pictures."""
         blocks: list[Object] = []
         for part in parts:
-            if (kind := text(part, "type")) == "text":
+            if (kind := text(part, "type")) in ("text", "input_text"):
                 blocks += text_blocks(text(part, "text"))
             elif found := picture_of(part):
                 blocks.append(found)

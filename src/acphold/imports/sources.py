@@ -258,25 +258,24 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
         has_files = is_recursive or depth == len(above)
         is_wanted = matches[-1 if has_files else depth]
         is_other = _KEEPING.search if has_files else matches[-1]
-        seen = _search.get()
+        seen = _met()
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
                 if is_recursive and entry.is_dir(follow_symlinks=False):
                     inside.append(_Found(place, entry.name, depth + 1))
                 elif not is_wanted(entry.name) or _leads_out(entry, folder):
-                    if seen is not None and is_other(entry.name):
+                    if is_other(entry.name):
                         seen.others.add(entry.path)
-                    elif seen is not None and has_files and entry.is_dir(follow_symlinks=False):
+                    elif has_files and entry.is_dir(follow_symlinks=False):
                         seen.below.setdefault(entry.path, is_wanted)
                 elif has_files and entry.is_file():
-                    if seen is not None:
-                        is_packed = _PACKED_OR_OLD.search(entry.name)
-                        (seen.others if is_packed else seen.known).add(entry.path)
+                    is_packed = _PACKED_OR_OLD.search(entry.name)
+                    (seen.others if is_packed else seen.known).add(entry.path)
                     inside.append(_Found(place, entry.name, None))
                 elif not has_files and entry.is_dir():
                     inside.append(_Found(place, entry.name, depth + 1))
-                elif seen is not None and is_other(entry.name):
+                elif is_other(entry.name):
                     seen.others.add(entry.path)
             except OSError as error:  # including a link to itself
                 note(error)
@@ -348,6 +347,7 @@ class Search:
         self.unreadable: list[OSError] = []
         self.looks: dict[str, Stamp] = {}
         self.known: set[str] = set()
+        self.databases: set[Path] = set()
         self.others: set[str] = set()
         self.below: dict[str, Callable[[str], object]] = {}
         """Folders beside and above the files, and which names these have."""
@@ -358,7 +358,11 @@ class Search:
         for folder, is_wanted in self.below.items():
             with suppress(OSError), os.scandir(folder) as entries:
                 self.others.update(it.path for it in entries if is_wanted(it.name))
-        return sorted(path for path in self.others - self.known if _looks_like_one(path))
+        for path in self.databases:
+            if _KEEPING.search(path.suffix):
+                self.others.update(map(str, path.parent.glob(f"*{path.suffix}")))
+        others = self.others - self.known - {*map(str, self.databases)}
+        return sorted(path for path in others if _looks_like_one(path))
 
 
 _search: ContextVar[Search | None] = ContextVar("search", default=None)
@@ -374,31 +378,30 @@ def searching() -> Iterator[Search]:
         _search.reset(before)
 
 
+def _met() -> Search:
+    """Return the findings so far; outside of a search, some that nobody sees."""
+    return _search.get() or Search()
+
+
 def note(error: OSError) -> None:
     """Note that one of several things cannot be read; the others are still found."""
-    if (search := _search.get()) is not None:
-        search.unreadable.append(error)
+    _met().unreadable.append(error)
 
 
 def note_look(path: Path) -> None:
     """Note that this folder or database is searched for conversations."""
-    if (search := _search.get()) is not None:
-        search.looks[str(path)] = stamp(str(path))
+    _met().looks[str(path)] = stamp(str(path))
 
 
 def note_above(folder: Path) -> None:
     """Note that conversations may also lie one folder above this one, in their program's own."""
-    if (search := _search.get()) is not None:
-        search.below.setdefault(str(folder.parent), _KEEPING.search)
+    _met().below.setdefault(str(folder.parent), _KEEPING.search)
 
 
 def note_database(path: Path) -> None:
     """Note that this database is searched, and no other one beside it."""
     note_look(path)
-    if (search := _search.get()) is not None:
-        search.known.add(str(path))
-        if _KEEPING.search(path.suffix):
-            search.others.update(map(str, path.parent.glob(f"*{path.suffix}")))
+    _met().databases.add(path)
 
 
 # -- files that no reader takes ------------------------------------------------------------------

@@ -323,7 +323,7 @@ class _VscodeConverter(AgentConverter):
         if state == _CANCELLED or request.get("isCanceled") is True:
             writer.end_turn("cancelled")
         elif wrong or state == _FAILED:
-            writer.fail_turn(text(wrong, "message") or "The request failed")
+            writer.fail_turn(text(wrong, "message"))
         elif state is not None or request.get("result"):
             writer.finish_answer()
 
