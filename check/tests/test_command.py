@@ -110,6 +110,7 @@ def test_what_is_said_of_an_agent_without_a_fault_fits_a_screen(
     assert "--verbose" in told
     assert "not advertised: " not in told
     assert "not observable: " in text_report(outcome)
+    assert "\n✓ pass  ? not observable\n" in told
 
 
 def test_the_level_from_which_a_failure_counts_decides_the_exit_code(run: Run) -> None:

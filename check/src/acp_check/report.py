@@ -35,7 +35,7 @@ MARKS = {
     Verdict.NOT_OBSERVABLE: ("?", "faint"),
     Verdict.NOT_APPLIED: (" ", "faint"),
 }
-"""Mark and style of each verdict."""
+"""Mark and style of each verdict; those that are shown have a legend below the groups."""
 
 
 class Tier(Struct, frozen=True):
@@ -202,6 +202,9 @@ def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = Fal
         for finding in findings:
             line.append(*MARKS[finding.verdict])
         console.print(line)
+    used = {it.verdict for it in report.findings} - {Verdict.NOT_APPLIED}
+    legend = "  ".join(f"{MARKS[it][0]} {it.value}" for it in Verdict if it in used)
+    console.print(Text(f"\n{legend}", "faint"))
     for title, failures in (
         ("Failed", outcome.unexpected),
         ("Failed as expected", outcome.known),
