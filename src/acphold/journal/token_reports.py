@@ -10,7 +10,7 @@ Agents report tokens in four ways, and cost in one:
 
 An import that finds only the total of a session stores it with the answer to its last prompt, in
 `_meta.acphold/soFar`: `{"usage": …, "cost": …}`, with usage as in the first way and cost as in the
-last.
+last. One that also finds the tokens of each turn stores only the cost there.
 
 Sources: RFDs end-turn-token-usage and session-usage; behaviour of these agents. Totals for the
 session so far are converted to the increase since the report before.
@@ -131,11 +131,12 @@ def reports(found: Iterable[Segment]) -> list[Report]:
 def _of_answer(entry: Entry) -> Report | None:
     parts = members(entry.raw)
     meta = members(parts.get("_meta", b""))
-    if SO_FAR in meta:
-        whole = members(meta[SO_FAR])
-        paid = _of_cost(entry, whole.get("cost", b"null")) or Report(entry.seq, entry.at)
-        return replace(paid, tokens=_tokens(whole.get("usage", b"")), so_far=True)
+    whole = members(meta.get(SO_FAR, b""))
+    paid = _of_cost(entry, whole.get("cost", b"null"))
     tokens = _tokens(parts.get("usage", b""))
+    if "usage" in whole or (paid and tokens is None):
+        paid = paid or Report(entry.seq, entry.at)
+        return replace(paid, tokens=_tokens(whole.get("usage", b"")), so_far=True)
     if tokens is None and (quota := json_value(meta.get("quota"), _Quota)) is not None:
         count = quota.token_count
         tokens = _with_sum(Tokens(count.input_tokens, count.output_tokens))
@@ -143,7 +144,8 @@ def _of_answer(entry: Entry) -> Report | None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
     reply = _number(string(meta[REPLY]) or "") if REPLY in meta else 0
-    return Report(entry.seq, entry.at, tokens, by_turn=by_turn, reply=reply)
+    report = paid or Report(entry.seq, entry.at)
+    return replace(report, tokens=tokens, by_turn=by_turn, reply=reply)
 
 
 def _number(digest: str) -> int:

@@ -88,3 +88,17 @@ async def test_each_report_before_a_sum_is_taken_away_from_it(journal: SqliteJou
     assert [r.tokens and r.tokens.total for r in found.reports] == [100, 120, 0, 50]
     assert [r.cost for r in found.reports] == [None, 2.0, 0.0, None]
     assert [r.by_turn for r in found.reports] == [False, True, True, False]
+
+
+async def test_tokens_of_a_turn_count_beside_the_cost_of_the_session(
+    journal: SqliteJournal,
+) -> None:
+    ends = [
+        answer(**used(100), _meta={"acphold/soFar": {"cost": {"amount": it, "currency": "USD"}}})
+        for it in (0.5, 0.75)
+    ]
+    found = await told(journal, ends)
+    assert [(r.tokens and r.tokens.total, r.cost) for r in found.reports] == [
+        (100, 0.5),
+        (100, 0.25),
+    ]
