@@ -30,6 +30,7 @@ from acphold.journal.intentions import change_queue
 from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, Finished, run_here
+from tests.cli.conversation import remember
 from tests.editor import (
     DEADLINE,
     Refused,
@@ -119,6 +120,21 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
         queue(journal, session, "resume")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
     assert acphold(journal, "queue").out == "No prompts are waiting.\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "why"), [("goose", "install it with"), ("nobody's", "does not know how to start it")]
+)
+def test_that_the_agent_of_what_waits_cannot_be_started_is_said_at_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, agent: str, why: str
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    remember(journal, "aa-1", agent=agent)
+    run = acphold(journal, "queue", "aa-1", "add", "later")
+    assert "\n  1  later\n" in run.out
+    assert run.err.startswith("acphold: the prompts are kept, but their agent cannot be started: ")
+    assert why in run.err
+    assert acphold(journal, "queue", "aa-1", "drop", "1").err == ""
 
 
 async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(

@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from acp_wire.processes.program import on_path
 from acp_wire.schema import RESUME_SESSION, PromptCapabilities, encode
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -36,6 +37,7 @@ from acphold.errors import (
     JournalError,
     NoJournalError,
     RemoteError,
+    SettingsError,
 )
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.ask_arguments import AskArguments
@@ -50,6 +52,7 @@ from acphold.faces.cli.continuation import (
 )
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
+from acphold.faces.cli.settings import agent_command
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
@@ -223,11 +226,24 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
                 answer = await ask_queue(journal, row.session_id, change)
             except RemoteError as error:
                 raise UsageError(str(error)) from None
+    if answer.queue.waiting and not answer.is_live and (why := _why_unstartable(row)):
+        tell(f"acphold: the prompts are kept, but their agent cannot be started: {why}")
     if as_json:
         print(encode(answer.queue).decode())
     else:
         print("\n".join(map(visible, lines(row, answer, short))))
     return Exit.OK
+
+
+def _why_unstartable(row: SessionRow) -> str:
+    """Return why the agent of a session cannot be started here now; "" if it probably can."""
+    try:
+        start = start_of(row)
+        program = (agent_command(start.agent).command if start.agent else start.command)[0]
+    except (SettingsError, UsageError) as error:
+        return str(error)
+    there = os.path.join(start.folder or "", program) if "/" in program else program
+    return "" if on_path(there) else f"there is no program {program!r}; install it, or its agent"
 
 
 async def _open_in_daemon(row: SessionRow, short: str) -> None:
