@@ -39,7 +39,9 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
     done = acphold.run("continue", "aa", "--from", "last")
     assert done.code == 0
     made = done.out.strip()
-    assert re.fullmatch(r"  Copied “Greeting” \(2 turns\) to [0-9a-f]{6,}\n", done.err)
+    assert re.fullmatch(r"Copied “Greeting” \(2 turns\) to [0-9a-f]{6,}\n", done.err)
+    shown = acphold.shown("continue", "aa", "--from", "last").plain
+    assert re.fullmatch(r"Copied “Greeting” \(2 turns\) to [0-9a-f]{6,}", shown.splitlines()[0])
     row = listed(acphold)[made]
     assert row["title"] == "Greeting (fork)"
     assert row["origins"] == [{"sessionId": "aa-1", "agent": "scripted", "seq": 13}]
@@ -124,7 +126,7 @@ def test_a_copy_stands_in_the_list_of_the_other_agent(acphold: CommandLine) -> N
     assert done.code == 0
     made = done.out.strip()
     what, where = done.err.splitlines()
-    assert what.startswith("  Copied “Greeting” (2 turns) to ")
+    assert what.startswith("Copied “Greeting” (2 turns) to ")
     assert where == "  it continues with other"
     row = listed(acphold, "--agent", "other")[made]
     assert row["title"] == "Greeting"

@@ -117,7 +117,8 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
         short = await short_id(journal, made.session_id)
         row = await journal.session(made.session_id)
         its_agent = row.agent
-    print(visible(short if sys.stdout.isatty() else made.session_id))
+    if not sys.stdout.isatty():
+        print(visible(made.session_id))
     turns = f"({quantity(made.turns, 'turn')})"
     about = [f"Copied {title_of(found.row)} {turns} to {short}"]
     if its_agent != found.row.agent:
@@ -128,7 +129,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
         about.append(f"{quantity(made.left_out, 'later turn')} left out")
     if files is not None:
         about += _description_of_files(files)
-    said = "\n".join(f"  {visible(on_one_line(line))}" for line in about)
+    said = "\n  ".join(visible(on_one_line(line)) for line in about)
     print(said, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     changed_at = 0 if files is None else newest_change(files.laid.folder)
     return MadeCopy(made.session_id, row.last_seq, files, changed_at)
