@@ -128,6 +128,9 @@ def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
     assert (refused.code, "Delete 1 session?" in refused.out) == (1, True)
     assert "Greeting" in refused.out
     assert len(ids(acphold)) == 2
+    told = acphold.shown("session", "delete", "aa-1", "--yes").out.splitlines()
+    assert told[-2] == "Deleted 1 session."
+    assert "`acphold import --again aa-1` brings" in told[-1]
 
 
 @pytest.mark.usefixtures("two")
