@@ -171,6 +171,7 @@ def test_ctrl_c_leaves_at_once_whatever_the_agent_does(
         interrupted_at=b"waiting",
     )
     assert done.code == 130
+    assert done.out.endswith("\x1b[?25h")  # what counts the seconds has hidden the cursor
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

@@ -52,6 +52,13 @@ def ids(acphold: CommandLine) -> set[str]:
 ALL = {"s-1", "s-10", "s-100", "s-200", "empty-300"}
 
 
+@pytest.mark.usefixtures("old")
+def test_its_seconds_are_counted_on_a_terminal_and_nowhere_else(acphold: CommandLine) -> None:
+    prune = ("session", "prune", "--yes", "--older-than")
+    assert "0:00:0" not in acphold.run(*prune, "150d").err
+    assert "0:00:0" in acphold.on_terminal(*prune, "90d").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "left"),
     [

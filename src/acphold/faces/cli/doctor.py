@@ -127,6 +127,8 @@ def _leave() -> NoReturn:
     """Leave at once: nothing here has to be finished; the guardian ends the agent."""
     with suppress(RuntimeError):  # in the middle of a print
         sys.stdout.flush()
+    if sys.stderr.isatty():
+        print("\x1b[?25h", end="", file=sys.stderr)  # the cursor, which what counts seconds hides
     os._exit(Exit.INTERRUPTED)
 
 

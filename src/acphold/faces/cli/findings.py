@@ -9,6 +9,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from acphold.faces.cli.journals import file_of, sessions, unread_remark
 from acphold.faces.cli.settings import agent_keys, snapshot_settings
 from acphold.faces.cli.terminal_text import (
     age,
+    at_work,
     console,
     folder,
     local,
@@ -73,9 +75,11 @@ class DiagnosisReport:
     def __init__(self) -> None:
         self.problems = 0
         self._console = console()
+        self._waits = ExitStack()
 
     def section(self, title: str, findings: Iterable[Diagnosis]) -> None:
         """Print all findings about one subject."""
+        self._waits.close()
         self._console.print(Text(title, "heading"))
         for finding in findings:
             mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
@@ -96,6 +100,7 @@ class DiagnosisReport:
             self._console.print(Text(words, "faint"))
         elif sys.stderr.isatty():
             tell(words)
+        self._waits.enter_context(at_work())
 
     def sum_up(self) -> None:
         """Print the last line."""

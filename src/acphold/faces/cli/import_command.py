@@ -223,6 +223,7 @@ class _ImportRun(Struct):
         wanted: dict[str, list[Source]] = {}
         new: list[Source] = []
         tasks: dict[str, TaskID] = {}
+        looking = bars.add_task("looking", total=None)
         for name, tally in self.tallies.items():
             wanted[name] = []
             with imports.interruptible():
@@ -240,6 +241,7 @@ class _ImportRun(Struct):
                         new.append(source)
             if wanted[name]:
                 tasks[name] = bars.add_task(name, total=len(wanted[name]))
+        bars.remove_task(looking)
         if sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)

@@ -11,7 +11,15 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import file_of, short_id
 from acphold.faces.cli.process_commands import stop_all_of
-from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, tell, visible
+from acphold.faces.cli.terminal_text import (
+    at_work,
+    folder,
+    progress_bars,
+    quantity,
+    size,
+    tell,
+    visible,
+)
 from acphold.journal import stores
 from acphold.journal.access import describe_held
 from acphold.journal.copies import Became, copy_all
@@ -47,7 +55,8 @@ async def backup(
             raise UsageError(f"{path} is not a file; choose another place")
         if os.path.lexists(target) and not force:
             raise UsageError(f"{path} already exists; choose another file or use --force")
-        copied = await file.copy_to(target)
+        with at_work():
+            copied = await file.copy_to(target)
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
 
 
@@ -81,7 +90,8 @@ def restore(
         return code
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
     backup = os.path.abspath(os.path.expanduser(path))
-    done = stores.restore(backup, carries_over=not keep_access)
+    with at_work():
+        done = stores.restore(backup, carries_over=not keep_access)
 
     async def accept() -> str:
         """Make the tokens and shares of the restored journal good, or say that they are held."""
@@ -173,9 +183,10 @@ async def compact() -> None:
     async with existing_journal() as found:
         file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
-        while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
-            pass
-        given = await file.give_back()
+        with at_work():
+            while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
+                pass
+            given = await file.give_back()
     after = os.path.getsize(path)
     if not given:
         print(f"The journal takes {size(after)}; there is nothing to reclaim.")

@@ -23,7 +23,7 @@ from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here, short_id
 from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import age, folder, on_one_line, quantity, tell
+from acphold.faces.cli.terminal_text import age, at_work, folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
 from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
 from acphold.journal_location import belongings, default_location
@@ -438,7 +438,8 @@ async def prune(
         return Exit.OK
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
-    gone = await _prune(found, before, now)
+    with at_work():
+        gone = await _prune(found, before, now)
     print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")

@@ -9,8 +9,8 @@ import logging
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
@@ -26,7 +26,7 @@ from acphold.conversation.presentation.visible_text import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
     from acphold.faces.screen.layout import Gutter, LabelledText
     from acphold.journal.seams import SearchHit
@@ -214,14 +214,25 @@ def console(file: TextIO | None = None, *, light: bool | None = None) -> Console
     )
 
 
-def progress_bars(*, quiet: bool = False) -> Progress:
+def progress_bars(*columns: ProgressColumn, quiet: bool = False) -> Progress:
     """Return bars that are shown on stderr while it is a terminal, and go when they are done."""
     from rich.console import Console
     from rich.progress import Progress
 
     is_off = quiet or not sys.stderr.isatty()
     # Before rich 14.3 a bar that is off prints an empty line at its end.
-    return Progress(console=Console(stderr=True, quiet=is_off), transient=True, disable=is_off)
+    shown = Console(stderr=True, quiet=is_off)
+    return Progress(*columns, console=shown, transient=True, disable=is_off)
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Show on stderr how long the block takes so far, while that is a terminal."""
+    from rich.progress import TimeElapsedColumn
+
+    with progress_bars(TimeElapsedColumn()) as bars:
+        bars.add_task("", total=None)
+        yield
 
 
 def describe_missing(hits: Sequence[SearchHit], which: str = "") -> str:
