@@ -161,6 +161,12 @@ NOT_IN_SESSIONS: Final = {
     air.UNSUBSCRIBE,
 }
 
+SESSIONS: Final = {
+    method: f"{'any' if method in NOT_IN_SESSIONS else method}-session".replace("/", "-")
+    for method in METHODS
+}
+"""The session of each method: it may be gone afterwards."""
+
 EXTRA: Final[dict[str, dict[str, Any]]] = {
     air.UNSUBSCRIBE: {"subscriptionId": "x"},
     VENDOR: {"member": "mark:words"},
@@ -211,7 +217,6 @@ RELATIONS: Final = ("own", "one session's token", *SHARED)
 AIR: Final = "AIR"
 
 SAYS: Final[Mapping[str, dict[str, Any]]] = {
-    "nothing": {},
     AIR: {"jetbrains": {"air": {"version": 1, "capabilities": [air.INDEX]}}},
     "lies": {
         "jetbrains": {"air": {"version": 0, "capabilities": [air.INDEX]}},
@@ -221,7 +226,7 @@ SAYS: Final[Mapping[str, dict[str, Any]]] = {
         "acphold/guest": False,
     },
 }
-"""What the client says of itself, in the `_meta` of its capabilities."""
+"""What the client says of itself, in the `_meta` of its capabilities; lies count as nothing."""
 
 SECRET: Final = "of alice alone"
 """A part of the title of each session."""
@@ -302,10 +307,9 @@ async def end_turn(house: Shared) -> None:
 async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_and_tells_nothing(
     tmp_path: Path, says: str, relation: str, is_live: bool
 ) -> None:
-    sessions = {method: f"{method}-session".replace("/", "-") for method in METHODS}
     begun = tmp_path / "begun.db"
     async with asyncio.timeout(DEADLINE), shared(begun) as house:
-        for session_id in sessions.values():
+        for session_id in {*SESSIONS.values()}:
             await begin(house, session_id, relation)
         await begin(house, CAROLS, "own", "carol")
     for number, scopes in enumerate(SCOPE_SETS):
@@ -323,10 +327,10 @@ async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_and_tells_n
                 await carol.introduce(None, {})
                 await carol.load(CAROLS)
                 await owner.introduce(None, {})
-                for session_id in sessions.values():
+                for session_id in {*SESSIONS.values()}:
                     await owner.load(session_id)
             client: Onlooker | None = None
-            for method, session_id in sessions.items():
+            for method, session_id in SESSIONS.items():
                 if client is None or relation == "one session's token":
                     client = house.stranger(principal(relation, scopes, session_id))
                     await client.introduce(None, {"_meta": SAYS[says]})
@@ -380,8 +384,7 @@ def refusal_of(case: Case) -> int | None:
 def sessions_in(messages: list[Any]) -> set[str]:
     """The sessions of alice and carol of which these messages have something."""
     text = json.dumps(messages)
-    known = {f"{method}-session".replace("/", "-") for method in METHODS}
-    return {it for it in (*known, CAROLS) if f'"{it}"' in text or f'"{it} of ' in text}
+    return {it for it in (*SESSIONS.values(), CAROLS) if f'"{it}"' in text or f'"{it} of ' in text}
 
 
 async def one_case(house: Shared, client: Onlooker, case: Case) -> None:

@@ -59,11 +59,19 @@ class Case(NamedTuple):
 
     @property
     def is_played_once(self) -> bool:
-        """False if another case is the same: who comes to a new daemon opens the session, and a
-        queue is filled without opening it anew."""
+        """False if another case is the same: who comes to a new daemon opens the session, a queue
+        is filled without opening it anew, only who has chosen otherwise has anything closed, and
+        where nothing happened the others have nothing opened."""
         if self.happened == "daemon killed":
-            return self.how == "opens"
-        return self.who != "queue" or self.how != "opens"
+            if self.how != "opens":
+                return False
+        elif self.who == "queue" and self.how == "opens":
+            return False
+        if self.kind != "nothing" and self.happened != "daemon killed" and self.who == "second":
+            return True
+        if self.happened == "nothing" and (self.kind == "nothing" or self.who != "reloaded"):
+            return self.can == "load, close"
+        return self.can in ("nothing", "load", "resume, close")
 
     def own(self, who: str) -> Where:
         """What a client has chosen by the end: only editors choose."""
