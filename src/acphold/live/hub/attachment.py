@@ -106,6 +106,9 @@ class Client(LineClient, Protocol):
         Whoever may not prompt starts no agent: the journal answers them.
         """
 
+    def part(self) -> None:
+        """Leave, and answer nothing, if it goes on at the next owner: its sessions end here."""
+
     async def hang_up(self) -> None:
         """End its connection: what it came for is over."""
 
@@ -482,10 +485,6 @@ class Attachment:
         self._due.clear()
         self.close()
         left.on_moved(left.cursor, due)
-
-    def leave_unanswered(self) -> None:
-        """Drop what is due: the client is a line, which asks again over its next connection."""
-        self._due.clear()
 
     def close(self) -> None:
         """Send nothing more, and run what is due: the client gets no more updates."""

@@ -129,10 +129,10 @@ class Conversation:
         )
 
     def tell_end(self, update: bytes) -> None:
-        """Tell the clients once, with this update, that what runs the session ends; no line."""
+        """Tell the clients once, with this update, that what runs the session ends."""
         if not self._is_end_told:
             self._is_end_told = True
-            self.session.attachments.tell_aside(update, lambda client: client.offer.is_line)
+            self.session.attachments.tell_aside(update)
 
     @property
     def id(self) -> str:

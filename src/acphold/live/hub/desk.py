@@ -151,6 +151,7 @@ class Desk:
     async def _close(self) -> None:
         await self._adoption.under_way.aclose()
         await self.hub.end_closing()
+        leaving = self._joined()
         # The agent ends right after its turns: it must not run on meanwhile.
         await self.hub.end_turns(self.conversations)
         await end(*self._following, *self._taking)  # the end of a turn begins them
@@ -159,13 +160,17 @@ class Desk:
             # started.
             conversation.restoration.stop()
         await self.agent.aclose()
-        attached = {each.client for it in self.conversations for each in it.session.attachments}
-        leaving = [it for it in attached if it.only_joins or it.offer.is_line]
+        leaving |= self._joined()
         await self.hub.close_conversations(self.conversations)
         await asyncio.gather(*(it.hang_up() for it in leaving))
         await self._shared.files.aclose()
         self.hub.desks.remove(self)
         self.closed.set()
+
+    def _joined(self) -> set[Client]:
+        """Return the clients that have a session open here, and come to no desk of their own."""
+        attached = (each.client for it in self.conversations for each in it.session.attachments)
+        return {client for client in attached if client.only_joins}
 
     async def initialize(self, params: bytes, *, starts: bool = True, anew: bool = False) -> bytes:
         """Introduce a client to the agent; only the first client that `starts` it does so. Raises

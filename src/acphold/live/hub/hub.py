@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
@@ -128,10 +129,11 @@ class Hub:
         """Cancel the turns of these sessions, or of all, and tell their clients that what ran them
         ends.
 
-        Call it while their connections are open. Lines are told nothing: they look for the next
-        owner themselves. No turn begins any more in these sessions.
+        Call it while their connections are open. No turn begins any more in these sessions.
         """
         ending = tuple(self.live.values() if conversations is None else conversations)
+        for attachment in chain.from_iterable(it.session.attachments for it in ending):
+            attachment.client.part()
         for conversation in ending:
             if conversation.shared.options.keep_prompts:
                 for attachment in conversation.session.attachments:
@@ -143,9 +145,6 @@ class Hub:
         )
         for conversation in ending:
             conversation.tell_end(notice(ENDED, ENDED_HOW, "warning"))
-            for attachment in conversation.session.attachments:
-                if attachment.client.offer.is_line:
-                    attachment.leave_unanswered()
 
     async def close_conversations(self, conversations: Collection[Conversation]) -> None:
         """Close these sessions, whose turns have ended; they can be loaded again."""

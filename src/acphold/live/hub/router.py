@@ -360,17 +360,13 @@ class Router(Struct, eq=False):
 
     def _clients_for(self, asker: Asker | None) -> list[Client]:
         """Return the clients that may hear, and answer, what belongs to no known session: those
-        that came for this agent, and those of all agents with a session of it.
-
-        Lines are left out: behind one may be a client that may see one session only; its own
-        process serves it.
-        """
+        that came for this agent, and those of all agents with a session of it."""
         if asker is not None:
             return [asker.client]
         own = [it.session for it in self._conversations.values() if it.side.agent is self._agent]
         attached = [each.client for session in own for each in session.attachments]
         known = [*self.clients, *(it for it in attached if it.offer.all_agents)]
-        return [it for it in dict.fromkeys(known) if it.sees_all and not it.offer.is_line]
+        return [it for it in dict.fromkeys(known) if it.sees_all]
 
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)

@@ -161,8 +161,9 @@ class Turns(Struct, eq=False):
             turn.stage = TurnStage.CANCELLED
         if self._ends_with_process:
             turn.conclude()
-            if turn.client is None or not turn.client.offer.is_line:
-                turn.reply(errors.StoppedError())
+            if turn.client is not None:
+                turn.client.part()
+            turn.reply(errors.StoppedError())
             return
         if self._between:
             turn.speakers |= self._between
@@ -573,28 +574,17 @@ class Turns(Struct, eq=False):
                     await turn.over()
 
     async def aclose(self, *, with_process: bool = False) -> None:
-        """End the turns within seconds; their clients are answered.
-
-        If they end with the process, clients that are lines are not answered: they go on at the
-        next owner.
-        """
+        """End the turns within seconds; their clients are answered."""
         self._ends_with_process |= with_process
         self._session.wait_no_more()
         # Forget prompts that have not begun and that their clients will send again. Those clients
         # are cut off by our end, and find out from the journal (see server.positions). So tell
         # them nothing here, also not of prompts that have begun.
         for turn in tuple(self._queue):
-            author = turn.author
-            if author is None:
-                goes_on, comes_again = False, True  # it is in the queue still
-            else:
-                is_here = self._session.attachments.find(author.client) is not None
-                goes_on = self._ends_with_process and author.client.offer.is_line
-                comes_again = author.positions and not is_here
-            if goes_on:
-                turn.reply = lambda _: None
+            client = turn.client
+            is_here = client is not None and self._session.attachments.find(client) is not None
             is_begun = turn.is_recorded or turn.stage is not TurnStage.QUEUED
-            if (goes_on or comes_again) and not is_begun:
+            if turn.may_come_again and not is_here and not is_begun:
                 self._conclude(turn, errors.LeaseLostError(self._session.id))
         await self.cancel()
         await self._ends(self._queue)

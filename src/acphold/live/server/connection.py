@@ -139,7 +139,8 @@ class ClientConnection:
 
     @property
     def sees_all(self) -> bool:
-        return self.principal.sees_all
+        """False for a line: behind it may be a client that sees one session only."""
+        return self.principal.sees_all and not self.offer.is_line
 
     def only_watches(self, session_id: str) -> bool:
         return self.offer.watches or "answer" not in self._own.scopes(session_id)
@@ -182,6 +183,11 @@ class ClientConnection:
         if method == MCP_MESSAGE:
             params = self._servers.for_client(params)
         self.peer.tell(method, params)
+
+    def part(self) -> None:
+        if self.offer.is_line:  # it asks again over its next connection, once this one is closed
+            self.peer.part()
+            self.detach()
 
     async def hang_up(self) -> None:
         await self.peer.aclose()
@@ -334,8 +340,8 @@ class ClientConnection:
         await self._greet_air()
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        is_of_many = self.offer.all_agents and (self.offer.is_line or desk is None)
-        if is_of_many or self.only_joins:  # the session's agent has not been introduced yet
+        self.only_joins |= self.offer.is_line
+        if desk is None or self.only_joins:  # the session's agent has not been introduced yet
             self._opener.introduce = self._answer_for_client
         if desk is None:
             return self._directory.present(self._answer_for_client(answer), self.principal)
@@ -410,12 +416,9 @@ class ClientConnection:
         await self._opener.remote.aclose()
 
     def dismiss(self) -> None:
-        """Refuse the client's open requests: this process ends, and the client stays.
-
-        A line needs them unanswered: it sends them to the next owner of its sessions.
-        """
-        if not self.offer.is_line:
-            self.refuse(errors.StoppedError())
+        """Refuse the client's open requests: this process ends, and the client stays."""
+        self.part()
+        self.refuse(errors.StoppedError())
 
     def refuse(self, error: errors.AcpError) -> None:
         """Answer the client's open requests with this error, and detach it: it has to go."""

@@ -25,7 +25,7 @@ from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
-from acphold.journal.owners import At
+from acphold.journal.owners import At, refuse_held
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
@@ -80,6 +80,8 @@ class RemoteSessions:
         now, pause = asyncio.get_running_loop().time, 0.01
         unseen = now() + bounds.UNSEEN_OWNER_SECONDS
         while isinstance(whose := await self.hub.journal.owner(session_id), At):
+            if self.client.offer.is_line:  # its own process looks for the owner
+                refuse_held(session_id, whose)
             try:
                 connection = await self.connect_to(session_id, whose)
             except errors.ConnectionLostError as problem:
@@ -114,10 +116,12 @@ class RemoteSessions:
         line = self._lines[session_id]
         await line.far.open(request, opening, partial(self._end_if_left, line))
 
-    def follow(self, session_id: str, opened: OpenSession) -> bool:
-        """Have the client follow a session that this process has lost; return False if it has
-        gone."""
-        if self._is_over or session_id in self._lines:
+    async def follow(self, session_id: str, opened: OpenSession) -> bool:
+        """Have the client follow a session that this process has lost, a line over its next
+        connection; return False if it has gone."""
+        if self.client.offer.is_line:
+            await self.client.hang_up()
+        if self._is_over or self.client.is_lost or session_id in self._lines:
             self.stay(session_id)
             return False
         line = self._next.pop(session_id, None) or SessionLine(session_id, self)

@@ -350,24 +350,19 @@ class SessionOpener(Struct, eq=False):
 
     async def _open(self, wanted: WantedSession) -> None:
         """Open a session: here if it is free, otherwise at its owner."""
-        session_id, is_line = wanted.session_id, self._client.offer.is_line
+        session_id = wanted.session_id
         deadline = asyncio.get_running_loop().time() + bounds.OWNER_SEARCH_SECONDS
         while not self.remote.has(session_id):
             try:
                 await self._open_here(wanted)
                 return
             except (errors.HeldElsewhereError, errors.LeaseLostError) as exc:
-                # The client has seen nothing of it; a line's own process looks for the owner.
-                if is_line or exc.code != errors.HELD_ELSEWHERE:  # it was deleted
+                # The client has seen nothing of it.
+                if exc.code != errors.HELD_ELSEWHERE:  # it was deleted
                     raise
                 is_free = not await self.remote.reach(session_id, deadline)
                 if is_free and self._directory.only_joins:
                     raise
-            except errors.StoppedError:
-                if not is_line:
-                    raise
-                wanted.request.abandon()  # the line sends it to the next owner
-                return
         await self._open_at_owner(wanted)
 
     async def _open_here(self, wanted: WantedSession) -> None:
@@ -453,16 +448,15 @@ class SessionOpener(Struct, eq=False):
         )
 
     def _tell_of_servers(self, session_id: str) -> None:
-        """Tell the client that MCP servers were left out, if it is no process of ours."""
-        if not self._client.offer.is_line:
-            update = notice(NO_SERVERS, NO_SERVERS_HOW)
-            self._client.send(Frames(session_id, self._client.offer).aside(update))
+        """Tell the client that MCP servers were left out."""
+        update = notice(NO_SERVERS, NO_SERVERS_HOW)
+        self._client.send(Frames(session_id, self._client.offer).aside(update))
 
     def _tell_of_terms(self, conversation: Conversation) -> None:
         """Tell a client that has chosen nothing what others have chosen for a session's agent."""
         agent, client = conversation.side.agent, self._client
         its, update = conversation.session.queue.terms, None
-        if client.offer.is_line or agent.key in client.terms:
+        if agent.key in client.terms:
             return
         if its and not agent.terms.stand_for(its):
             how = LOST_CHOICE_HOW.format(conversation.id) if is_chosen(its) else LOST_TERMS_HOW
@@ -479,7 +473,7 @@ class SessionOpener(Struct, eq=False):
 
     def go_live(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """Let the client's attachment go live: it has the answer. If the session moves, the client
-        follows it; a line does so over its next connection."""
+        follows it."""
         lineage = conversation.session.lease.lineage
 
         def follow(told: int, due: Acts) -> None:
@@ -495,16 +489,11 @@ class SessionOpener(Struct, eq=False):
         self._tell_of_terms(conversation)
 
     async def _follow(self, session_id: str, opened: OpenSession) -> None:
-        """Have the client follow a session that another process has taken. A line asks there again
-        what is not answered here."""
-        if self._client.offer.is_line:
-            await self._client.hang_up()
-        else:
-            await self.openings.wait(session_id)
-            if not self.is_open(session_id) and self.remote.follow(session_id, opened):
-                return
+        """Have the client follow a session that another process has taken."""
+        await self.openings.wait(session_id)
+        if self.is_open(session_id) or not await self.remote.follow(session_id, opened):
             self.remote.stay(session_id)
-        opened.act()
+            opened.act()
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""

@@ -126,10 +126,10 @@ class SessionRequests(Struct, eq=False):
         self, conversation: Conversation, turn: PromptTurn, answer: bytes | Exception
     ) -> bool:
         """Return True if the next owner of a session that is being lost begins this turn, as our
-        agent has not: its client follows the session there. A line asks there itself. Only its id
-        tells that a prompt is in the journal, which an outage of a database may have taken along;
-        one without may go only if nothing has been written since."""
-        session, client = conversation.session, self._client
+        agent has not: its client follows the session there. Only its id tells that a prompt is in
+        the journal, which an outage of a database may have taken along; one without may go only if
+        nothing has been written since."""
+        session = conversation.session
         is_unwritten = not turn.is_recorded or (
             self._directory.hub.journal.file is not None and session.last_seq == turn.began
         )
@@ -138,8 +138,7 @@ class SessionRequests(Struct, eq=False):
             and conversation.is_moving
             and turn.at_agent is None
             and (is_unwritten or bool(turn.sent_id))
-            and not client.offer.is_line
-            and session.attachments.find(client) is not None
+            and session.attachments.find(self._client) is not None
         )
 
     def _refuse_reader(self, session_id: str, method: str, params: bytes) -> None:

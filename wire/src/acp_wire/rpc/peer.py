@@ -370,6 +370,8 @@ class Peer:
         self._open.changed.set()
 
     def _start(self, received: protocol.RequestReceived) -> None:
+        if self._ended:
+            return
         if self._open.size > UNANSWERED:
             waiting = f"{self._open.size} bytes of earlier requests are still unanswered"
             error = to_wire(errors.AcpError(f"{received.method}: {waiting}; try again later"))
@@ -446,6 +448,12 @@ class Peer:
         """Answer all requests of the other side with this error: they will get no other answer."""
         for request in self._open:
             request.refuse(error)
+
+    def part(self) -> None:
+        """Answer the other side nothing more, as if it had gone: it is to ask somebody else."""
+        self._ended = True
+        for request in self._open:
+            request.abandon()
 
     async def finish(self, seconds: float, *, but: str) -> None:
         """Wait until the requests of the other side are answered, except those of method `but`."""
