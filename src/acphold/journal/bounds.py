@@ -318,6 +318,10 @@ RANKED_HITS: Final = 50_000
 CONNECT_SECONDS: Final = 5
 """Time to wait for a connection to the server."""
 
+IDLE_SECONDS: Final = 10.0
+"""Time that the server lets a transaction do nothing: a process that was stopped in one holds its
+locks. What it has not committed is done again when it goes on."""
+
 RETRY_SECONDS: Final = 5.0
 """Work is retried for this long before it fails."""
 

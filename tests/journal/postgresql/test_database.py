@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -470,6 +471,33 @@ async def test_connections_that_died_while_the_machine_slept_fail_nothing(
             assert await raws(journal) == [b"0", b"1", b"2"]
         await journal.append(lease, [("update", [b"3"])])
         assert await raws(journal) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_who_stops_in_a_transaction_holds_up_nobody_for_long_and_does_it_again(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(location) as journal:
+        lease = await begun(journal)
+        monkeypatch.setattr(bounds, "IDLE_SECONDS", 0.3)
+        async with opened(location) as other:
+            locked, go_on = threading.Event(), threading.Event()
+            times = 0
+
+            def stopping(line: Line) -> None:
+                nonlocal times
+                times += 1
+                with line.transaction():
+                    line.execute("SELECT 1 FROM acphold.leases FOR UPDATE")
+                    locked.set()
+                    go_on.wait(20)
+                    line.execute("SELECT 1")
+
+            stopped = asyncio.create_task(other._database.run(stopping))  # type: ignore[attr-defined]
+            await asyncio.to_thread(locked.wait)
+            await journal.append(lease, [("update", [b"1"])])
+            go_on.set()
+            await stopped
+        assert times == 2
 
 
 @pytest.mark.slow

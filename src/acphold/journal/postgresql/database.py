@@ -134,7 +134,12 @@ class Database:
             # is prepared: the next statement may go to yet another one.
             began = now_ms()
             with _Bound(line, bounds.QUICK_SECONDS):
-                row = line.execute(f"SELECT pg_backend_pid(), {NOW_MS}").fetchone()
+                idle = f"set_config('{_IDLE}', '{bounds.IDLE_SECONDS:g}s', false)"
+                row = line.execute(
+                    f"SELECT pg_backend_pid(), {NOW_MS},"
+                    f" CASE pg_backend_pid() WHEN %s THEN {idle} END",
+                    (line.info.backend_pid,),
+                ).fetchone()
             assert row is not None
             self.note_clock(row[1], began)
             if row[0] == line.info.backend_pid:
@@ -183,6 +188,8 @@ class Database:
         while self._open:
             self._open.pop().close()
 
+
+_IDLE: Final = "idle_in_transaction_session_timeout"
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "application_name": "acphold",
@@ -378,9 +385,7 @@ def public_url(url: str) -> str:
 
 def is_passing(error: Fault) -> bool:
     """True if a retry may succeed in a moment: the connection was lost, or the server is busy."""
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return False
-    if (code := error.sqlstate) is not None:
+    if isinstance(error, psycopg.Error) and (code := error.sqlstate) is not None:
         return code in _PASSING or code.startswith("08")
     if not isinstance(error, psycopg.OperationalError):
         return False
