@@ -26,11 +26,14 @@ from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.journal.owners import At, refuse_held
+from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
 from acphold.live.reading.one_question import is_answering
 from acphold.live.server import bounds
+from acphold.live.server.checked_params import queue_request
+from acphold.live.server.methods import method_of
 from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
@@ -113,8 +116,10 @@ class RemoteSessions:
 
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
-        line = self._lines[session_id]
+        if (line := self._lines.get(session_id)) is None:  # it has ended, idle, meanwhile
+            self._begin(line := SessionLine(session_id, self))
         await line.far.open(request, opening, partial(self._end_if_left, line))
+        line.agent = (await self.hub.journal.session(session_id)).agent
 
     async def follow(self, session_id: str, opened: OpenSession) -> bool:
         """Have the client follow a session that this process has lost, a line over its next
@@ -164,8 +169,9 @@ class RemoteSessions:
         self._end(line)
 
     def ask(self, session_id: str, request: Request) -> None:
-        """Have the owner answer a request about a session."""
+        """Have the owner answer a request about a session. Raises TermsDifferError."""
         line = self._lines[session_id]
+        self._check_terms(line, request.method, request.params)
         if request.method == CLOSE_SESSION.name and not line.far.is_connected:
             self._end(line)
             request.answer(b"{}")
@@ -173,8 +179,20 @@ class RemoteSessions:
         line.far.ask(request, partial(self._end_if_left, line))
 
     def tell(self, session_id: str, method: str, params: bytes) -> None:
-        """Send a notification about a session to its owner."""
-        self._lines[session_id].far.tell(method, params)
+        """Send a notification about a session to its owner. Raises TermsDifferError."""
+        self._check_terms(line := self._lines[session_id], method, params)
+        line.far.tell(method, params)
+
+    def _check_terms(self, line: SessionLine, method: str, params: bytes) -> None:
+        """Refuse to say anything on other terms than the client's: the owner knows nothing of
+        them."""
+        if (own := self.client.terms.get(line.agent)) is None:
+            return
+        change = queue_request(params).change if method == QUEUE_METHOD else None
+        changes = change is not None and not change.takes_back
+        if changes or method_of(method).by in ("agent", "prompt"):
+            way_out = "close it there, then load it here to continue on yours"
+            raise errors.TermsDifferError("in another process", own.label, way_out)
 
     async def archive(self, session_id: str) -> None:
         """Archive and close a session at its owner, if the client has it open there."""
@@ -249,6 +267,8 @@ class SessionLine:
         from acphold.live.server.far_line import FarLine
 
         self.session_id = session_id
+        self.agent = ""
+        """The key of its agent, once it is known."""
         self._remote = remote
         self._whose = whose
         self._is_mute = False
@@ -263,6 +283,7 @@ class SessionLine:
         """Connect to the process that has the session: see `reconnection.OpenTransport`."""
         try:
             whose = await self._remote.hub.journal.owner(self.session_id)
+            self.agent = (await self._remote.hub.journal.session(self.session_id)).agent
         except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
         self._whose, self._is_mute = None, False

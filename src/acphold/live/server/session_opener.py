@@ -119,8 +119,7 @@ class Opening(Struct, eq=False):
 
 class Openings:
     """The sessions that a client is opening, its prompts that wait for them, and the sessions that
-    it opens only for `reading`: it may not prompt there, and starts no agent. `elsewhere` has the
-    keys of the agents of those that it has opened at their owners.
+    it opens only for `reading`: it may not prompt there, and starts no agent.
 
     A client can prompt before it has the answer to `session/load`: its messages for the session
     wait until the session is open, or failed to open. Several requests may be opening one session
@@ -131,7 +130,6 @@ class Openings:
         self._under_way: dict[str, Opening] = {}
         self._waiting_bytes = 0
         self.reading: set[str] = set()
-        self.elsewhere: dict[str, str] = {}
 
     @asynccontextmanager
     async def track(self, session_id: str, request: Request) -> AsyncIterator[None]:
@@ -411,8 +409,6 @@ class SessionOpener(Struct, eq=False):
 
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         await self.remote.open(wanted.request, session_id, opening)
-        agent = (await self._directory.hub.journal.session(session_id)).agent
-        self.openings.elsewhere[session_id] = agent
         if "mcpServers" in wanted.asked.left_out and self.remote.has(session_id):
             self._tell_of_servers(session_id)
 

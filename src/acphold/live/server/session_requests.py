@@ -78,7 +78,6 @@ class SessionRequests(Struct, eq=False):
         cancelled, and reaches no agent."""
         self._refuse_reader(session_id, request.method, b"{}")
         if self._remote.has(session_id):
-            self._check_terms_elsewhere(session_id)
             if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
@@ -152,20 +151,6 @@ class SessionRequests(Struct, eq=False):
         """Refuse to say anything to an agent on other terms than the client's: TermsDifferError."""
         if self._client.terms:
             require_own_terms(self._client, conversation, self._directory.opened)
-
-    def _check_words_elsewhere(self, session_id: str, method: str, params: bytes) -> None:
-        """The same, for whatever says something in a session that is live in another process."""
-        change = queue_request(params).change if method == capabilities.QUEUE_METHOD else None
-        changes = change is not None and not change.takes_back
-        if changes or method_of(method).by == "agent":
-            self._check_terms_elsewhere(session_id)
-
-    def _check_terms_elsewhere(self, session_id: str) -> None:
-        """The same, for a session that is live in another process, which knows nothing of them."""
-        own = self._client.terms.get(self._openings.elsewhere.get(session_id, ""))
-        if own is not None:
-            way_out = "close it there, then load it here to continue on yours"
-            raise errors.TermsDifferError("in another process", own.label, way_out)
 
     def _check_terms_in(self, session_id: str) -> None:
         """The same, for a session that may not be live."""
@@ -241,7 +226,6 @@ class SessionRequests(Struct, eq=False):
         """Handle a notification of the agent's own."""
         session_id = session_id_in(params)
         if session_id is not None and self._remote.has(session_id):
-            self._check_words_elsewhere(session_id, method, params)
             self._remote.tell(session_id, method, params)
         else:
             check_words(method, params)
@@ -264,7 +248,6 @@ class SessionRequests(Struct, eq=False):
         session_id, client = named or "", self._client
         changes_terms = method_of(request.method).changes_terms
         if self._remote.has(session_id) and not changes_terms:
-            self._check_words_elsewhere(session_id, request.method, request.params)
             self._remote.ask(session_id, request)
             return
         match request.method:
