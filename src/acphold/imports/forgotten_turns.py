@@ -238,8 +238,13 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             if gone:
                 past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
             # The first prompt is the title of a session that has no other, also in its markers.
+            # Its agent may call it so again, from its own copy: a title that is given stays.
             if found.is_in(row.title):
-                change = replace(change, title=None, given=None)
+                left = [turn for turn in known.turns if turn not in turns][:1]
+                told = [it async for _, it in entries_of(journal, session_id, left)]
+                titles = (title_of_prompt(it.raw) for it in told if it.kind == PROMPT)
+                title = next(titles, None)
+                change = replace(change, title=title, given=title)
             its_titles = {title for title in known.titles if found.is_in(title)}
             if known.marker is not None and its_titles:
                 gone = [*gone, *known.markers]
@@ -258,7 +263,8 @@ async def forget(journal: Journal, found: Forgettable) -> None:
                     past.append(PastEntry(QUEUE, now, msgspec.json.encode(change_back)))
                 # What its agent called the session in the turn, and said about it.
                 was, now_is = before.attributes, after.attributes
-                if was.title != now_is.title and row.title == was.title and not row.renamed:
+                is_its = row.title == was.title and not (row.renamed or change.given)
+                if was.title != now_is.title and is_its:
                     change = replace(change, title=now_is.title)
                 if was.meta != now_is.meta:
                     change = replace(change, meta=now_is.meta or b"")
