@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
-from acphold.imports import Home, Intake, reader
+from acphold.imports import Home, Intake, claude, reader
 from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
 from acphold.imports.intake import read_here
@@ -630,6 +630,50 @@ async def test_a_title_of_the_turn_that_an_agent_keeps_elsewhere_comes_back_with
         told.append(Said(9 + n, BEGUN + 9000 + n, f"later {n}", "B"))
         assert await take_with(title) == "words 2"
     assert b"SEKRET77" not in await raw(opened)
+
+
+@pytest.mark.parametrize("name", ["codex", "opencode"])
+async def test_a_file_that_cannot_be_read_is_named_as_one_that_may_have_the_turn(
+    opened: Journal, journal: Path, tmp_path: Path, name: str
+) -> None:
+    told = [Said(n, BEGUN + 60_000 * n, its, "A") for n, its in enumerate(("one", "my secret"), 1)]
+    write(name, tmp_path, told)
+    (source,) = found(name, tmp_path)
+    await Intake(opened).take(source, reader(name))
+    (row,) = await opened.page(ListFilter())
+    for path in source.paths:
+        (tmp_path / path).write_bytes(b"garbage")
+    turn = await find_turn(opened, row.session_id, 2, Home(tmp_path))
+    assert turn is not None
+    assert [*turn.unread] == [source.paths[0]]
+    if name == "opencode":
+        explain = "import", "--from", str(tmp_path), "--explain", row.session_id
+        said = CommandLine(journal).run_as_process(*explain)
+        assert f"{source.paths[0]} cannot be read: " in said.err
+
+
+@pytest.mark.parametrize("of", ["search", "branches", "read"])
+async def test_a_file_on_which_a_reader_fails_is_named_too(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    left = [
+        Said(n, BEGUN + 60_000 * n, its, "A") for n, its in enumerate(("one", "two", "left"), 1)
+    ]
+    put_rewound("claude", tmp_path, left, [*left[:2], Said(5, BEGUN + 400_000, "five", "A5")])
+    (source,) = found("claude", tmp_path)
+    assert READER.branches is not None
+    for its in (source, *READER.branches(source)):
+        await Intake(opened).take(its, READER)
+
+    def fail(*_: object) -> object:
+        raise KeyError("new field")
+
+    failing: dict[str, Any] = {of: fail}
+    monkeypatch.setattr(claude, "READER", READER._replace(**failing))
+    (tail,) = (row for row in await opened.page(ListFilter()) if "~" in row.session_id)
+    turn = await find_turn(opened, tail.session_id, 1, Home(tmp_path))
+    assert turn is not None
+    assert "reader failed on it" in "".join(turn.unread.values())
 
 
 async def test_an_explanation_says_what_was_forgotten(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
-from acphold.imports.explanation import Explanation, explain
+from acphold.imports.explanation import Explanation, SourceSearch, explain
 from acphold.imports.forgotten_turns import (
     Forgettable,
     find_turn,
@@ -49,6 +49,7 @@ __all__ = [
     "PieceReader",
     "Reader",
     "Source",
+    "SourceSearch",
     "TakenSource",
     "deletions",
     "each",

@@ -1,4 +1,4 @@
-"""The journal's turns of a conversation, and the sources that each of them comes from."""
+"""The sources of a session, and the turns here that each of them has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,68 @@ from msgspec import Struct, field
 from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
-from acphold.imports.pieces import pieces
-from acphold.imports.readers import Reader
+from acphold.imports.intake import Intake
+from acphold.imports.pieces import fault, pieces
+from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import entries_of, forgotten_anywhere, read_known
-from acphold.imports.sources import Source
+from acphold.imports.sources import Home, Source, searching
 from acphold.imports.turns import NOTHING, Comparison
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, row_of
+
+
+class SourceSearch:
+    """Finds the sources of sessions below a home folder; each reader looks once. `unread` are the
+    files that may be of one of them, but cannot be read, with the reasons."""
+
+    def __init__(self, journal: Journal, home: Home) -> None:
+        self._journal, self._home = journal, home
+        self._intake = Intake(journal)
+        self._met: dict[str, list[Source]] = {}
+        self.unread: dict[str, str] = {}
+
+    def note(self, error: Exception, path: str) -> None:
+        """Note that a file cannot be read, or that a reader fails on it."""
+        why = fault(error)
+        if isinstance(why, OSError):
+            path = str(why.filename or path)
+        self.unread[path] = getattr(why, "strerror", None) or str(why)
+
+    def _find(self, reading: Reader) -> list[Source]:
+        if reading.name not in self._met:
+            its = self._met[reading.name] = []
+            with searching() as search:
+                try:
+                    its.extend(reading.find(self._home))
+                except Exception as error:
+                    self.note(error, str(self._home.path))
+            for missing in search.unreadable:
+                self.note(missing, str(self._home.path))
+        return self._met[reading.name]
+
+    async def of(self, session_id: str, names: Iterable[str]) -> list[tuple[Source, Reader]]:
+        """Return the sources of a session, or of one that was deleted here; the newest first."""
+        row = await row_of(self._journal, session_id)
+        # Another agent that continues it here knows it by an id of its own.
+        its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
+        found: list[tuple[Source, Reader]] = []
+        for reading in map(reader, names):
+            for source in self._find(reading):
+                if row is None and session_id in (source.session_id, source.default_id):
+                    found.append((source, reading))
+                elif row is not None and any(
+                    it.startswith((source.session_id, source.default_id)) for it in its_ids
+                ):
+                    ways = [source]
+                    if "~" in session_id and reading.branches is not None:
+                        try:
+                            ways += reading.branches(source)
+                        except Exception as error:
+                            self.note(error, source.paths[0])
+                    for its in ways:
+                        _, its_row = await self._intake.find_session(its, reading)
+                        if its_row is not None and its_row.session_id == row.session_id:
+                            found.append((its, reading))
+        return sorted(found, key=lambda each: -each[0].changed_at)
 
 
 class ExplainedTurn(Struct):

@@ -7,7 +7,6 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, field
@@ -32,13 +31,13 @@ from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
+from acphold.imports.explanation import SourceSearch
 from acphold.imports.forgotten_words import finder, is_of
-from acphold.imports.intake import Intake
-from acphold.imports.pieces import pieces
+from acphold.imports.pieces import losses_in, pieces
 from acphold.imports.readers import NAMES, reader
 from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
-from acphold.imports.sources import Home, Source
-from acphold.imports.turns import SAID, KnownPart, ReadTurn, is_like, names_of, squeeze
+from acphold.imports.sources import Home
+from acphold.imports.turns import SAID, Comparison, KnownPart, ReadTurn, is_like, names_of, squeeze
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -49,7 +48,8 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 class Forgettable(Struct):
     """A turn, the title that its prompt makes and the whole text of that, and the sessions and the
     files of agents that have the turn; `names` are all that it is known by, `waiting` the prompts
-    in queues that may have its words: the session, and the number in its queue."""
+    in queues that may have its words: the session, and the number in its queue; `unread` are files
+    of agents that cannot be read, and why."""
 
     turn: ReadTurn
     title: str
@@ -58,6 +58,7 @@ class Forgettable(Struct):
     sessions: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     waiting: list[tuple[str, int]] = field(default_factory=list)
+    unread: dict[str, str] = {}
 
     def part(self, known: Known) -> list[ReadTurn]:
         """Return the turns of a session that are this one."""
@@ -132,8 +133,7 @@ async def find_turn(
     title = title_of_prompt(entries[0].raw) if entries else None
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
     found = Forgettable(turn, title or "", prompt, {*names_of(turn, turns)})
-    may_be_in, intake = found.finder(), Intake(journal)
-    met: dict[str, list[Source]] = {}
+    may_be_in, search = found.finder(), SourceSearch(journal, home)
     if turn.is_here:  # it has another time in its agent's file
         found.names.add(turn.said)
     for its_id in (session_id, *await relatives(journal, session_id, found)):
@@ -147,13 +147,19 @@ async def find_turn(
                     if may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
                         found.waiting.append((its_id, place))
             names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
-            for source, reading in await intake.sources_of(its_id, home, names, met):
+            for source, reading in await search.of(its_id, names):
                 part = replace(known.part(source), forgotten=frozenset(found.names))
-                with suppress(OSError, TranscriptError):
-                    compared = next(pieces(source, reading, part)).compared
-                    for its in compared.taken_out.values() if compared else ():
-                        found.names.update(its)
-                        found.files.append(source.paths[0])
+                try:
+                    compared = next(pieces(source, reading, part)).compared or Comparison()
+                except (OSError, TranscriptError) as error:
+                    search.note(error, source.paths[0])
+                    continue
+                if losses_in(compared.missed) and not compared.taken_out:
+                    search.unread[source.paths[0]] = "parts of it are damaged"
+                for its in compared.taken_out.values():
+                    found.names.update(its)
+                    found.files.append(source.paths[0])
+    found.unread = search.unread
     return found
 
 

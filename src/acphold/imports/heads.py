@@ -7,6 +7,7 @@ them, the conversation is listed once it is read.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -22,11 +23,14 @@ from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.pieces import fault
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
 from acphold.journal.journal import HasLinks, Journal, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
+
+log = logging.getLogger(__name__)
 
 HEAD_BYTES: Final = 128 << 10
 """Bytes of a file searched for the first prompt: settings and hook output come before it."""
@@ -99,12 +103,14 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
     """
     facts = Facts(source.agent or reading.key, source.session_id)
     writer, prompt = EntryWriter(facts), None
-    # Errors are reported when it is read as a whole.
-    with suppress(Exception), only_beginnings(HEAD_BYTES):
-        for _ in chain(reading.read(source, writer), [None]):
-            prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
-            if prompt is not None:
-                break
+    try:
+        with only_beginnings(HEAD_BYTES):
+            for _ in chain(reading.read(source, writer), [None]):
+                prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
+                if prompt is not None:
+                    break
+    except Exception as error:  # its beginning does not suffice; reading it whole reports the rest
+        log.info("%s is not listed by its beginning: %s", source.place, fault(error))
     if prompt is None or cwd not in (None, facts.named_folder):
         return None
     title = None if redact else facts.title or title_of_prompt(prompt)

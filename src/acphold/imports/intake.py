@@ -174,12 +174,12 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take`, as far as it is known without reading the source."""
-        return await self._expect(*await self._find_session(source, reader), reader)
+        return await self._expect(*await self.find_session(source, reader), reader)
 
     async def forecast(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take` as `expect` does, but read a source that is new, or whose
         session was continued here; raises as `take`."""
-        source, row = await self._find_session(source, reader)
+        source, row = await self.find_session(source, reader)
         outcome = await self._expect(source, row, reader)
         if outcome == "new":
             return forecast(source, reader, self._selection)
@@ -246,7 +246,7 @@ class Intake:
         selection = self._selection
         await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
-    async def _find_session(
+    async def find_session(
         self, source: Source, reader: Reader
     ) -> tuple[Source, SessionRow | None]:
         """Return the source, marked if it is apart, and its session in the journal."""
@@ -266,41 +266,6 @@ class Intake:
             if kept is not None and kept.agent == agent and kept.last_seq:
                 return found, kept
         return source, None
-
-    async def sources_of(
-        self,
-        session_id: str,
-        home: Home,
-        names: Iterable[str],
-        met: dict[str, list[Source]] | None = None,
-    ) -> list[tuple[Source, Reader]]:
-        """Return the sources of a session, or of one that was deleted here; the newest first.
-
-        Those `met` by the names of readers are not looked for again.
-        """
-        met = {} if met is None else met
-        row = await row_of(self._journal, session_id)
-        # Another agent that continues it here knows it by an id of its own.
-        its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
-        found: list[tuple[Source, Reader]] = []
-        for reading in map(reader, names):
-            if reading.name not in met:
-                met[reading.name] = [*reading.find(home)]
-            for source in met[reading.name]:
-                if row is None and session_id in (source.session_id, source.default_id):
-                    found.append((source, reading))
-                elif row is not None and any(
-                    it.startswith((source.session_id, source.default_id)) for it in its_ids
-                ):
-                    ways = [source]
-                    if "~" in session_id and reading.branches is not None:
-                        with suppress(Exception):  # whoever reads it says why it cannot be read
-                            ways += reading.branches(source)
-                    for its in ways:
-                        _, its_row = await self._find_session(its, reading)
-                        if its_row is not None and its_row.session_id == row.session_id:
-                            found.append((its, reading))
-        return sorted(found, key=lambda each: -each[0].changed_at)
 
     async def take(
         self,
@@ -341,7 +306,7 @@ class Intake:
     async def _take(
         self, source: Source, reader: Reader, read_pieces: PieceReader, *, again: bool
     ) -> TakenSource:
-        source, row = await self._find_session(source, reader)
+        source, row = await self.find_session(source, reader)
         expected = await self._expect(source, row, reader)
         if again:
             expected = "new" if row is None or _is_only_listed(row) else "grown"

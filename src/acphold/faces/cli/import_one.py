@@ -20,6 +20,7 @@ from acphold.imports import (
     Home,
     ImportSelection,
     Intake,
+    SourceSearch,
     explain,
     fault,
     whole_id,
@@ -35,14 +36,21 @@ async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_j
     """Print which files a session comes from, which turns each has, and what was left out."""
     async with existing_journal() as journal:
         session_id = (await journal.resolve(session_id)).session_id
-        found = await Intake(journal).sources_of(session_id, home, names)
+        search = SourceSearch(journal, home)
+        found = await search.of(session_id, names)
         told = await explain(journal, session_id, found)
+    _name_unread(search)
     if as_json:
         whole = msgspec.to_builtins({"sessionId": session_id, **asdict(told)})
         print(visible_json(json.dumps(whole, ensure_ascii=False)))
     else:
         print(visible("\n".join(_lines(told))))
     return Exit.OK
+
+
+def _name_unread(search: SourceSearch) -> None:
+    for file, why in search.unread.items():
+        tell(f"{on_one_line(folder(file))} cannot be read: {on_one_line(why)}")
 
 
 def _lines(told: Explanation) -> Iterable[str]:
@@ -89,7 +97,9 @@ async def take_again(
         except errors.UnknownSessionError:  # it was deleted here
             with suppress(errors.UnknownSessionError):
                 session_id = whole_id(session_id, home, names)
-        found = await intake.sources_of(session_id, home, names)
+        search = SourceSearch(journal, home)
+        found = await search.of(session_id, names)
+        _name_unread(search)
         if not found:
             tell(f"acphold import: no file has the conversation {visible(session_id)}")
             return Exit.ERROR
