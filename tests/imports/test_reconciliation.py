@@ -714,3 +714,35 @@ async def test_a_journal_that_is_upgraded_meanwhile_takes_the_news_at_once(
 
     assert (await Intake(opened).take(source, READER, telling)).outcome == "grown"
     assert await prompts(opened) == ["one", "two"]
+
+
+@pytest.mark.parametrize("comes_first", ["the conversation", "the branch", "its deletion"])
+async def test_a_branch_goes_with_its_conversation_as_a_tail_does(
+    opened: Journal, tmp_path: Path, comes_first: str
+) -> None:
+    transcript = conversation("one")
+    first = transcript.last
+    say(transcript, "left")
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    (source,) = sources(READER, tmp_path)
+    assert READER.branches is not None
+    (branch,) = READER.branches(source)
+    intake = Intake(opened)
+    if comes_first != "the branch":
+        await intake.take(source, READER)
+        await opened.access.keep_share(Share(SESSION, "bob"))
+    if comes_first == "its deletion":
+        await opened.delete(SESSION)
+    taken = await intake.take(branch, READER)
+    if comes_first != "its deletion":
+        assert await prompts(opened, branch.session_id) == ["one", "left"]
+        row = await opened.session(branch.session_id)
+        assert row.tail_of == SESSION
+        assert [*row.shared_with] == ["bob"] * (comes_first == "the conversation")
+        await intake.take(source, READER)
+        assert await prompts(opened, branch.session_id) == ["one", "left"]
+        await opened.delete(SESSION, *await tails_of(opened, SESSION))
+        taken = await intake.take(branch, READER)
+    assert taken.outcome == "deleted"
+    assert await opened.page(ListFilter()) == []

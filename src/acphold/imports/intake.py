@@ -28,7 +28,13 @@ from acphold import errors
 from acphold.conversation.history.entries import FORGOTTEN, PROMPT, TURN_END, Entry, Origin, now_ms
 from acphold.imports.heads import enlist, give_up, unread_in
 from acphold.imports.interrupts import interruptible
-from acphold.imports.left_turns import beside, put_aside, take_behind, take_out_common
+from acphold.imports.left_turns import (
+    beside,
+    put_aside,
+    share_alike,
+    take_behind,
+    take_out_common,
+)
 from acphold.imports.pieces import News, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
@@ -199,7 +205,7 @@ class Intake:
             agent = source.agent or reader.key
             gone = [
                 await is_forgotten(self._journal, agent, name)
-                for name in {source.downstream_id, source.default_id}
+                for name in {source.downstream_id, source.default_id, source.branch_of} - {""}
             ]
             return "deleted" if any(gone) else "new"
         if _is_only_listed(row):
@@ -408,10 +414,13 @@ class Intake:
                 raise _OvertakenError
         else:
             kept = facts.kept or ExportedState(session_id)
-            if facts.begun_as:
-                begun_as = await session_of(self._journal, agent, facts.begun_as)
-                origin = Origin(begun_as or facts.begun_as, agent, 0)
-                kept = replace(kept, origins=(origin,))
+            whole: SessionRow | None = None
+            if origin := source.branch_of or facts.begun_as:
+                begun_as = await session_of(self._journal, agent, origin) or origin
+                if source.branch_of and (whole := await row_of(self._journal, begun_as)):
+                    session_id = f"{begun_as}~{source.item}"
+                before = whole.origins if whole else ()
+                kept = replace(kept, origins=(*before, Origin(begun_as, agent, 0)))
             new = NewSession(
                 session_id,
                 agent,
@@ -424,6 +433,8 @@ class Intake:
                 by_program=facts.by_program,
             )
             lease = await self._journal.create(new, yields=True)
+            if whole is not None:
+                await share_alike(self._journal, whole, session_id)
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
     async def _take_more(

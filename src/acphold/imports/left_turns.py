@@ -109,9 +109,14 @@ async def _open_tail(
         lease = await take_lease(journal, new.session_id, yields=True)
     else:
         lease = await journal.create(new, yields=True)
-    for tenant, prompts in row.shared_with.items():
-        await journal.access.keep_share(Share(new.session_id, tenant, prompts))
+    await share_alike(journal, row, new.session_id)
     return SessionWriter(journal, lease, tail, link), []
+
+
+async def share_alike(journal: Journal, row: SessionRow, session_id: str) -> None:
+    """Share a tail, or a branch, with those that its conversation is shared with."""
+    for tenant, prompts in row.shared_with.items():
+        await journal.access.keep_share(Share(session_id, tenant, prompts))
 
 
 async def beside(journal: Journal, source: Source, session_id: str) -> list[SessionRow]:

@@ -139,6 +139,12 @@ class Source(Struct, frozen=True, gc=False):
             return name
         return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
 
+    @property
+    def branch_of(self) -> str:
+        """The id of the conversation that it is a branch of; "" if it is none."""
+        whole, _, name = self.session_id.rpartition("~")
+        return whole if name and name == self.item else ""
+
     def list_title(self, title: str | None) -> str | None:
         """Return the title for lists."""
         is_marked = not (self.apart and title) or title.endswith(MARK)
