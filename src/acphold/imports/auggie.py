@@ -16,23 +16,10 @@ from typing import Final
 
 from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import (
-    AgentConverter,
-    Reader,
-    main_document,
-    token_counts,
-)
+from acphold.imports.readers import AgentConverter, Reader, main_document, token_counts
 from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
 from acphold.imports.tools import named_call_fields, tool_of
-from acphold.imports.values import (
-    Object,
-    first_text,
-    number,
-    obj,
-    objects,
-    strings,
-    text,
-)
+from acphold.imports.values import Object, first_text, number, obj, objects, strings, text
 
 _WORDS, _RESULT, _PICTURE, _WHERE, _FILE = 0, 1, 2, 4, 8
 _ASKED_BESIDE: Final = frozenset({3, 5, 6, 7, 9, 10, 11})

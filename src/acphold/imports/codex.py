@@ -435,23 +435,21 @@ class _CodexConverter(AgentConverter):
             return
         self._unseen_prompt()
         self._waiting = []
-        for part in parts:
-            kind, words = text(part, "type"), text(part, "text")
-            url = text(part, "image_url")
-            if kind == "input_image" and (shown := picture(url)):
-                self._waiting.append(shown)
-            elif kind == "input_image" and url.startswith(("https://", "http://", "file://")):
-                self._waiting.append(resource_link(url, url))
-            elif kind != "input_text":
-                self._missed.kind("parts of prompts", kind, part)
-            elif not _AROUND_PICTURE.fullmatch(words):
-                answers = (
-                    objects(from_json(found[1])) if (found := _ANSWERS.fullmatch(words)) else []
-                )
+        for block in self._blocks(parts):
+            words = text(block, "text")
+            if found := _ANSWERS.fullmatch(words):
+                answers = objects(from_json(found[1]))
                 if all(text(it, "question") and text(it, "answer") for it in answers):
                     told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
-                    words = "\n\n".join(told) or words
-                self._waiting.append(text_block(words))
+                    block["text"] = "\n\n".join(told) or words
+            if text(block, "type") != "text" or not _AROUND_PICTURE.fullmatch(words):
+                self._waiting.append(block)
+
+    def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
+        url = text(part, "image_url")
+        if kind == "input_image" and url.startswith(("https://", "http://", "file://")):
+            return [resource_link(url, url)]
+        return super()._other_block(kind, part, of)
 
     def _unseen_prompt(self) -> None:
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""

@@ -15,6 +15,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -209,12 +210,9 @@ def rollout_of(beside: Path, segment: str) -> Path | None:
     folders = [beside.parent]
     at = datetime.fromtimestamp(int(segment[:8] + segment[9:13], 16) / 1000)
     folders += [top / (at + timedelta(days=days)).strftime("%Y/%m/%d") for days in (-1, 0, 1)]
-    for folder in folders:
-        for path in files_below(folder, f"rollout-*{segment}.jsonl*"):
-            if (name := name_of(path)) and name.segment == segment:
-                return path
-    for folder in (top.with_name(name) for name in FOLDERS):
-        for path in files_below(folder, "**/rollout-*.jsonl*"):
-            if (name := name_of(path)) and name.segment == segment:
-                return path
+    near = (files_below(folder, f"rollout-*{segment}.jsonl*") for folder in folders)
+    every = (files_below(top.with_name(name), "**/rollout-*.jsonl*") for name in FOLDERS)
+    for path in chain.from_iterable(chain(near, every)):
+        if (name := name_of(path)) and name.segment == segment:
+            return path
     return None

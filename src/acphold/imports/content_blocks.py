@@ -141,12 +141,12 @@ def image(data: str, mime_type: str) -> Object:
 
 def picture_of(part: Object) -> Object | None:
     """Return the picture of a part of a message, as any program writes it; None for other parts."""
-    if not text(part, "type").startswith("image"):
+    if not text(part, "type").startswith(("image", "input_image")):
         return None
     source = obj(part, "source") or part
     if data := text(source, "data"):
         return image(data, first_text(source, ("mimeType", "mediaType", "media_type")))
-    return picture(text(part, "url") or text(part, "image_url", "url"))
+    return picture(first_text(part, ("url", "image_url")) or text(part, "image_url", "url"))
 
 
 _STEP: Final = ("content", "step", "title", "description")

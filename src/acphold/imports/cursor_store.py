@@ -95,6 +95,11 @@ def several(message: Fields, number: int) -> list[bytes]:
     return [value for value in message.get(number, []) if isinstance(value, bytes)]
 
 
+def texts(message: Fields, number: int) -> list[str]:
+    """Return the texts of a repeated field."""
+    return [value.decode(errors="replace") for value in several(message, number)]
+
+
 def raw(message: Fields, number: int) -> bytes:
     """Return the bytes of a field; the last one counts."""
     return (several(message, number) or [b""])[-1]
@@ -181,7 +186,7 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
             meta = readable(as_bytes(value), missed) or {}
     converter = _CursorStoreConverter(tables, writer, text(meta, "lastUsedModel"))
     root = converter.message(text(meta, "latestRootBlobId"))
-    folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
+    folders = [*map(urlsplit, texts(root, 9))]
     named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
     writer.facts.cwd = text(about, "cwd") or named
     writer.clock(meta.get("createdAt"))
@@ -333,7 +338,7 @@ class _CursorStoreConverter(AgentConverter):
             said = [words(inside(part, 1), 1) for part in messages(done, 1)]
             printed = "\n".join(filter(None, said))
         elif kind == _GLOB:
-            printed = "\n".join(name.decode(errors="replace") for name in several(done, 3))
+            printed = "\n".join(texts(done, 3))
         elif kind == _WEB:
             refs = messages(done, 1)
             printed = "\n".join(f"{words(ref, 1)}: {words(ref, 2)}" for ref in refs)
@@ -343,7 +348,7 @@ class _CursorStoreConverter(AgentConverter):
             lines: list[str] = []
             for entry in messages(done, 4):
                 union = inside(entry, 2)
-                lines += [name.decode(errors="replace") for name in several(inside(union, 2), 1)]
+                lines += texts(inside(union, 2), 1)
                 for file in messages(inside(union, 3), 1):
                     at = words(file, 1)
                     lines += [f"{at}:{count(it, 1)}: {words(it, 2)}" for it in messages(file, 2)]

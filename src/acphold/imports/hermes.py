@@ -69,15 +69,11 @@ def find(home: Home) -> Iterator[Source]:
                 continue
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
-                query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
                 try:
-                    counted = [
-                        row
-                        for one in _chain(database, session_id)
-                        for row in databases.rows(database, query, one)
-                    ]
-                    times = (at for at, _ in counted if isinstance(at, int | float))
-                    changed, messages = max(times, default=None), sum(n for _, n in counted)
+                    chain = _chain(database, session_id)
+                    query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id IN"
+                    query += f" ({', '.join('?' * len(chain))})"
+                    ((changed, messages),) = databases.rows(database, query, *chain)
                 except OSError as error:
                     note(error)
             yield databases.row_source(database, session_id, changed, messages)

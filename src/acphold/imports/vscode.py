@@ -96,16 +96,13 @@ def find(home: Home) -> Iterator[Source]:
     for user in home.editors():
         for place in _PLACES:
             above, _, folder = place.partition("/")
-            paths = list(files_below(user / above, f"{folder}/*.json*"))
-            logs = {path.with_suffix("") for path in paths if path.suffix == ".jsonl"}
-            documents = {path for path in paths if path.suffix == ".json"}
+            paths = dict.fromkeys(files_below(user / above, f"{folder}/*.json*"))
             for path in paths:
-                is_lone = path.suffix == ".json" and path.with_suffix("") not in logs
-                is_log = path.suffix == ".jsonl"
-                beside = [path.with_suffix(".json")] if is_log else []
-                beside = [document for document in beside if document in documents]
-                if is_lone or is_log:
-                    yield from source_of(path.stem, [path, *beside])
+                log, older = path.with_suffix(".jsonl"), path.with_suffix(".json")
+                if path == log:
+                    yield from source_of(path.stem, [path, *({older} & paths.keys())])
+                elif path == older and log not in paths:
+                    yield from source_of(path.stem, [path])
 
 
 # -- read ----------------------------------------------------------------------------------

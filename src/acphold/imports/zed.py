@@ -15,8 +15,6 @@ from typing import Final
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
-    content,
-    image,
     link,
     resource,
     resource_link,
@@ -25,7 +23,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note, note_above
-from acphold.imports.values import Object, as_bytes, first_text, milliseconds, obj, objects, text
+from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
 
 _COLUMNS: Final = (
     "data_type", "data", "parent_id", "folder_paths", "folder_paths_order", "created_at",
@@ -207,10 +205,8 @@ class ZedConverter(AgentConverter):
             # As the model got it: one text or picture, or several.
             told = result.get("content")
             for part in told if isinstance(told, list) else [told]:
-                if words := text(part) or first_text(part, ("Text", "text")):
-                    produced.append(content(words))
-                elif picture := text(part, "Image", "source"):
-                    produced.append(block_content(image(picture, "image/png")))
+                its = {"Text": part} if isinstance(part, str) else obj(part)
+                produced += map(block_content, self._blocks(_part(*it) for it in its.items()))
         self._end_call(call_id, failed=failed, produced=produced, rawOutput=output)
 
     def _path(self, path: str) -> str:
