@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from random import Random
 from time import sleep
 from typing import Final
@@ -67,7 +69,10 @@ def _commands(
 ) -> Iterator[Figure]:
     words = big_journal.words(Random(5))
     for command in (*COMMANDS, *A_LINE):
-        few, many = (_calls(run, command, place, words) for place in places)
+        # In turns: what else the machine does makes both dearer.
+        ways = {place: partial(_call, command, place, words, count()) for place in places}
+        taken = run.in_turns(ways)
+        few, many = ([min(taken[place])] for place in places)
         name = f"{command}, {store}, {sizes[1]:,} sessions"
         goals = () if command in A_LINE else FLAT
         yield Figure(name, "s", many, f"{sizes[0]:,}", few, goals)
@@ -77,25 +82,22 @@ def _commands(
             yield Figure("  for each line", "us", each, goals=(Goal(25),))
 
 
-def _calls(run: Run, command: str, place: str, words: list[str]) -> list[float]:
-    """The seconds that the processor was busy with a command, the least of some rounds."""
-    least = float("inf")
-    for number in range(run.rounds):
-        said = command.format(
-            id=name_of(7), other=name_of(400 - number), word=words[400], rare=words[15_000]
-        )
-        with subprocess.Popen(
-            [sys.executable, "-m", "acphold", *said.split(), "--journal", place],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-        ) as process:
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, 1):
-            raise RuntimeError(f"{said} ended with {process.returncode}")
-        least = min(least, used.ru_utime + used.ru_stime)
-    return [least]
+def _call(command: str, place: str, words: list[str], numbers: count[int]) -> float:
+    """The seconds that the processor was busy with a command."""
+    said = command.format(
+        id=name_of(7), other=name_of(400 - next(numbers)), word=words[400], rare=words[15_000]
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "acphold", *said.split(), "--journal", place],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"{said} ended with {process.returncode}")
+    return used.ru_utime + used.ru_stime
 
 
 # -- a server at rest -------------------------------------------------------------------------

@@ -239,15 +239,15 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
         end = _decode_end(raw)
     except UNREADABLE:
         return TurnEnd("completed", at)
-    if (cut_off := bytes(end.interrupted)) in (b"true", b"null"):
+    if end.interrupted and (cut_off := bytes(end.interrupted)) in (b"true", b"null"):
         return TurnEnd("interrupted" if cut_off == b"true" else "unanswered", at)
     stop_reason = string(bytes(end.stop_reason))
     if b"limit" in raw:  # as in hardly any
         limit = members(members(bytes(end.meta)).get(LIMIT_MARK, b""))
         if (words := string(limit.get("words"))) is not None:
             return TurnEnd("limited", at, stop_reason, words, moment(limit.get("resetsAt", b"")))
-    if error := bytes(end.error):
-        return TurnEnd("failed", at, message=string(members(error).get("message")))
+    if end.error:
+        return TurnEnd("failed", at, message=string(members(bytes(end.error)).get("message")))
     return TurnEnd(OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
 
 
