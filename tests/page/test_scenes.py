@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Page, Request, expect
+from playwright.async_api import Browser, BrowserContext, Page, Request, Route, StorageState, expect
 
 import acphold
 from tests.page.conftest import (
@@ -21,6 +22,7 @@ from tests.page.conftest import (
     typed,
     violations,
 )
+from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -79,6 +81,41 @@ async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
     await page.evaluate("dispatchEvent(new Event('online'))")
     await expect(page.locator(".hits a.session").first).to_contain_text("An astrolabe lies here.")
     await expect(status).to_have_text("")
+
+
+async def test_a_pause_of_typing_reads_one_earlier_page_and_the_arrow_reads_on(
+    page: Page,
+    browser: Browser,
+    served: Served,
+    paired: dict[str, StorageState],
+    session: acphold.RemoteSession,
+) -> None:
+    for number in range(20):
+        await session.prompt(steps({"say": f"Answer {number}. " + "Words and words. " * 60}))
+    # Requests of a worker are not routed.
+    device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
+    other = await device.new_page()
+    pages = list[str]()
+
+    async def few(route: Route) -> None:
+        pages.append(route.request.url)
+        site = {"sec-fetch-site": "same-origin"}  # which a browser adds later
+        headers = {**route.request.headers, **site}
+        url = re.sub(r"limit=\d+", "limit=4", route.request.url)
+        await route.fulfill(response=await route.fetch(url=url, headers=headers))
+
+    await other.route(re.compile(r"/entries.*before="), few)
+    await other.goto(served.url)
+    await opened(other, session.id)
+    await choose(other, "Find")
+    await other.get_by_role("searchbox", name="Find in this session").fill("nowhere")
+    status = other.locator(".find output")
+    await expect(status).to_have_text("No matches so far; ↑ looks further")
+    assert len(pages) == 1
+    await other.get_by_label("Previous match").click()
+    await expect(status).to_have_text("No matches")
+    assert len(pages) > 2
+    await device.close()
 
 
 async def test_finding_without_the_server_says_that_earlier_messages_are_missing(

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { whole } from "./places.js";
 
-/** Pages that are read at once before somebody asks for more. */
+/** Pages that are read at once when somebody asks for more; a pause of typing reads one. */
 const PAGES = 20;
 
 /** After the last letter, until what is typed is sought. */
@@ -24,20 +24,21 @@ export function Find({ session, done }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const at = useRef(-1);
   const run = useRef(0);  // what is sought ends what was sought before
-  const typed = useRef("");  // until it is sought
+  const isTyped = useRef(false);  // until it is sought
   useEffect(() => field.current?.focus(), []);
   useEffect(() => () => (run.current++, void mark(null, "")), []);
   useEffect(() => {
-    typed.current = words;
-    const pause = setTimeout(() => void go(0), PAUSE_MS);
+    isTyped.current = true;
+    const pause = setTimeout(() => isTyped.current && void go(0), PAUSE_MS);
     return () => clearTimeout(pause);
   }, [words]);
 
   /** To the match above (-1), below (1), or where somebody is, else to the newest; behind the last one is the first. @param {1 | 0 | -1} step */
   const go = async (step) => {
     const mine = ++run.current;
-    const by = typed.current ? 0 : step;
-    typed.current = "";
+    const by = isTyped.current ? 0 : step;
+    const pages = step === 0 ? 1 : PAGES;
+    isTyped.current = false;
     const sought = words.trim().toLowerCase();
     const none = (/** @type {string} */ why) => {
       at.current = -1;
@@ -50,7 +51,7 @@ export function Find({ session, done }) {
       const before = session.before.value;
       const now = keys.indexOf(at.current);
       const next = now < 0 ? keys.length - 1 : now + by;
-      if (keys.length > 0 && (next >= 0 || before === null || page === PAGES)) {
+      if (keys.length > 0 && (next >= 0 || before === null || page === pages)) {
         const place = (next + keys.length) % keys.length;
         const key = (at.current = keys[place]);
         setStatus(`${place + 1} of ${keys.length}${before === null ? "" : ", so far"}`);
@@ -59,7 +60,7 @@ export function Find({ session, done }) {
         requestAnimationFrame(() => void show(session, key, sought, () => run.current === mine));
         return;
       }
-      if (before === null || page === PAGES) return none(before === null ? "No matches" : "No matches so far");
+      if (before === null || page === pages) return none(before === null ? "No matches" : "No matches so far; ↑ looks further");
       if (keys.length === 0) none("");
       setStatus("Searching earlier messages…");
       session.isAtEnd.value = false;
