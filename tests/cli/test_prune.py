@@ -7,13 +7,15 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.faces.cli import findings
+from acphold.faces.cli import findings, session_commands
 from acphold.journal import bounds
 from acphold.journal.owners import Whose
+from acphold.journal.rows import SessionRow
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import remember
@@ -85,6 +87,23 @@ def test_what_is_old_and_not_among_the_newest_goes(
         assert done.out.startswith(f"Deleted {len(ALL - left)} session")
     else:
         assert "There is nothing to delete." in done.all
+
+
+async def test_newer_sessions_are_not_read(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    async def page(journal: SqliteJournal, *wanted: Any) -> list[SessionRow]:
+        rows = await read_page(journal, *wanted)
+        read.extend(row.session_id for row in rows)
+        return rows
+
+    read_page = SqliteJournal.page
+    monkeypatch.setattr(SqliteJournal, "page", page)
+    monkeypatch.setenv("ACPHOLD_JOURNAL", str(old))
+    others: dict[str, Any] = dict.fromkeys(("keep", "agent", "cwd"))
+    others |= dict.fromkeys(("archived", "sure", "now"), False)
+    assert await session_commands.prune(older_than=NOW - 90 * DAY, **others, dry_run=True) == 0
+    assert {*read} == {"s-100", "s-200", "empty-300"}
 
 
 def test_nothing_is_pruned_that_nobody_asked_for(old: Path, acphold: CommandLine) -> None:

@@ -6,6 +6,9 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from acphold.journal.journal import Titled
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.reading.local_reader import LocalReader
@@ -39,6 +42,27 @@ async def test_a_line_of_the_list_takes_few_steps_and_no_statement(
     (few, before), (many, after) = costs
     assert many <= few
     assert (after - before) / 50 <= STEPS_OF_A_LINE
+    await journal.aclose()
+
+
+async def test_sessions_of_the_same_words_are_sought_only_if_one_that_is_listed_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sought: list[int] = []
+
+    async def seek(least: int, messages: int) -> frozenset[Titled]:
+        sought.append(messages)
+        return frozenset({("", "/w", "same")})
+
+    journal = SqliteJournal(tmp_path / "journal.db")
+    monkeypatch.setattr(journal, "repeated_titles", seek)
+    for session_id, title in (("untitled", None), ("short", "same")):
+        lease = await journal.create(NewSession(session_id, "a", "/w"))
+        await journal.change(lease, RowChange(prompted=True, title=title))
+        for mine in (False, True):
+            page = await LocalReader(journal, live={}).page(Wanted(mine=mine))
+            assert [it.row.session_id for it in page.sessions if not it.by_program] == ["untitled"]
+        assert bool(sought) == (title is not None)
     await journal.aclose()
 
 

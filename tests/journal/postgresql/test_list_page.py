@@ -7,6 +7,7 @@ import pytest
 
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.rows import ListFilter
+from acphold.journal.sql.session_tables import agents
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
@@ -58,3 +59,15 @@ def test_a_page_reads_hardly_more_rows_than_it_has(
             (read,) = line.execute(ROWS_READ).fetchone() or (None,)
         assert read is not None
         assert read <= 5 * 20
+
+
+def test_the_agents_of_all_sessions_are_found_without_reading_all(databases: Databases) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        line.execute(FILL)
+        line.execute("UPDATE acphold.sessions SET agent = 'b' WHERE number % 7 = 0")
+        line.execute("VACUUM ANALYZE")
+        with line.transaction():
+            assert agents(PostgresqlTables(line)) == ["a", "b"]
+            (read,) = line.execute(ROWS_READ).fetchone() or (None,)
+        assert read is not None
+        assert read <= 5

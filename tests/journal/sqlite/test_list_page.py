@@ -107,6 +107,19 @@ async def test_a_page_is_one_walk_along_an_index(
         assert "updated_at,session_id)<" in plan
 
 
+async def test_the_agents_of_all_sessions_are_found_without_reading_all(
+    journal: SqliteJournal,
+) -> None:
+    for number in range(100):
+        await put(journal, f"s{number}", number, agent="ab"[number % 2])
+    steps = bytearray()
+    connection = journal.connect().connection
+    connection.set_progress_handler(partial(steps.append, 0), 1)
+    assert await journal.agents() == ["a", "b"]
+    connection.set_progress_handler(None, 0)
+    assert len(steps) < 200
+
+
 async def test_a_folder_is_the_same_by_whatever_name(
     journal: SqliteJournal, tmp_path: Path
 ) -> None:

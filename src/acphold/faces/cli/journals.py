@@ -69,9 +69,10 @@ def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
     return journal.file
 
 
-async def sessions(journal: Sessions, wanted: ListFilter) -> AsyncIterator[SessionRow]:
-    """Yield the wanted sessions, newest first."""
-    after: ListKey | None = None
+async def sessions(
+    journal: Sessions, wanted: ListFilter, after: ListKey | None = None
+) -> AsyncIterator[SessionRow]:
+    """Yield the wanted sessions behind a place of the list, newest first."""
     while rows := await journal.page(wanted, after, bounds.SESSIONS_AT_ONCE):
         for row in rows:
             yield row

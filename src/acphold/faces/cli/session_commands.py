@@ -25,7 +25,7 @@ from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, at_work, folder, on_one_line, quantity, tell
 from acphold.journal.journal import Journal, is_live, other_owner, tails_of
-from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_tags
+from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionRow, as_tags
 from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import existing_journal
@@ -418,7 +418,8 @@ async def prune(
         before = now_ms() if older_than is None else min(now_ms(), older_than)
         before += journal.now_ms() - now_ms()  # by its clock
         owned = await journal.owned()
-        async for row in sessions(journal, filter):
+        behind = None if keep else ListKey(before, "")  # of newer ones, only the kept are counted
+        async for row in sessions(journal, filter, behind):
             if row.prompted and spared < (keep or 0):
                 spared += 1
             elif row.updated_at < before:

@@ -157,11 +157,11 @@ class LocalReader(SessionReader):
         looked_through = left_out = 0
         words, ended = await self._sought(wanted.words)
         filter, said = replace(wanted.filter, words=words), self._with(ended)
-        repeated = await _repeated_titles(self.journal) if wanted.mine else frozenset()
         while True:
             # One more than shown, to tell whether more follow.
             at_once = bounds.PAGE if wanted.mine else limit + 1
             rows = await self.journal.page(filter, after, at_once, outcomes)
+            repeated = await _repeated_titles(self.journal, rows) if wanted.mine else ()
             last: SessionRow | None = None
             for row in rows:
                 if row.updated_at < wanted.since:
@@ -253,7 +253,7 @@ class LocalReader(SessionReader):
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
         person = self._tenant or ""
-        repeated = await _repeated_titles(self.journal)
+        repeated = await _repeated_titles(self.journal, rows)
         own = {row.cwd for row in rows if self._only is None and self._tenant in (None, row.tenant)}
         if new := own - self._projects.keys():  # once for all pages of a list
             self._projects |= await _projects(new)
@@ -415,7 +415,9 @@ _REPEATED: Final[WeakKeyDictionary[Journal, tuple[float, Collection[Titled]]]] =
 """By journal: when its repeated titles were read, and what they were."""
 
 
-async def _repeated_titles(journal: Journal) -> Collection[Titled]:
+async def _repeated_titles(journal: Journal, rows: Iterable[SessionRow]) -> Collection[Titled]:
+    if not any(map(_is_short, rows)):  # the journal reads all sessions for it
+        return ()
     at, titles = _REPEATED.get(journal, (-bounds.SAME_WORDS_SECONDS, ()))
     if monotonic() >= at + bounds.SAME_WORDS_SECONDS:
         titles = await journal.repeated_titles(bounds.SAME_WORDS, bounds.SHORT_SESSION)
@@ -438,10 +440,15 @@ async def _projects(folders: Collection[str]) -> dict[str, str]:
     return {}
 
 
+def _is_short(row: SessionRow) -> bool:
+    return row.title is not None and row.message_count <= bounds.SHORT_SESSION
+
+
 def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
     """Return True if a session is a program's, no copy, and nobody has named or marked it."""
-    is_short = row.message_count <= bounds.SHORT_SESSION
-    is_programs = row.by_program or (is_short and (row.tenant, row.cwd, row.title) in repeated)
+    is_programs = row.by_program or (
+        bool(repeated) and (row.tenant, row.cwd, row.title) in repeated and _is_short(row)
+    )
     return is_programs and not (row.renamed or row.tags or row.pins or row.origins)
 
 
