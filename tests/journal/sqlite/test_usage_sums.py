@@ -267,16 +267,40 @@ MOST_STEPS: dict[Grouping, int] = {
 """For each session, by grouping."""
 
 
+async def put_paid(journal: SqliteJournal, number: int) -> None:
+    """Put a session into the journal that has reported tokens and cost, one a day."""
+    lease = await journal.create(NewSession(f"s{number}", f"a{number % 3}", f"/w{number % 4}"))
+    cost = {"amount": 1, "currency": "USD"}
+    paid = {"sessionUpdate": "usage_update", "cost": cost}
+    end = {"stopReason": "end_turn", "usage": {"totalTokens": 7}}
+    at, told = HOUR * 24 * number, [("turn_end", end), ("update", paid), ("turn_end", end)]
+    past = [PastEntry(kind, at, json.dumps(raw).encode()) for kind, raw in told]
+    await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
+
+
+@pytest.mark.parametrize("beyond", [0, MINUTE])
+async def test_older_sessions_are_not_read_for_the_sums_since(
+    journal: SqliteJournal, beyond: int
+) -> None:
+    taken: list[list[int]] = []
+    for number in range(60):
+        await put_paid(journal, number)
+        if number not in (9, 59):
+            continue
+        await journal.index.catch_up(30)
+        since = HOUR * 24 * (number - 4) - beyond
+        with closing(connect(journal.path, 60.0)) as connection:
+            counted = [counted_sums(connection, by, since) for by in MOST_STEPS]
+        assert {found.total.tokens.total for found, _ in counted} == {5 * 14}
+        taken.append([steps for _, steps in counted])
+    few, many = taken
+    assert all(more <= less + 20 for less, more in zip(few, many, strict=True)), taken
+
+
 async def test_a_session_more_adds_few_steps_to_the_sums(journal: SqliteJournal) -> None:
     taken = dict.fromkeys(MOST_STEPS, 0)
     for number in range(40):
-        lease = await journal.create(NewSession(f"s{number}", f"a{number % 3}", f"/w{number % 4}"))
-        cost = {"amount": 1, "currency": "USD"}
-        paid = {"sessionUpdate": "usage_update", "cost": cost}
-        end = {"stopReason": "end_turn", "usage": {"totalTokens": 7}}
-        at, told = HOUR * 24 * number, [("turn_end", end), ("update", paid), ("turn_end", end)]
-        past = [PastEntry(kind, at, json.dumps(raw).encode()) for kind, raw in told]
-        await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
+        await put_paid(journal, number)
         if number not in (9, 39):
             continue
         await journal.index.catch_up(30)

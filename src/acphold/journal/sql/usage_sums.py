@@ -81,6 +81,13 @@ _BY_REQUEST: Final = """
 """
 """The agents with reports of requests. One report is enough, so few sessions are looked at."""
 
+_BY_REQUEST_SINCE: Final = """
+    SELECT DISTINCT usage_sums.agent FROM acphold.sessions CROSS JOIN acphold.usage_sums
+    WHERE usage_sums.{key} = sessions.{own_key} AND by_request > 0 AND slot >= %(first)s{by_agents}
+        AND {plain}
+"""
+"""The same from the sessions since a time: they are few."""
+
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "coalesce(usage_sums.agent, sessions.agent)",
     "folder": "cwd",
@@ -157,14 +164,16 @@ class SumsQuery:
         in_spans: bool = False,
     ) -> None:
         self.wanted, self.values = _WANTED, dict[str, Any](since=since, first=-(-since // SLOT_MS))
+        if since:  # along an index; all are read faster without
+            self.wanted += " AND prompted = TRUE AND archived IN (FALSE, TRUE)"
         if cwd is not None:
             self.wanted += " AND folder = %(folder)s"
             self.values["folder"] = resolve_folder(cwd)
         summed = "summed_at >= 0 AND summed_at = updated_at"
         if since % SLOT_MS:
             self.values["slot"] = since // SLOT_MS
-            cut = f"SELECT {tables.KEY} FROM acphold.usage_sums WHERE slot = %(slot)s"
-            summed += f" AND sessions.{tables.OWN_KEY} NOT IN ({cut})"
+            its = f"{tables.KEY} = sessions.{tables.OWN_KEY} AND slot = %(slot)s"
+            summed += f" AND NOT EXISTS (SELECT 1 FROM acphold.usage_sums WHERE {its})"
         in_span = " AND {} BETWEEN %(lowest)s AND %(highest)s" if in_spans else ""
         asked = self.wanted + in_span.format(f"sessions.{tables.OWN_KEY}")
         self._odd = (
@@ -193,7 +202,7 @@ class SumsQuery:
         self._groups = _GROUPS.format(**own, name=name, title=title, used=used, at=at)
         self._costs = _COSTS.format(name=name, used=used, at=at)
         self._total = _TOTAL.format(its=its + by_agents, plain=plain, of_agents=used_by)
-        self._by_request = _BY_REQUEST.format(
+        self._by_request = (_BY_REQUEST_SINCE if since else _BY_REQUEST).format(
             **own, plain=plain, by_agents=by_agents, in_span=in_span.format(tables.KEY)
         )
         self._is_in_one = by in ("folder", "session")
