@@ -438,9 +438,10 @@ class Intake:
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
     async def _take_more(
-        self, source: Source, row: SessionRow, news: News, *, again: bool
+        self, source: Source, row: SessionRow, news: News, *, again: bool, since: int = 0
     ) -> TakenSource:
-        """Take in the news of a conversation whose session, or whose id, the journal has."""
+        """Take in the news of a conversation whose session, or whose id, the journal has; or,
+        `again`, all from a turn of ours on."""
         if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
         if not again and (taken := await self._read_on(source, row, news)):
@@ -456,7 +457,7 @@ class Intake:
         if again:
             if before is not None:
                 before = replace(before, seen={}, losses=0, skipped=0, damaged={})
-            known = replace(known, anew=kept, given=False)
+            known = replace(known, anew=max(kept, since), given=False)
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()
@@ -466,11 +467,10 @@ class Intake:
             if writing is None:
                 compared = piece.compared or compared
                 is_mended = before is not None and before.is_mended(source, compared)
-                is_mended |= compared.answered >= kept or bool(
-                    session.before and 0 in compared.news
-                )
-                if compared.has_all and is_mended and not again:
-                    return await self._take_more(source, row, news, again=True)
+                is_mended |= bool(session.before and 0 in compared.news)
+                fuller = 0 if is_mended else compared.fuller
+                if compared.has_all and fuller >= 0 and not again:
+                    return await self._take_more(source, row, news, again=True, since=fuller)
                 is_strange = compared.verdict == "strange"
                 if is_strange and not again:
                     return await self._take_apart(source, row, news)

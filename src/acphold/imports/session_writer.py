@@ -6,6 +6,7 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -49,9 +50,9 @@ class Marker(Struct, rename="camel"):
 
     `place` is the source that the last turns came from. `seen` has the size and the time of change
     of each source, by its place, when all of it had been taken in. `turns` are the turns taken in
-    since the last marker, and those recognized: the number of the prompt, and the identity. `last`
-    is the last turn: its identity, the number of its entries in the source and their digest; it
-    begins at byte `offset` of each of them, unless that is 0, behind bytes that have the digest
+    since the last marker, behind as many `recognized` ones: the number of the prompt, and the
+    identity. `last` is the last turn: its identity, the number of its entries in the source and
+    their digest; it begins at byte `offset`, unless that is 0, behind bytes that have the digest
     `check` with the lines at `torn`, which are damaged. `differing` is as `seen`, of sources that
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
@@ -64,6 +65,7 @@ class Marker(Struct, rename="camel"):
     form: int = 0
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     turns: list[tuple[int, str]] = field(default_factory=list)
+    recognized: int = 0
     last: tuple[str, int, str] | None = None
     offset: int = 0
     check: str = ""
@@ -92,10 +94,12 @@ class Marker(Struct, rename="camel"):
     def is_only_longer(self, source: Source) -> bool:
         """Return True if the source goes on behind the beginning of the last turn, as far as the
         bytes before that are compared."""
-        is_longer = (
-            self.form == FORM and 0 < self.offset < source.size and source.place in self.seen
-        )
-        return is_longer and self.check == check_before(source, self.offset, self.torn)
+        if self.form != FORM or not 0 < self.offset < source.size or source.place not in self.seen:
+            return False
+        beside = [path for path in source.paths[1:] if path.endswith(source.path.suffix)]
+        if any(stamp(path)[1] > self.seen[source.place][1] for path in beside):
+            return False  # a subagent's: its call may be in an earlier turn
+        return self.check == check_before(source, self.offset, self.torn)
 
     def outcome(self, source: Source) -> Literal["same", "differs"] | None:
         """Return the outcome of the last comparison with a source; None if it has changed since."""
@@ -172,12 +176,15 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     turns, forgotten = ReadTurns(), set[str]()
     marker: Marker | None = None
     identities: dict[int, str] = {}
+    recognized = set[int]()
     markers: list[tuple[int, int]] = []
     titles = set[str | None]()
     void_through = 0  # the last marker of another form
     async for segment in history(journal, session_id):
         for entry in segment.entries():
+            first = segment.first_seq if segment.is_merged else entry.seq
             if not entry.raw:
+                turns.add_void(entry.seq - first + 1)
                 continue
             if entry.kind == IMPORTED:
                 markers.append((entry.seq, entry.seq))
@@ -186,13 +193,13 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                 if met is not None and met.form == FORM:
                     marker = met
                     identities.update(met.turns)
+                    recognized.update(prompt for prompt, _ in met.turns[: met.recognized])
                 else:
                     void_through = entry.seq
             elif entry.kind == FORGOTTEN:
                 out = json_value(entry.raw, Forgotten)
                 forgotten.update(out.turns if out else ())
             elif entry.kind != BACK:
-                first = segment.first_seq if segment.is_merged else entry.seq
                 turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
     last = marker.last if marker else None
     for turn in (found := turns.close()):
@@ -201,6 +208,8 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
         if not (turn.identity or turn.is_here):
             turn.unit = bisect(markers, (turn.prompt, 0))
+        if turn.prompt <= void_through or turn.prompt in recognized:
+            turn.size = sys.maxsize  # said here, or told by an earlier release: not comparable
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
     return Known(found, turns.before, marker, frozenset(forgotten), markers, titles)
@@ -398,6 +407,7 @@ class SessionWriter:
             FORM,
             {place: mark for place, mark in before.seen.items() if place != source.place},
             [*self._met.items(), *self._turns],
+            len(self._met),
             title=title,
             losses=before.losses,
             skipped=before.skipped,

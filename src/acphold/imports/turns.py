@@ -65,11 +65,12 @@ class ReadTurn(Struct):
     one of the answer before it and its own; of the last turn, and one to be compared with it,
     `last` is the answer itself; `end` is the entry that ended it, if it is the last one. `at` is
     the time of the prompt, `until` of the newest entry, `count` the number of entries in the
-    transcript, if that is known, and `digest` theirs. `is_here` is True if nothing but the journal
-    is known to have it, `may_be_missing` if it was sent into a running turn or cut off: programs
-    may not keep such. `unit` numbers the import that told it, if that was before identities were
-    kept, else -1. `prompt` is the number of its prompt, `spans` are those of its entries; `offset`
-    is the byte of its source at which it begins, if that is known.
+    transcript, if that is known, and `digest` theirs; `size` is the number of entries on this side.
+    `is_here` is True if nothing but the journal is known to have it, `may_be_missing` if it was
+    sent into a running turn or cut off: programs may not keep such. `unit` numbers the import that
+    told it, if that was before identities were kept, else -1. `prompt` is the number of its prompt,
+    `spans` are those of its entries; `offset` is the byte of its source at which it begins, if that
+    is known.
     """
 
     identity: str = ""
@@ -88,6 +89,7 @@ class ReadTurn(Struct):
     end: bytes = b""
     offset: int = 0
     until: int = 0
+    size: int = 0
 
     @property
     def moment(self) -> str:
@@ -141,6 +143,11 @@ class ReadTurns:
         self._in_words = False
         self._named: list[int] = []
 
+    def add_void(self, count: int) -> None:
+        """Add entries that a later one made void."""
+        if self.found:
+            self.found[-1].size += count
+
     def add(self, seq: int, kind: str, at: int, raw: bytes, first: int = 0) -> None:
         """Add the next entry that is not void; it stands for the numbers from `first` to `seq`."""
         if kind in (AUTHOR, SENT):
@@ -171,6 +178,8 @@ class ReadTurns:
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
         turn.until = max(turn.until, at)
+        if kind != TURN_END and b'"session_info_update"' not in update:
+            turn.size += seq - (first or seq) + 1
         turn.end = raw if kind == TURN_END else b""
         if kind == TURN_END:
             self._is_open = False
@@ -315,12 +324,12 @@ class Comparison(Struct):
     stands for one of ours that moves among them. `void` are our turns that go: told twice, or
     moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
-    it goes on, else -1. With `has_all`, they have each of our turns. `answered` is the last of ours
-    before the end that has an answer only there, else -1; `missed` counts what their reader could
-    not interpret. `taken_out` are the numbers, in the source, of theirs that a person had taken
-    out, and the names of each; the others are compared, and counted, without them. `doubles` are
-    those of ours that an import before identities were kept told again, whatever the verdict;
-    `sure` are those that are theirs by more than their words.
+    it goes on, else -1. With `has_all`, they have each of our turns. `fuller` is the first of ours
+    behind what was said here of which they have more, inside of it, else -1; `missed` counts what
+    their reader could not interpret. `taken_out` are the numbers, in the source, of theirs that a
+    person had taken out, and the names of each; the others are compared, and counted, without them.
+    `doubles` are those of ours that an import before identities were kept told again, whatever the
+    verdict; `sure` are those that are theirs by more than their words.
     """
 
     verdict: Verdict = "related"
@@ -331,7 +340,7 @@ class Comparison(Struct):
     behind: list[str] = field(default_factory=list)
     rest: int = -1
     has_all: bool = False
-    answered: int = -1
+    fuller: int = -1
     missed: Counter[str] = field(default_factory=Counter)
     taken_out: dict[int, list[str]] = field(default_factory=dict)
     doubles: list[int] = field(default_factory=list)
@@ -360,11 +369,10 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
     found.has_all = len({*found.known} | surplus) == len(ours) and (
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
     )
-    if known.is_same_reader and (known.is_same_place or not given):
-        none = digest_of("")
-        missing = (n for n in found.known if n != end and ours[n].answer == none)
-        told = (n for n in missing if theirs[found.known[n]].answer != none)
-        found.answered = max(told, default=-1)
+    if is_its_own := known.is_same_reader and (known.is_same_place or not given):
+        kept = max((n for n, turn in enumerate(ours) if turn.is_here), default=-1)
+        fuller = (n for n, there in found.known.items() if theirs[there].size > ours[n].size)
+        found.fuller = min((n for n in fuller if kept < n != end), default=-1)
     met = {*found.known.values()}
     last_here = max(found.known, default=-1)
     last_there = max(met, default=-1)
@@ -396,6 +404,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
             found.rest = there if goes_on and not is_moved else -1
         else:
             is_longer = our.last != their.last and their.last.startswith(_whole(our.last))
+            is_longer |= is_its_own and bool(our.identity) and their.size > our.size
             goes_on = not our.is_here and is_longer
             if goes_on and not is_moved:
                 found.void = sorted([*found.void, end])
