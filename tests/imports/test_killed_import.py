@@ -74,7 +74,7 @@ async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
     pytest.fail("it never ends")
 
 
-async def test_turns_that_were_moving_stand_once_though_their_file_is_gone(
+async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
@@ -107,6 +107,7 @@ async def test_turns_that_were_moving_stand_once_though_their_file_is_gone(
             before = {*every}
         await journal.aclose()
         assert len(every) == len(before), (write_number, told)
+        assert all(here == sorted(here) for here in told), (write_number, told)
         if not ended:
             return
     pytest.fail("it never ends")

@@ -514,7 +514,7 @@ class Intake:
         """Take in what follows the last turn that was taken in, without reading what precedes it;
         None if it is not sure that nothing else has changed."""
         marker = await self._last_marker(row)
-        if marker is None or marker.last is None or marker.moves or source.given:
+        if marker is None or marker.last is None or marker.moving or source.given:
             return None
         if not marker.is_only_longer(source):
             return None

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PROMPT, Origin
+from acphold.conversation.history.entries import PROMPT, Origin, PastEntry
 from acphold.conversation.history.titles import title_of_prompt
-from acphold.imports.pieces import PIECE_BYTES, News, NewsPiece
+from acphold.imports.pieces import MOVED, PIECE_BYTES, News, NewsPiece
 from acphold.imports.session_writer import Known, SessionWriter, entries_of, read_known
 from acphold.imports.sources import Facts, Source
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn
@@ -145,17 +145,18 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         if is_kept or await is_live(journal, it.session_id):
             continue
         session = await read_known(journal, it.session_id)
-        last: dict[str, int] = {}
         place = session.marker.place if session.marker else ""
         is_branch = place.endswith(f"#{it.session_id.rpartition('~')[2]}")
-        if session.marker is not None and session.marker.moves:  # by an import that was killed
-            last = {turn.key: n for n, turn in enumerate(session.turns)}
+        moving = session.marker.moving if session.marker else []  # by an import that was killed
+        last = {turn.key: n for n, turn in enumerate(session.turns)} if moving else {}
         common = [
-            turn
+            n
             for n, turn in enumerate(session.turns)
             if turn.key in keys or last.get(turn.identity, n) > n
         ]
-        if not common or (is_branch and len(common) < len(session.turns)):
+        due = [n for n, turn in enumerate(session.turns) if turn.prompt in moving]
+        due = [n for n in due if n not in common]
+        if not (common or due) or (is_branch and len(common) < len(session.turns)):
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
         if len(common) == len(session.turns):
@@ -163,6 +164,10 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
             continue
         before = session.marker and replace(session.marker, seen={})
         writing = SessionWriter(journal, lease, source, None, it, before)
-        await writing.go_back(common)
         facts = Facts(it.agent, updated_at=it.updated_at)
-        await writing.take_in(NewsPiece([], None, facts, None, is_last=True))
+        piece = NewsPiece([], None, facts, None, is_last=True)
+        piece.entries = [PastEntry(MOVED, 0, b"%d" % n) for n in due]
+        piece.compared = Comparison(void=common, news=[-1 - n for n in due])
+        await writing.make_room(piece, session.turns)
+        await writing.take_in(piece)
+        await writing.end()

@@ -56,7 +56,7 @@ class Marker(Struct, rename="camel"):
     `check` with the lines at `torn`, which are damaged. `differing` is as `seen`, of sources that
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
-    been found not to have it either. While a turn `moves`, it is there twice.
+    been found not to have it either. Turns with prompts in `moving` are told again at the end.
     `hidden_title` is a digest of the title that is not told.
     """
 
@@ -75,7 +75,7 @@ class Marker(Struct, rename="camel"):
     losses: int = 0
     skipped: int = 0
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
-    moves: bool = False
+    moving: list[int] = field(default_factory=list)
     hidden_title: str = ""
 
     def may_be_mended(self, source: Source) -> bool:
@@ -165,7 +165,7 @@ class Known(Struct):
             source.place == before.place,
             source.reader == before.reader,
             before.losses,
-            before.moves,
+            frozenset(before.moving),
             self.forgotten,
             hidden_title=before.hidden_title,
         )
@@ -212,6 +212,10 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             turn.size = sys.maxsize  # said here, or told by an earlier release: not comparable
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
+    if moving := {*(marker.moving if marker else ())}:
+        newest = {turn.key: turn.prompt for turn in found}
+        moving &= {*newest.values()}  # the others are told again already
+        found.sort(key=lambda turn: turn.prompt in moving)
     return Known(found, turns.before, marker, frozenset(forgotten), markers, titles)
 
 
@@ -280,6 +284,7 @@ class SessionWriter:
         self._turns: list[tuple[int, str]] = []
         self._gone: list[tuple[int, int]] = []
         self._moving: list[tuple[int, int]] = []
+        self._due: list[int] = []
         self._end: PastEntry | None = None
         self.ends_later = False
         """True if the last piece does not end it, but `end`: only then the source is noted, so
@@ -293,6 +298,7 @@ class SessionWriter:
         """Take turns out of the session; the next piece tells its clients. Those that move go at
         the end: until then nobody else may have them."""
         self._gone, self._moving = _spans(gone), _spans(moving)
+        self._due = [turn.prompt for turn in moving]
         self.ends_later |= bool(moving)
         if gone:
             await self._journal.withdraw(self.lease, self._gone)
@@ -303,7 +309,7 @@ class SessionWriter:
         """Take out what goes of these turns, as they were compared, and `anew`; keep what moves."""
         compared = piece.compared or Comparison()
         if self._before is not None:
-            self._before.moves = False  # turns that a killed import had moved are in order again
+            self._before.moving = []  # turns that a killed import had moved are in order again
         moving = [-1 - number for number in compared.news if number < 0]
         its = [turns[n] for n in moving]
         self._moved = {n: [] for n in moving}
@@ -345,7 +351,7 @@ class SessionWriter:
         going_on = piece.last.identity if piece.last else ""
         end = PastEntry(IMPORTED, at, msgspec.json.encode(marker), turn=going_on)
         if piece.is_last and self.ends_later:
-            self._end = replace(end, raw=msgspec.json.encode(replace(marker, moves=False)))
+            self._end = replace(end, raw=msgspec.json.encode(replace(marker, moving=[])))
             end = replace(end, raw=msgspec.json.encode(replace(marker, seen={})))
         timed.append(end)
         # In one transaction: others write at the same time, and each has to wait for the lock. Of
@@ -411,7 +417,7 @@ class SessionWriter:
             title=title,
             losses=before.losses,
             skipped=before.skipped,
-            moves=bool(self._moving) or before.moves,
+            moving=self._due or before.moving,
             hidden_title=facts.hidden_title or before.hidden_title,
         )
         if piece.is_all:

@@ -270,7 +270,7 @@ class KnownPart(Struct, frozen=True):
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If there were `losses` when ours were read, an id may have been lost: the words with their time
-    decide, too. Ours are `is_unordered` if an import was killed that moved some. Turns in
+    decide, too. An import was killed that moved those of ours with prompts in `moving`. Turns in
     `forgotten` are not told; each is named by its identity or its `ReadTurn.moment`. A turn that
     was said here is named by its `ReadTurn.said`, which several of theirs may match: then the one
     that is nearest to it in time is not told. With `only`, no turns but these are told. From number
@@ -283,7 +283,7 @@ class KnownPart(Struct, frozen=True):
     is_same_place: bool = True
     is_same_reader: bool = True
     losses: int = 0
-    is_unordered: bool = False
+    moving: frozenset[int] = frozenset()
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     anew: int = -1
@@ -393,7 +393,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
         else:
             found.behind, behind = [theirs[n].identity for n in behind], []
     found.news = behind
-    if (inside or known.is_unordered or known.anew >= 0) and found.known:
+    if (inside or known.moving or known.anew >= 0) and found.known:
         _insert(found, known, theirs, inside)
     end = max((n for n in found.known if n not in surplus), default=-1)
     if end >= 0 and all(n in {*found.void, *found.left} for n in range(end + 1, len(ours))):
@@ -580,13 +580,14 @@ def _insert(
     for n in sorted(found.known, reverse=True):
         there = found.known[n]
         first = n if there > upper else first
-        upper = min(upper, there) if known.is_unordered else upper
+        upper = min(upper, there) if known.moving else upper
     again = {n for n in found.known if 0 <= known.anew <= n}
     again -= {n for n in again if found.known[n] == last and _is_cut(theirs[last], ours[n])}
-    if not (inside or again or known.is_unordered):
+    if not (inside or again or known.moving):
         return
     out = {*found.void, *found.left}
-    moved = [n for n in range(min(first, *again, len(ours)), len(ours)) if n not in out]
+    due = {n for n, turn in enumerate(ours) if turn.prompt in known.moving} - out
+    moved = [n for n in range(min(first, *again, *due, len(ours)), len(ours)) if n not in out]
     if any(ours[n].is_here for n in moved):
         moved = [n for n in moved if 0 <= known.anew <= n]
         told, inside = inside, []
