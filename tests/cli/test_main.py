@@ -55,24 +55,20 @@ def flags(name: str) -> set[str]:
     return {flag for action in actions for flag in action.option_strings} - {"--quick"}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_that_begins_as_in_the_list_and_every_argument_too(
-    name: str,
-) -> None:
-    found = parser_of(name)
-    assert (found.description or "").startswith(COMMANDS[name].summary.removesuffix("."))
-    assert ("--journal" in flags(name)) == (name not in WITHOUT_JOURNAL)
-    assert [action.dest for action in found.actions if not action.help] == []
+def test_every_command_has_help_that_begins_as_in_the_list_and_every_argument_too() -> None:
+    for name in COMMANDS:
+        found = parser_of(name)
+        assert (found.description or "").startswith(COMMANDS[name].summary.removesuffix(".")), name
+        assert ("--journal" in flags(name)) == (name not in WITHOUT_JOURNAL), name
+        assert [action.dest for action in found.actions if not action.help] == [], name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_shows_every_option_of_it(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([*name.split(), "--help"])
-    shown = capsys.readouterr().out
-    assert all(flag in shown for flag in flags(name))
+def test_the_help_of_a_command_shows_every_option_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([*name.split(), "--help"])
+        shown = capsys.readouterr().out
+        assert all(flag in shown for flag in flags(name)), name
 
 
 def test_the_journal_is_named_before_or_behind_the_command(
@@ -327,16 +323,16 @@ def test_a_name_that_is_empty_is_refused_by_every_command(name: str) -> None:
         parser_of(name).read(["--agent", " ", *(["x"] if name == "search" else [])])
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *INTERNAL])
-def test_a_command_takes_what_its_parser_reads(name: str) -> None:
-    parser = parser_of(name)
-    read = {action.dest for action in parser.actions}
-    read -= {"help", "no_pager", "journal", HOST}  # what `run` and `main` do for all commands
-    taken = {it.name: it.kind for it in signature(parser.execute).parameters.values()}
-    named = {name for name, kind in taken.items() if kind is Parameter.KEYWORD_ONLY} - {"program"}
-    assert set(taken.values()) <= {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}
-    assert named <= read
-    assert Parameter.VAR_KEYWORD in taken.values() or named == read
+def test_a_command_takes_what_its_parser_reads() -> None:
+    for name in (*COMMANDS, *INTERNAL):
+        parser = parser_of(name)
+        read = {action.dest for action in parser.actions}
+        read -= {"help", "no_pager", "journal", HOST}  # what `run` and `main` do for all commands
+        taken = {it.name: it.kind for it in signature(parser.execute).parameters.values()}
+        named = {it for it, kind in taken.items() if kind is Parameter.KEYWORD_ONLY} - {"program"}
+        assert set(taken.values()) <= {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}, name
+        assert named <= read, name
+        assert Parameter.VAR_KEYWORD in taken.values() or named == read, name
 
 
 def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(

@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, is_typeddict
 
-import pytest
 from msgspec import Struct
 
 import acp_wire.schema
@@ -181,12 +180,13 @@ def is_awaited(code: Any) -> bool:
     return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 
 
-@pytest.mark.parametrize("name", sorted(dir(acphold)))
-def test_every_attribute_of_a_class_is_in_its_docstring(name: str) -> None:
-    found = getattr(acphold, name)
-    if not isinstance(found, type) or "__init__" not in vars(found):
-        return
-    init = ast.parse(textwrap.dedent(inspect.getsource(found.__init__)))  # type: ignore[misc]
-    for node in ast.walk(init):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            assert node.attr.startswith("_") or f"`{node.attr}`" in (found.__doc__ or "")
+def test_every_attribute_of_a_class_is_in_its_docstring() -> None:
+    for name in sorted(dir(acphold)):
+        found = getattr(acphold, name)
+        if not isinstance(found, type) or "__init__" not in vars(found):
+            continue
+        init = ast.parse(textwrap.dedent(inspect.getsource(found.__init__)))  # type: ignore[misc]
+        for node in ast.walk(init):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                is_told = node.attr.startswith("_") or f"`{node.attr}`" in (found.__doc__ or "")
+                assert is_told, name

@@ -165,7 +165,7 @@ async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restore
     pages = [n for n in range(0, len(whole), size) if LONG[:99].encode() in whole[n : n + size]]
     expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
     damaged_once = 0
-    for number, at in enumerate(pages[:: max(1, len(pages) // 6)]):
+    for number, at in enumerate(pages[:: max(1, len(pages) // 4)]):
         async with aclosing(open_journal(tmp_path / f"{number}.db")) as journal:
             _put(file, whole[:at] + b"\xee" * size + whole[at + size :])
             await import_found(journal, name, tmp_path / "home")
@@ -263,7 +263,7 @@ async def test_zeros_join_no_rows_and_leave_nothing_behind_once_the_file_is_whol
     write(name, tmp_path, turns)
     file = _file_with(tmp_path, b"A2")
     whole = _content(file)
-    for at in range(whole.index(b"Q1") + 3, len(whole), max(len(whole) // 16, 1)):
+    for at in range(whole.index(b"Q1") + 3, len(whole), max(len(whole) // 9, 1)):
         journal = tmp_path / f"{at}.db"
         async with aclosing(open_journal(journal)) as opened:
             hole = min(200, len(whole) - at)

@@ -114,41 +114,41 @@ def whole(block: Block) -> str:
     return "\n".join([block.name or block.kind, block.whole, *lines])
 
 
-@pytest.mark.parametrize("about", CARDS)
-def test_all_of_a_call_is_in_its_blocks_and_nothing_in_them_is_hidden(about: str) -> None:
-    blocks = scene(CARDS[about]).blocks
-    shown = "\n".join(map(whole, blocks))
-    known = ("file_path", "filepath", *NAMED.get(about, ()))
-    assert [it for it in missing(CARDS[about], shown) if it not in known] == []
-    given = CARDS[about].get("rawInput", {})
-    run = [given[name] for name in ("cmd", "command", "script") if name in given]
-    commands = [block.text for block in blocks if block.kind == "command"]
-    assert all(exact(it) in commands for it in run if isinstance(it, str))
-    for block in blocks:
-        marked = visible if block.kind in ("text", "diff") else exact
-        assert marked(block.whole) == block.whole
-        assert exact(block.name) == block.name
-        assert [visible(line.text) for line in block.lines] == [it.text for it in block.lines]
-        count = max(len(block.lines), block.whole.count("\n") + 1)
-        is_long = count > LINES or len(block.whole) > CHARACTERS
-        is_whole = block.kind in ("command", "path") or block.is_prose
-        assert bool(block.cut) == (is_long and not is_whole)
-        if block.cut and not block.lines:
-            assert re.fullmatch(r"… [\d,]+ more (line|character)s", block.cut)
-            assert block.text
-            assert block.last
-            assert block.rest
-            assert block.text.count("\n") <= HEAD_LINES
-            assert block.last.count("\n") <= TAIL_LINES
+def test_all_of_a_call_is_in_its_blocks_and_nothing_in_them_is_hidden() -> None:
+    for about in CARDS:
+        blocks = scene(CARDS[about]).blocks
+        shown = "\n".join(map(whole, blocks))
+        known = ("file_path", "filepath", *NAMED.get(about, ()))
+        assert [it for it in missing(CARDS[about], shown) if it not in known] == [], about
+        given = CARDS[about].get("rawInput", {})
+        run = [given[name] for name in ("cmd", "command", "script") if name in given]
+        commands = [block.text for block in blocks if block.kind == "command"]
+        assert all(exact(it) in commands for it in run if isinstance(it, str)), about
+        for block in blocks:
+            marked = visible if block.kind in ("text", "diff") else exact
+            assert marked(block.whole) == block.whole, about
+            assert exact(block.name) == block.name, about
+            assert [visible(line.text) for line in block.lines] == [it.text for it in block.lines]
+            count = max(len(block.lines), block.whole.count("\n") + 1)
+            is_long = count > LINES or len(block.whole) > CHARACTERS
+            is_whole = block.kind in ("command", "path") or block.is_prose
+            assert bool(block.cut) == (is_long and not is_whole), about
+            if block.cut and not block.lines:
+                assert re.fullmatch(r"… [\d,]+ more (line|character)s", block.cut)
+                assert block.text
+                assert block.last
+                assert block.rest
+                assert block.text.count("\n") <= HEAD_LINES
+                assert block.last.count("\n") <= TAIL_LINES
 
 
-@pytest.mark.parametrize("about", CARDS)
-def test_the_terminal_draws_all_of_these_blocks(about: str) -> None:
-    fields = {name: json.dumps(value).encode() for name, value in CARDS[about].items()}
-    drawn = "\n".join(line.plain for line in call_details(ToolCall("t1", fields)).lines)
-    for block in scene(CARDS[about]).blocks:
-        for line in (block.name, *block.whole.split("\n"), *(it.text for it in block.lines)):
-            assert line in drawn
+def test_the_terminal_draws_all_of_these_blocks() -> None:
+    for about in CARDS:
+        fields = {name: json.dumps(value).encode() for name, value in CARDS[about].items()}
+        drawn = "\n".join(line.plain for line in call_details(ToolCall("t1", fields)).lines)
+        for block in scene(CARDS[about]).blocks:
+            for line in (block.name, *block.whole.split("\n"), *(it.text for it in block.lines)):
+                assert line in drawn, about
 
 
 def test_the_page_draws_these_blocks_and_a_yes_waits_until_all_could_be_read() -> None:
