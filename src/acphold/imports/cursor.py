@@ -91,11 +91,9 @@ def find(home: Home) -> Iterator[Source]:
             for key, conversation in _whole_conversations(state).items():
                 if key not in seen:
                     seen.add(key)
-                    changed = conversation.get("lastUpdatedAt") or conversation.get("lastSendTime")
-                    changed, size = (
-                        changed or conversation.get("createdAt"),
-                        len(_messages_in(conversation)),
-                    )
+                    times = ("lastUpdatedAt", "lastSendTime", "createdAt")
+                    changed = next(filter(None, map(conversation.get, times)), None)
+                    size = len(_messages_in(conversation))
                     yield databases.row_source(state, key, changed, size)
 
 

@@ -70,6 +70,8 @@ _ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
 
 _NAME: Final = re.compile(r"[\w-]+")
 
+_URLS: Final = ("url", "uri")
+
 _READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
 _EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
 _PASSED: Final = frozenset(
@@ -259,26 +261,11 @@ def _as_before(kind: object, message: Object) -> Object:
     """Return a message of version 2 in the form of version 1."""
     told = message | {"role": kind, PARTS: []}
     if kind == "user":
-        parts: list[Object] = [{"type": "text", "text": text(message, "text")}]
-        parts += [
-            {
-                "type": "file",
-                "url": text(file, "uri"),
-                "mime": text(file, "mime"),
-                "filename": text(file, "name"),
-            }
-            for file in objects(message, "files")
-        ]
-        told[PARTS] = parts
+        files = [file | {"type": "file"} for file in objects(message, "files")]
+        told[PARTS] = [text_block(text(message, "text")), *files]
     elif kind == "assistant":
-        model, error = obj(message, "model"), obj(message, "error")
-        told["modelID"] = text(model, "id") or text(model, "modelID")
+        told["modelID"] = first_text(message.get("model"), ("id", "modelID"))
         told[PARTS] = [_part_as_before(part) for part in objects(message, "content")]
-        if error:
-            told["error"] = {
-                "name": text(error, "type"),
-                "data": {"message": text(error, "message")},
-            }
     return told
 
 
@@ -425,11 +412,12 @@ class _OpencodeConverter(AgentConverter):
         reply = f"{at} {number(tokens, 'output')}" if at else ""
         tokens |= {"cacheRead": cache.get("read"), "cacheWrite": cache.get("write")}
         self._writer.tokens(reply, **token_counts(tokens, "reasoning"))
-        error = text(message, "error", "name")
+        error = first_text(message.get("error"), ("name", "type"))
         if _ABORTED.search(error):
             self._writer.end_turn("cancelled")
         elif error:
-            self._writer.fail_turn(text(message, "error", "data", "message") or error)
+            why = text(message, "error", "data", "message") or text(message, "error", "message")
+            self._writer.fail_turn(why or error)
         elif text(message, "finish") == "stop":
             self._writer.finish_answer()
 
@@ -471,7 +459,7 @@ class _OpencodeConverter(AgentConverter):
             elif kind == "text":
                 blocks.append(text_block(words))
             elif kind == "file":
-                url, name = text(part, "url"), text(part, "filename")
+                url, name = first_text(part, _URLS), first_text(part, ("filename", "name"))
                 is_image = text(part, "mime").startswith("image/")
                 uri = name if url.startswith("data:") else url
                 uri = f"file://{read_for_it}" if read_for_it else uri
@@ -485,7 +473,7 @@ class _OpencodeConverter(AgentConverter):
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
         if kind == "file":
-            if found := picture(text(part, "url")):
+            if found := picture(first_text(part, _URLS)):
                 self._writer.show(found, message_id)
         elif kind not in _PASSED and kind != "step-finish":
             super()._other_part(kind, part, message_id)

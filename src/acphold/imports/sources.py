@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -481,21 +481,14 @@ def files_of_projects(home: Home, name: str) -> Iterator[Path]:
 
 def _folders(home: Path) -> Iterator[Path]:
     """Yield the home folder and those below it, level by level."""
-    try:
+    waiting = deque([(home, 0)])
+    with suppress(OSError, IndexError):  # there is no home folder, or no other one
         disk = os.stat(home).st_dev
-    except OSError:
-        return
-    level = [home]
-    left = FOLDERS
-    for _ in range(DEEPEST_PROJECT + 1):
-        below: list[Path] = []
-        for folder in level[:left]:
+        for _ in range(FOLDERS):
+            folder, depth = waiting.popleft()
             yield folder
-            below += _below(folder, disk)
-        left -= len(level)
-        level = below
-        if left <= 0:
-            return
+            if depth < DEEPEST_PROJECT:
+                waiting += ((it, depth + 1) for it in _below(folder, disk))
 
 
 def _below(folder: Path, disk: int) -> list[Path]:
