@@ -9,7 +9,7 @@ stored, nor ends of turns. Agents that Zed runs over ACP store their own message
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from acphold.imports import databases
@@ -18,6 +18,7 @@ from acphold.imports.content_blocks import (
     link,
     resource,
     resource_link,
+    text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
@@ -63,7 +64,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.clock(about.get("created_at"))
     writer.facts.created_at = writer.facts.created_at or milliseconds(thread.get("updated_at"))
     converter = ZedConverter(writer, thread, tables, source.item if "parent_id" in about else "")
-    told = [*_messages(thread)]
+    told = objects(thread, "messages")
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
         if asked[-1:] == [place]:  # of the others no time is known
@@ -97,34 +98,6 @@ def _thread(tables: databases.AgentTables, thread_id: str) -> tuple[Object, Obje
     return {}, {}
 
 
-def _messages(thread: Object) -> Iterator[Object]:
-    """Yield the messages, those from before 0.3.0 converted to today's form."""
-    found = thread.get("messages")
-    for message in found if isinstance(found, list) else []:
-        if not isinstance(message, dict):
-            continue
-        if "role" not in message:
-            yield message
-            continue
-        role = text(message, "role").lower()
-        if message.get("is_hidden") is True or role == "system":
-            continue
-        segments = objects(message, "segments") or [{"type": "text", "text": text(message, "text")}]
-        said: list[Object] = []
-        for one in segments:
-            is_thought = text(one, "type") == "thinking"
-            said.append({"Thinking": one} if is_thought else {"Text": text(one, "text")})
-        if role == "user":
-            said += [{"Context": attached}] if (attached := text(message, "context")) else []
-            if any(text(part, "Text") or text(part, "Context") for part in said):
-                yield {"User": {"content": said}}
-            said = []
-        said += [{"ToolUse": call} for call in objects(message, "tool_uses")]
-        results = {text(one, "tool_use_id"): one for one in objects(message, "tool_results")}
-        if said or results:
-            yield {"Agent": {"content": said, "tool_results": results}}
-
-
 class ZedConverter(AgentConverter):
     """Converts one thread, or that of a subagent."""
 
@@ -145,24 +118,43 @@ class ZedConverter(AgentConverter):
         self._compactions = 0
 
     def take(self, message: Object) -> None:
+        if "role" in message:
+            self._take_older(message)
+            return
         for who, told in message.items():
+            parts = (_part(*it) for part in objects(told, "content") for it in part.items())
             if who == "User":
-                if not self._writer.caller:
-                    self.tell_stopped()
-                    self._prompt(told)
+                self._prompt(parts, str(obj(told).get("id", "")))
             elif who == "Agent":
-                self._agent_said(told)
+                self._answer(parts, "")
+                for call_id, value in obj(told, "tool_results").items():
+                    self._take_result(call_id, obj(value))
             elif who == "Compaction":
                 self._compactions += 1
                 self._writer.compaction(f"compacted-{self._compactions}", text(told, "Summary"))
             else:
                 self._missed.kind("messages", who, message)
 
-    def _prompt(self, told: object) -> None:
-        parts = [_part(*it) for part in objects(told, "content") for it in part.items()]
-        blocks = self._blocks(parts)
-        self._writer.prompt(blocks, turn=str(obj(told).get("id", "")))
-        self._writer.model(self._model)
+    def _take_older(self, message: Object) -> None:
+        """Take a message as it was written before 0.3.0."""
+        role = text(message, "role").lower()
+        if message.get("is_hidden") is True or role == "system":
+            return
+        said = objects(message, "segments") or text_blocks(text(message, "text"))
+        if role == "user":
+            attached = text(message, "context")
+            self._prompt([*said, {"type": "Context", "text": attached}] if attached else said, "")
+            said = []
+        calls = ({"type": "tool_use"} | call for call in objects(message, "tool_uses"))
+        self._answer([*said, *calls], "")
+        for result in objects(message, "tool_results"):
+            self._take_result(text(result, "tool_use_id"), result)
+
+    def _prompt(self, parts: Iterable[Object], turn: str) -> None:
+        if not self._writer.caller:
+            self.tell_stopped()
+            self._writer.prompt(self._blocks(parts), turn=turn)
+            self._writer.model(self._model)
 
     def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
         if kind == "Mention":
@@ -170,11 +162,6 @@ class ZedConverter(AgentConverter):
         if kind == "Context":
             return [resource("context:attached", text(part, "text"))]
         return super()._other_block(kind, part, of)
-
-    def _agent_said(self, told: object) -> None:
-        self._answer([_part(*it) for part in objects(told, "content") for it in part.items()], "")
-        for call_id, value in obj(told, "tool_results").items():
-            self._take_result(call_id, obj(value))
 
     def _place(self, _name: str, arguments: Object) -> str:
         return self._path(text(arguments, "path"))
@@ -192,9 +179,9 @@ class ZedConverter(AgentConverter):
         found = self._tables.rows("threads", "id", which, self._thread_id)
         return next((str(child) for (child,) in found if child not in self.told), None)
 
-    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterable[Object]]:
         thread, _ = _thread(self._tables, child) if self._tables else ({}, {})
-        return ZedConverter(self._writer, thread, self._tables), _messages(thread)
+        return ZedConverter(self._writer, thread, self._tables), objects(thread, "messages")
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")
