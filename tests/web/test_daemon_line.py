@@ -18,7 +18,7 @@ from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import AgentStartError
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.principals import Principal
-from acphold.live.server.relay_protocol import DEED, DeedTold, Registration
+from acphold.live.server.relay_protocol import STIRRED, DeedTold, Registration, Stirred
 from acphold.web import bounds
 from acphold.web.relay import DaemonLine, ReachedDaemon, _pass_on
 
@@ -55,8 +55,8 @@ async def test_the_daemons_last_words_of_a_client_are_noted_for_a_moment(
         pass
 
     def tell(deed: str, *, is_refused: bool) -> None:
-        told = encode(DeedTold(number, deed, None, is_refused))
-        line.on_notifications([NotificationReceived(DEED, told)])
+        told = encode(Stirred((DeedTold(number, deed, None, is_refused),)))
+        line.on_notifications([NotificationReceived(STIRRED, told)])
 
     tell("prompted", is_refused=False)
     tell("deleted", is_refused=True)

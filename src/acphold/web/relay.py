@@ -275,10 +275,10 @@ class DaemonLine:
         for notification in batch:
             if notification.method == relay_protocol.STIRRED:
                 self._activity.stir()
-            elif notification.method == relay_protocol.DEED:
-                told = msgspec.json.decode(notification.params, type=relay_protocol.DeedTold)
-                if (who := self._clients.get(told.client)) is not None:
-                    (who.refused if told.is_refused else who.note)(told.deed, told.session)
+                stirred = msgspec.json.decode(notification.params, type=relay_protocol.Stirred)
+                for told in stirred.deeds:
+                    if (who := self._clients.get(told.client)) is not None:
+                        (who.refused if told.is_refused else who.note)(told.deed, told.session)
 
     # -- clients --------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ from acphold.live.server.principals import OTHER_NODE, Principal
 from acphold.live.server.relay_protocol import (
     AGENT_OF,
     APPENDS,
-    DEED,
     REGISTER,
     STIRRED,
     AgentTold,
@@ -39,6 +38,7 @@ from acphold.live.server.relay_protocol import (
     Registration,
     RelayedClient,
     SessionAsked,
+    Stirred,
 )
 from acphold.live.server.server_agents import ServerAgents
 from acphold.logs import heard_by
@@ -112,22 +112,26 @@ class NetworkServer:
         self._peer = Peer(front.transport, self, name="server")
         self._served: ServerAgents | None = None
         self._mark = ""
+        self._deeds: list[DeedTold] = []  # not told yet
+        self._stirred = asyncio.Event()
 
     async def run(self) -> None:
         """Answer the server until it leaves."""
 
         async def tell_stirs() -> None:
-            with self._servers.pool.hub.activity.listen() as stirred:
+            with self._servers.pool.hub.activity.listen() as self._stirred:
                 while True:
-                    await stirred.wait()
-                    stirred.clear()
-                    if not self._peer.buffered:
-                        self._peer.tell(STIRRED, b"{}")
+                    await self._stirred.wait()
+                    self._stirred.clear()
+                    self._tell_deeds()
                     await asyncio.sleep(bounds.STIRS_APART_SECONDS)
 
         try:
             async with connected(self._peer) as pump, beside(tell_stirs(), "tell stirs"):
-                await asyncio.wait({pump})
+                try:
+                    await asyncio.wait({pump})
+                finally:
+                    self._tell_deeds()
         finally:
             if self._served is not None:
                 del self._servers.connected[self._mark]
@@ -158,6 +162,7 @@ class NetworkServer:
                 return encode(Registered(self._mark, self._servers.node_mark))
             case method if method == AGENT_OF:
                 session_id = decode_params(request.params, SessionAsked).session
+                self._tell_deeds()  # a server that ends asks for them so
                 name = await self._served.agent_of(session_id) if self._served else None
                 return encode(AgentTold(name))
             case method if method == APPENDS:
@@ -189,4 +194,11 @@ class NetworkServer:
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
         most = bounds.TOLD_CHARACTERS
         told = DeedTold(client, deed[:most], session and session[:most], is_refused)
-        self._peer.tell(DEED, encode(told))
+        self._deeds.append(told)
+        self._stirred.set()
+
+    def _tell_deeds(self) -> None:
+        """Tell the server that something has happened, with the deeds; without, if it reads us."""
+        deeds, self._deeds = tuple(self._deeds), []
+        if deeds or not self._peer.buffered:
+            self._peer.tell(STIRRED, encode(Stirred(deeds)))

@@ -6,8 +6,8 @@ Over the streams of the server's front both speak JSON-RPC:
                 reach it; the answer is the mark of its clients
     AGENT_OF    request of the server: the agent of a session
     APPENDS     request of the server: how long appends to the journal have taken
-    STIRRED     notification: something has happened in the daemon (`hub.alerts.Activity`)
-    DEED        notification: what one of its clients has done, or was refused, for the audit log
+    STIRRED     notification: something has happened in the daemon (`hub.alerts.Activity`); what its
+                clients have done meanwhile, or were refused, for the audit log
 
 Each client of the network then has a connection of its own to the daemon's socket. Its first line,
 RELAYED, says who the client is; the server has made sure of that, and the daemon enforces it. All
@@ -33,7 +33,6 @@ REGISTER: Final = "_acphold/serve"
 AGENT_OF: Final = "_acphold/agentOf"
 APPENDS: Final = "_acphold/appends"
 STIRRED: Final = "_acphold/stirred"
-DEED: Final = "_acphold/deed"
 RELAYED: Final = "_acphold/relayed"
 
 
@@ -77,13 +76,19 @@ class AgentTold(Struct, frozen=True):
 
 
 class DeedTold(Struct, frozen=True):
-    """The params of DEED: the number of the client, what it has done, or wanted and was refused,
-    and its session."""
+    """A deed in STIRRED: the number of the client, what it has done, or wanted and was refused, and
+    its session."""
 
     client: int
     deed: str
     session: str | None
     is_refused: bool = False
+
+
+class Stirred(Struct, frozen=True):
+    """The params of STIRRED: the deeds since the last."""
+
+    deeds: tuple[DeedTold, ...] = ()
 
 
 class RelayedClient(Struct, frozen=True):
