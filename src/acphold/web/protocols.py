@@ -213,10 +213,12 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
         self.direct = SocketTransport(self, cut)
         return self.direct
 
+    def buffer_updated(self, nbytes: int) -> None:
+        self._came += nbytes
+        if self.direct is None or not self.direct.take_frame(bytes(self._buffer[:nbytes])):
+            super().buffer_updated(nbytes)
+
     def data_received(self, data: bytes) -> None:
-        self._came += len(data)
-        if self.direct is not None:
-            self.direct.taken = 0
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(REFUSED)  # uvicorn would wait behind it for ever

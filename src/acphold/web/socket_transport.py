@@ -9,6 +9,7 @@ of a uvicorn which serves an application that we are mounted in. There nothing b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.tasks import timeout
@@ -19,16 +20,21 @@ from acphold.web.exchange import server_protocol
 
 if TYPE_CHECKING:
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+    from websockets.server import ServerProtocol
 
 UVICORNS: Final = "uvicorn.protocols.websockets.websockets_sansio_impl.WebSocketsSansIOProtocol"
 INTERNALS: Final = {
-    *("close_sent", "conn", "curr_msg_data_type", "disconnected", "frames"),
+    *("close_sent", "config", "conn", "curr_msg_data_type", "disconnected", "frames"),
     *("queue", "read_paused", "transport", "writable"),
 }
 """Attributes of uvicorn's protocol that are used here: another release may have others."""
 
 TEXT: Final = 0x81
 """The first byte of a frame that is a whole text message."""
+
+MASKED: Final = 0x80
+TWO_BYTES: Final = MASKED | 126
+"""The second byte of a frame from a client: its mask, and its length; RFC 6455, 5.2."""
 
 
 class SocketTransport(Offering):
@@ -38,7 +44,10 @@ class SocketTransport(Offering):
     """
 
     def __init__(self, protocol: WebSocketsSansIOProtocol, cut: Cut) -> None:
+        from websockets import frames  # they are here if there is a WebSocket
+
         super().__init__()
+        self._unmask: Callable[[bytes, bytes], bytes] = vars(frames)["apply_mask"]
         self._protocol = protocol
         self._cut = cut
         self._rest = b""
@@ -85,12 +94,38 @@ class SocketTransport(Offering):
         protocol = self._protocol
         frames, protocol.frames = protocol.frames, []
         # Binary messages are skipped, as the RFD says.
-        if protocol.close_sent or protocol.curr_msg_data_type != "text":
+        if protocol.curr_msg_data_type == "text":
+            self._arrived(bytes(frames[0] if len(frames) == 1 else b"".join(frames)))
+
+    def _arrived(self, message: bytes) -> None:
+        protocol = self._protocol
+        if protocol.close_sent:
             return
-        is_taken = self.take(bytes(frames[0] if len(frames) == 1 else b"".join(frames)))
-        if not (is_taken or protocol.read_paused):  # no other is read until it was received
+        if not (self.take(message) or protocol.read_paused):  # no other is read until it was
             protocol.read_paused = True
             protocol.transport.pause_reading()
+
+    def read(self, data: bytes) -> None:
+        """Take a read of a foreign uvicorn's protocol: its `data_received`."""
+        if not self.take_frame(data):
+            type(self._protocol).data_received(self._protocol, data)
+
+    def take_frame(self, data: bytes) -> bool:
+        """Take a read that is a text message in one frame, as nearly all are; False for another.
+
+        `websockets` and uvicorn take longer for it than the rest of receiving.
+        """
+        self.taken = 0
+        protocol, size = self._protocol, len(data)
+        if size < 8 or data[0] != TEXT or protocol.frames or not is_between_frames(protocol.conn):
+            return False
+        length, at = data[1] - MASKED, 2
+        if data[1] == TWO_BYTES:
+            length, at = int.from_bytes(data[2:4], "big"), 4
+        if length != size - at - 4 or length > protocol.config.ws_max_size:
+            return False
+        self._arrived(self._unmask(data[at + 4 :], data[at : at + 4]))
+        return True
 
     def take(self, message: bytes) -> bool:
         """Handle a text message; return True if it was taken in this step."""
@@ -151,7 +186,8 @@ class SocketTransport(Offering):
             except TimeoutError:  # nobody reads it
                 abort(protocol.transport)
         self._is_over = True
-        vars(protocol).pop("send_receive_event_to_app", None)
+        for name in ("send_receive_event_to_app", "data_received"):
+            vars(protocol).pop(name, None)
 
 
 def over_uvicorn(receive: Receive, send: Send, cut: Cut) -> SocketTransport | None:
@@ -166,8 +202,19 @@ def over_uvicorn(receive: Receive, send: Send, cut: Cut) -> SocketTransport | No
     if server_protocol(send, through="starlette.") is not protocol:
         return None
     transport = SocketTransport(protocol, cut)
-    vars(protocol).update(send_receive_event_to_app=transport.arrive)
+    vars(protocol).update(
+        send_receive_event_to_app=transport.arrive, data_received=transport.read
+    )
     return transport
+
+
+def is_between_frames(conn: ServerProtocol) -> bool:
+    """Return True if `websockets` waits for a frame and has nothing of it: then `parse` waits in
+    `at_eof`, and nothing else does but the parser of a connection that is over, `discard`."""
+    waits: Any = conn.parser
+    while waits is not None and waits.__name__ == "parse":
+        waits = waits.gi_yieldfrom
+    return waits is not None and waits.__name__ == "at_eof"
 
 
 def in_frame(text: bytes) -> bytes:
