@@ -21,6 +21,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, AttachmentState
 from acphold.live.hub.session import HubSession
+from acphold.live.server.principals import Principal
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 
@@ -50,6 +51,18 @@ async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     assert len(written) == writes
     await house.ended(session, turn)
     assert numbers(client) == [*range(said_at_once)]
+
+
+async def test_to_a_client_over_a_network_several_updates_are_one_write(house: Shared) -> None:
+    client = house.stranger(Principal(name="far", sees_all=True, is_here=False))
+    await client.introduce(None, {})
+    session = await client.new()
+    turn = await house.begun(client, session, "hi")
+    written: list[bytes] = []
+    client.connection.send = written.append
+    await house.agent.say(session, "one", "two")
+    assert [lines.count(b"\n") for lines in written] == [2]
+    await house.ended(session, turn)
 
 
 async def test_a_second_client_does_not_start_the_agent_again(house: Shared) -> None:

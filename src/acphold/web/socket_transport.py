@@ -33,8 +33,7 @@ TEXT: Final = 0x81
 """The first byte of a frame that is a whole text message."""
 
 MASKED: Final = 0x80
-TWO_BYTES: Final = MASKED | 126
-"""The second byte of a frame from a client: its mask, and its length; RFC 6455, 5.2."""
+"""The second byte of a client's frame begins with this, and has its length, or how long that is."""
 
 
 class SocketTransport(Offering):
@@ -111,17 +110,17 @@ class SocketTransport(Offering):
             type(self._protocol).data_received(self._protocol, data)
 
     def take_frame(self, data: bytes) -> bool:
-        """Take a read that is a text message in one frame, as nearly all are; False for another.
-
-        `websockets` and uvicorn take longer for it than the rest of receiving.
-        """
+        """Take a read that is a text message in one frame, for which `websockets` and uvicorn take
+        longer than all the rest of receiving; False for any other."""
         self.taken = 0
         protocol, size = self._protocol, len(data)
         if size < 8 or data[0] != TEXT or protocol.frames or not is_between_frames(protocol.conn):
             return False
         length, at = data[1] - MASKED, 2
-        if data[1] == TWO_BYTES:
+        if length == 126:
             length, at = int.from_bytes(data[2:4], "big"), 4
+        elif length > 126:
+            return False
         if length != size - at - 4 or length > protocol.config.ws_max_size:
             return False
         self._arrived(self._unmask(data[at + 4 :], data[at : at + 4]))
@@ -202,15 +201,13 @@ def over_uvicorn(receive: Receive, send: Send, cut: Cut) -> SocketTransport | No
     if server_protocol(send, through="starlette.") is not protocol:
         return None
     transport = SocketTransport(protocol, cut)
-    vars(protocol).update(
-        send_receive_event_to_app=transport.arrive, data_received=transport.read
-    )
+    vars(protocol).update(send_receive_event_to_app=transport.arrive, data_received=transport.read)
     return transport
 
 
 def is_between_frames(conn: ServerProtocol) -> bool:
-    """Return True if `websockets` waits for a frame and has nothing of it: then `parse` waits in
-    `at_eof`, and nothing else does but the parser of a connection that is over, `discard`."""
+    """Return True if `websockets` has nothing of the next frame: its `parse` waits in `at_eof`, as
+    only `discard` does besides, behind the end."""
     waits: Any = conn.parser
     while waits is not None and waits.__name__ == "parse":
         waits = waits.gi_yieldfrom

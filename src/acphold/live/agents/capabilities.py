@@ -138,8 +138,9 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
     has sessions of several on one connection. In one that `is_automatic` no person answers, and
-    one that `is_unruled` wants no rule to answer in its turns. `air` are AIR's capabilities, None
-    for any other client.
+    one that `is_unruled` wants no rule to answer in its turns. One over a network gets messages
+    `in_frames`, however many are written at once. `air` are AIR's capabilities, None for any other
+    client.
     """
 
     capabilities: schema.ClientCapabilities = schema.ClientCapabilities()
@@ -155,6 +156,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     all_agents: bool = False
     is_automatic: bool = False
     is_unruled: bool = False
+    in_frames: bool = False
     air: frozenset[str] | None = None
 
     @property

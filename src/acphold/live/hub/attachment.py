@@ -271,10 +271,11 @@ class Attachment:
             self._catch_up()
             return
         elif lines := self._frames.live(segment):
-            if buffered or segment.last_seq - segment.first_seq >= bounds.APART:
+            is_flood = segment.last_seq - segment.first_seq >= bounds.APART
+            if buffered or is_flood or self.client.offer.in_frames:
                 self.client.send(lines)
             else:  # one message per write: some clients merge or cut text when several updates
-                # arrive in one read
+                # arrive in one read of a pipe
                 send = self.client.send
                 for line in lines[:-1].split(b"\n"):
                     send(line + b"\n")

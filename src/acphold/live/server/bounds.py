@@ -75,8 +75,7 @@ TOLD_CHARACTERS = 1000
 and whoever makes them longer than a message must not stay out of the audit log."""
 
 STIRS_APART_SECONDS = 0.05
-"""Seconds between two reports to a server that something has happened, and of what its clients did:
-each wakes it, and a prompt that waits for neither is passed on sooner."""
+"""Seconds between two reports to a server of what has happened: each wakes it."""
 
 RELAYED_BYTES = 64 * 1024
 """Most bytes of the line that says who a relayed client is."""

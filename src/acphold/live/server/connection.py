@@ -305,7 +305,9 @@ class ClientConnection:
         is_repeated = self._introduction == "answered in another version"
         params = self._principal.restrict_introduction(capabilities.in_version_1(params))
         introduction = schema.decode(schema.InitializeRequest, params).value
-        self.offer = capabilities.offer_of(introduction, params)
+        own = self._principal
+        offer = capabilities.offer_of(introduction, params)
+        self.offer = replace(offer, in_frames=not (own.is_here or own.vouches))
         meta = introduction.client_capabilities.meta or {}
         tenant = meta.get(capabilities.TENANT, UNSET)
         if self._principal.vouches and isinstance(tenant, str | None):
