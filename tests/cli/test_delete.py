@@ -88,8 +88,11 @@ def test_a_turn_is_named_by_an_entry_of_it_and_shown_as_it_was_said(
 
 
 def test_prompts_that_wait_with_words_of_a_forgotten_turn_are_named(
-    acphold: CommandLine, journal: Path
+    acphold: CommandLine, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    prompt_history().store_string("then use sk-SEKRET77xyz there")
+    prompt_history().store_string("my token is long")
     remember(journal, "dd-4", prompt("my token: sk-SEKRET77xyz."), ended())
     for words in ("other", "use sk-SEKRET77xyz now", "my token: sk-SEKRET77xyz."):
         assert acphold.run("queue", "dd-4", "add", words).code == 0
@@ -110,6 +113,7 @@ def test_prompts_that_wait_with_words_of_a_forgotten_turn_are_named(
     assert [line.startswith("The journal before a restore may have it: ") for line in former] == [
         True
     ]
+    assert [*prompt_history().load_history_strings()] == ["my token is long"]
     waiting = acphold.run("queue", "dd-4").out
     assert ("other" in waiting, waiting.count("SEKRET77")) == (True, 2)
 

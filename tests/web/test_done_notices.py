@@ -304,6 +304,23 @@ async def test_what_is_refused_is_sent_again_unless_it_would_be_refused_again(
             assert (len(lives) > 1) is again, status
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_turn_that_was_forgotten_meanwhile_is_not_sent_again(
+    tmp_path: Path, live: Live, *, is_deleted: bool
+) -> None:
+    async with telling(tmp_path, 0.0) as (web, service, notices):
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        service.status = 503
+        await run(web, live, "s1", turn("Go"))
+        await until_tried(service, 2)
+        if is_deleted:
+            await web.journal.delete("s1")
+        else:
+            lease = await take_lease(web.journal, "s1")
+            await web.journal.withdraw(lease, [(1, lease.next_seq - 1)])
+        await until(lambda: not len(notices._telling))
+
+
 async def test_a_service_says_when_it_wants_to_be_asked_again_and_that_a_browser_is_gone(
     tmp_path: Path, live: Live
 ) -> None:

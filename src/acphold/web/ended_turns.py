@@ -8,6 +8,7 @@ with longer and longer pauses.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.conversation.history.titles import last_words
 from acphold.conversation.reports.file_edits import edits
+from acphold.errors import UnknownSessionError
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.processes import Live
@@ -122,6 +124,14 @@ async def ended_turn(journal: Journal, turn: Turn, *, with_words: bool) -> Ended
         else:
             kept.clear()
     return None
+
+
+async def is_kept(journal: Journal, ended: EndedTurn) -> bool:
+    """Return True unless a person had the turn taken out, or its session deleted, since."""
+    with suppress(UnknownSessionError):
+        async for segment in history(journal, ended.row.session_id, ended.seq - 1, ended.seq):
+            return segment.kind == TURN_END
+    return False
 
 
 async def _said(segments: Iterable[Segment]) -> str:

@@ -70,7 +70,7 @@ from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.live.server.methods import Asked
 from acphold.safety.errors import RedactionError
 from acphold.web import bounds, push
-from acphold.web.ended_turns import EndedTurn, RunningTurns, ended_turn
+from acphold.web.ended_turns import EndedTurn, RunningTurns, ended_turn, is_kept
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate, principal_of
 from acphold.web.journal_pages import JournalReader
@@ -410,11 +410,11 @@ class Notices:
         if (is_wanted or is_long) and len(self._telling) < bounds.NOTIFIED_BROWSERS:
             message = encode(done_notice(ended, with_words=wishes.words)).decode()
             order = push.Order(browser, message, self._kept.key, self._subject)
-            self._telling.start(self._deliver_end(id_, order, row.session_id), "done notice")
+            self._telling.start(self._deliver_end(id_, order, ended), "done notice")
 
-    async def _deliver_end(self, token: str, order: push.Order, session_id: str) -> None:
-        """Send the end of a turn until it is accepted, or is of interest no more."""
-        topic = f"done-{blake2b(session_id.encode(), digest_size=10).hexdigest()}"
+    async def _deliver_end(self, token: str, order: push.Order, ended: EndedTurn) -> None:
+        """Send the end of a turn until it is accepted, or is of interest no more, or forgotten."""
+        topic = f"done-{blake2b(ended.row.session_id.encode(), digest_size=10).hexdigest()}"
         until = self._now() + bounds.DONE_SECONDS
         state = self._states.setdefault(token, _BrowserState())
         while (left := until - self._now()) > 0 and self._kept.browsers.get(token) == order.to:
@@ -429,6 +429,9 @@ class Notices:
             if 300 <= outcome.status < 500 and outcome.status not in TOO_MANY:
                 return  # the message itself is not taken
             await asyncio.sleep(outcome.pause)
+            with suppress(JournalError, RefusedError):
+                if not await self._reader.ask(partial(is_kept, ended=ended)):
+                    return
 
 
 async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:

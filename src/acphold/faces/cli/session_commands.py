@@ -336,7 +336,8 @@ async def forget(
         await imports.forget(kept, found)
         await remove_from_disk(kept, now=True)
     with suppress(OSError):
-        prompt_history().forget(lambda typed: imports.has_words(found, typed))
+        surely = found.finder(surely=True)
+        prompt_history().forget(lambda typed: imports.has_words(found, typed) or surely(typed))
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
@@ -356,10 +357,8 @@ async def forget(
     journal = Path(default_location())
     for former in sorted(journal.parent.glob(f"{escape(journal.name)}-before-*[0-9]")):
         tell(f"The journal before a restore may have it: {folder(str(former))}")
-    tell(
-        "Other files of agents, files that it wrote, rules, backups and exports may have it still."
-    )
-    tell("So may browsers, an open chat and other machines.")
+    tell("Other files of agents, files that it wrote, also as later turns kept them, may have it.")
+    tell("So may rules, backups, exports, browsers, notifications, an open chat, other machines.")
     return Exit.OK
 
 
