@@ -326,7 +326,7 @@ def test_a_text_has_a_prompt_if_it_has_the_words_or_one_that_may_be_a_secret(
     long = [it for it in prompt.split() if len(it) >= 12]
     long = [it for it in long if not surely or ("1" in it and {*it} != {"1"})]
     is_whole = bool(prompt.split()) and "".join(prompt.split()) == "".join(text.split())
-    found = Forgettable(ReadTurn(), "", prompt, set())
+    found = Forgettable(ReadTurn(), prompt, set())
     assert found.finder(surely=surely)(text) == (is_whole or any(it in text for it in long))
 
 
@@ -645,11 +645,11 @@ async def test_a_file_that_cannot_be_read_is_named_as_one_that_may_have_the_turn
         (tmp_path / path).write_bytes(b"garbage")
     turn = await find_turn(opened, row.session_id, 2, Home(tmp_path))
     assert turn is not None
-    assert [*turn.unread] == [source.paths[0]]
+    assert [line.startswith(f"{source.paths[0]}: ") for line in turn.unread] == [True]
     if name == "opencode":
         explain = "import", "--from", str(tmp_path), "--explain", row.session_id
         said = CommandLine(journal).run_as_process(*explain)
-        assert f"{source.paths[0]} cannot be read: " in said.err
+        assert f"cannot read {source.paths[0]}: " in said.err
 
 
 @pytest.mark.parametrize("of", ["search", "branches", "read"])
@@ -673,7 +673,7 @@ async def test_a_file_on_which_a_reader_fails_is_named_too(
     (tail,) = (row for row in await opened.page(ListFilter()) if "~" in row.session_id)
     turn = await find_turn(opened, tail.session_id, 1, Home(tmp_path))
     assert turn is not None
-    assert "reader failed on it" in "".join(turn.unread.values())
+    assert "reader failed on it" in "".join(turn.unread)
 
 
 async def test_an_explanation_says_what_was_forgotten(

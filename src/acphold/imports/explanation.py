@@ -11,7 +11,7 @@ from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.intake import Intake
-from acphold.imports.pieces import fault, pieces
+from acphold.imports.pieces import failure, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import entries_of, forgotten_anywhere, read_known
 from acphold.imports.sources import Home, Source, searching
@@ -27,25 +27,19 @@ class SourceSearch:
         self._journal, self._home = journal, home
         self._intake = Intake(journal)
         self._met: dict[str, list[Source]] = {}
-        self.unread: dict[str, str] = {}
-
-    def note(self, error: Exception, path: str) -> None:
-        """Note that a file cannot be read, or that a reader fails on it."""
-        why = fault(error)
-        if isinstance(why, OSError):
-            path = str(why.filename or path)
-        self.unread[path] = getattr(why, "strerror", None) or str(why)
+        self.unread: list[str] = []
 
     def _find(self, reading: Reader) -> list[Source]:
         if reading.name not in self._met:
             its = self._met[reading.name] = []
+            failures: list[Exception] = []
             with searching() as search:
                 try:
                     its.extend(reading.find(self._home))
                 except Exception as error:
-                    self.note(error, str(self._home.path))
-            for missing in search.unreadable:
-                self.note(missing, str(self._home.path))
+                    failures.append(error)
+            failures += search.unreadable
+            self.unread += (failure(error, str(self._home.path)) for error in failures)
         return self._met[reading.name]
 
     async def of(self, session_id: str, names: Iterable[str]) -> list[tuple[Source, Reader]]:
@@ -66,7 +60,7 @@ class SourceSearch:
                         try:
                             ways += reading.branches(source)
                         except Exception as error:
-                            self.note(error, source.paths[0])
+                            self.unread.append(failure(error, source.paths[0]))
                     for its in ways:
                         _, its_row = await self._intake.find_session(its, reading)
                         if its_row is not None and its_row.session_id == row.session_id:

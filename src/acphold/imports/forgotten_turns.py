@@ -33,7 +33,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
 from acphold.imports.explanation import SourceSearch
 from acphold.imports.forgotten_words import finder, is_of
-from acphold.imports.pieces import losses_in, pieces
+from acphold.imports.pieces import failure, losses_in, pieces
 from acphold.imports.readers import NAMES, reader
 from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
 from acphold.imports.sources import Home
@@ -46,19 +46,18 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the title that its prompt makes and the whole text of that, and the sessions and the
+    """A turn, the whole text of its prompt, and the sessions and the
     files of agents that have the turn; `names` are all that it is known by, `waiting` the prompts
     in queues that may have its words: the session, and the number in its queue; `unread` are files
     of agents that cannot be read, and why."""
 
     turn: ReadTurn
-    title: str
     prompt: str
     names: set[str]
     sessions: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     waiting: list[tuple[str, int]] = field(default_factory=list)
-    unread: dict[str, str] = {}
+    unread: list[str] = []
 
     def part(self, known: Known) -> list[ReadTurn]:
         """Return the turns of a session that are this one."""
@@ -71,7 +70,7 @@ class Forgettable(Struct):
 
     def is_in(self, title: str | None) -> bool:
         """Return True if a title was made of the turn's prompt."""
-        return is_of(title, self.prompt, self.title)
+        return is_of(title, self.prompt)
 
 
 def has_words(found: Forgettable, typed: str) -> bool:
@@ -130,9 +129,8 @@ async def find_turn(
         return None
     turn = turns[number - 1]
     entries = [it async for _, it in entries_of(journal, session_id, [turn]) if it.kind == PROMPT]
-    title = title_of_prompt(entries[0].raw) if entries else None
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
-    found = Forgettable(turn, title or "", prompt, {*names_of(turn, turns)})
+    found = Forgettable(turn, prompt, {*names_of(turn, turns)})
     may_be_in, search = found.finder(), SourceSearch(journal, home)
     if turn.is_here:  # it has another time in its agent's file
         found.names.add(turn.said)
@@ -152,10 +150,10 @@ async def find_turn(
                 try:
                     compared = next(pieces(source, reading, part)).compared or Comparison()
                 except (OSError, TranscriptError) as error:
-                    search.note(error, source.paths[0])
+                    search.unread.append(failure(error, source.paths[0]))
                     continue
                 if losses_in(compared.missed) and not compared.taken_out:
-                    search.unread[source.paths[0]] = "parts of it are damaged"
+                    search.unread.append(f"{source.paths[0]}: parts of it are damaged")
                 for its in compared.taken_out.values():
                     found.names.update(its)
                     found.files.append(source.paths[0])

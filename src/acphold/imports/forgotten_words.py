@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from acphold.conversation.history.titles import title_of_words
 from acphold.imports.turns import squeeze
 
 SECRET_CHARACTERS: Final = 12
@@ -40,11 +41,11 @@ def _is_mixed(word: str) -> bool:
     return any(map(str.isalpha, word)) and any(it.isdigit() or it in _SYMBOLS for it in word)
 
 
-def is_of(title: str | None, prompt: str, its_title: str | None) -> bool:
+def is_of(title: str | None, prompt: str) -> bool:
     """Return True if a title was made of a prompt: by the rule of today, or of before, or by a
     program that put a secret of it in."""
-    begun = squeeze((title or "").removesuffix("…"))
-    if not (title and begun):
+    if not (title and (begun := squeeze(title.removesuffix("…")))):
         return False
-    is_begun = squeeze(prompt).startswith(begun) or bool(its_title and its_title in title)
+    its_title = title_of_words(prompt)
+    is_begun = squeeze(prompt).startswith(begun) or (its_title is not None and its_title in title)
     return is_begun or finder(prompt, surely=True)(title)

@@ -23,7 +23,7 @@ from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.pieces import fault
+from acphold.imports.pieces import failure
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
@@ -110,7 +110,7 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
                 if prompt is not None:
                     break
     except Exception as error:  # its beginning does not suffice; reading it whole reports the rest
-        log.info("%s is not listed by its beginning: %s", source.place, fault(error))
+        log.info("not listed by its beginning: %s", failure(error, source.place))
     if prompt is None or cwd not in (None, facts.named_folder):
         return None
     title = None if redact else facts.title or title_of_prompt(prompt)

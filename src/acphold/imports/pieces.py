@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
-from acphold.errors import TranscriptError
+from acphold.errors import AcpError, TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError, prompt_text
 from acphold.imports.forgotten_words import is_of
@@ -274,6 +274,14 @@ def fault(error: Exception) -> OSError | TranscriptError:
     )
 
 
+def failure(error: Exception, path: str) -> str:
+    """Return which file cannot be read, that at `path` or the one that the error names, and why."""
+    why = error if isinstance(error, AcpError) else fault(error)
+    if isinstance(why, OSError):
+        return f"{why.filename or path}: {why.strerror or why}"
+    return f"{path}: {why}"
+
+
 class _SourceEntries:
     """All entries of a source; each iteration reads the source again.
 
@@ -306,7 +314,7 @@ class _SourceEntries:
         writer = EntryWriter(self._facts)
         turn = self.turn
         self._closing, self._is_through = [], False
-        hidden: list[bytes] = []
+        hidden: list[str] = []
         for _ in chain(self._read(writer), [None]):
             for entry in writer.take():
                 if self.count == self.most:
@@ -316,7 +324,7 @@ class _SourceEntries:
                     self.number += 1
                     turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
                     self.turn, self._digest = turn, 0
-                    hidden += [entry.raw] if self.number in self._left_out else []
+                    hidden += [prompt_text(entry.raw)] if self.number in self._left_out else []
                     if says_nothing(self._first_prompt) and self.number not in self._left_out:
                         title = title_of_prompt(entry.raw)
                         if self._first_prompt is None or not says_nothing(title):
@@ -329,8 +337,7 @@ class _SourceEntries:
         writer.end_turn()
         title = self._source.list_title(self._facts.title)
         if title and (
-            digest_of(title) == self.hidden_title
-            or any(is_of(title, prompt_text(raw), title_of_prompt(raw)) for raw in hidden)
+            digest_of(title) == self.hidden_title or any(is_of(title, prompt) for prompt in hidden)
         ):
             self._facts.hidden_title, title = digest_of(title), None
         self._facts.title = title

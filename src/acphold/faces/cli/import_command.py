@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import imports
-from acphold.errors import AcpError, IllegibleNameError, TranscriptError
+from acphold.errors import IllegibleNameError, TranscriptError
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
@@ -276,7 +276,7 @@ class _ImportRun(Struct):
         """Find the sources that were asked for."""
         found: list[Source] = []
         tally = self.tallies[reading.name]
-        unreadable: list[OSError | TranscriptError] = []
+        unreadable: list[Exception] = []
         with imports.searching() as search:
             try:
                 for source in reading.find(self.home):
@@ -285,7 +285,7 @@ class _ImportRun(Struct):
                         agent = self.name or source.agent
                         found.append(replace(source, agent=agent, given=self.home.is_given))
             except Exception as error:
-                unreadable.append(imports.fault(error))
+                unreadable.append(error)
             tally.unknown = search.unknown()
         for failure in [*search.unreadable, *unreadable]:
             tally.count_failure(failure, str(self.home.path))
@@ -301,7 +301,7 @@ class _ImportRun(Struct):
             try:
                 whole.extend(reading.branches(source))
             except Exception as error:
-                tally.count_failure(imports.fault(error), source.paths[0])
+                tally.count_failure(error, source.paths[0])
         return whole
 
     def report(self, *, as_json: bool, dry: bool = False) -> None:
@@ -375,12 +375,9 @@ class Tally(Struct):
         if not os.path.isabs(facts.folder):
             self.windows_folders[facts.folder] += 1
 
-    def count_failure(self, error: OSError | AcpError, path: str) -> None:
+    def count_failure(self, error: Exception, path: str) -> None:
         """Count a source that could not be read."""
-        where, why = path, str(error)
-        if isinstance(error, OSError):
-            where, why = str(error.filename or path), error.strerror or why
-        self.failures[f"{on_one_line(where)}: {on_one_line(why)}"] = None
+        self.failures[on_one_line(imports.failure(error, path))] = None
 
     def json(self) -> dict[str, object]:
         return {

@@ -22,7 +22,7 @@ from acphold.imports import (
     Intake,
     SourceSearch,
     explain,
-    fault,
+    failure,
     whole_id,
 )
 from acphold.journal.journal import row_of
@@ -39,18 +39,14 @@ async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_j
         search = SourceSearch(journal, home)
         found = await search.of(session_id, names)
         told = await explain(journal, session_id, found)
-    _name_unread(search)
+    for unread in search.unread:
+        tell(f"cannot read {on_one_line(folder(unread))}")
     if as_json:
         whole = msgspec.to_builtins({"sessionId": session_id, **asdict(told)})
         print(visible_json(json.dumps(whole, ensure_ascii=False)))
     else:
         print(visible("\n".join(_lines(told))))
     return Exit.OK
-
-
-def _name_unread(search: SourceSearch) -> None:
-    for file, why in search.unread.items():
-        tell(f"{on_one_line(folder(file))} cannot be read: {on_one_line(why)}")
 
 
 def _lines(told: Explanation) -> Iterable[str]:
@@ -99,7 +95,8 @@ async def take_again(
                 session_id = whole_id(session_id, home, names)
         search = SourceSearch(journal, home)
         found = await search.of(session_id, names)
-        _name_unread(search)
+        for unread in search.unread:
+            tell(f"cannot read {on_one_line(folder(unread))}")
         if not found:
             tell(f"acphold import: no file has the conversation {visible(session_id)}")
             return Exit.ERROR
@@ -113,7 +110,7 @@ async def take_again(
             try:
                 taken = await intake.take(source, reading, again=is_first)
             except (OSError, errors.TranscriptError) as error:
-                tell(f"{on_one_line(source.paths[0])}: {on_one_line(str(fault(error)))}")
+                tell(on_one_line(failure(error, source.paths[0])))
                 return Exit.ERROR
             where = on_one_line(folder(source.place))
             if is_first and taken.outcome not in ("new", "apart", "grown"):

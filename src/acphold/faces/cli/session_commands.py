@@ -341,8 +341,8 @@ async def forget(
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
-    for file, why in found.unread.items():
-        tell(f"It may be here, too: {on_one_line(folder(file))} cannot be read: {on_one_line(why)}")
+    for unread in dict.fromkeys(found.unread):
+        tell(f"A file that cannot be read may have it: {on_one_line(folder(unread))}")
     may_be_in = found.finder()
     for log in Path(belongings(default_location())).glob("*.log*"):
         why = ""
