@@ -586,6 +586,13 @@ async def test_words_that_were_begun_before_a_question_answer_nothing(
     await page.get_by_title("Send after this turn").click()
     await expect(page.locator(".queue ol")).to_contain_text("And then")
     await expect(page.locator(".asking section.question")).to_be_visible()
+    for width, height in ((1280, 800), (360, 760)):
+        await page.set_viewport_size({"width": width, "height": height})
+        shown = await page.locator(".reading").bounding_box()
+        assert shown is not None
+        assert shown["height"] >= height // 3
+        await expect(page.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
+        await expect(area).to_be_in_viewport(ratio=1)
     await page.locator(".asking").get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
     await expect(page.locator(".said", has_text="heard: ")).to_contain_text("And then")
