@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -15,11 +16,13 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
-from acphold.faces.cli import bounds, watchdog
+from acphold.faces.cli import bounds, daemon, watchdog
+from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.process_commands import print_process
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.reading.processes import AgentProgram, LiveSession, Process
@@ -438,3 +441,15 @@ async def test_an_agent_that_has_a_list_of_its_own_is_told_what_a_command_change
         await one.call("session/close", {"sessionId": session})
         assert home.run("session", "archive", session).stdout == "Archived 1 session.\n"
         await until(lambda: received(log, "session/archive"))
+
+
+def test_why_no_daemon_can_start_says_beside_which_journal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setenv("ACPHOLD_JOURNAL", journal := str(tmp_path / "journal.db"))
+    monkeypatch.setattr(daemon, "report", told.append)
+    monkeypatch.setattr(daemon, "log_to_file", Mock(side_effect=full))
+    assert daemon.start_daemon(str(tmp_path / "held"), None) == Exit.ERROR
+    assert told == [f"failed no daemon starts beside {journal}: {full}; see `acphold doctor`"]

@@ -98,7 +98,10 @@ def start_daemon(path: str, held: LockedFile | None) -> int:
     except DaemonRunsError as exc:
         report(f"{TAKEN} {exc.path}")
     except (AcpError, OSError) as exc:
-        report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
+        kind, why = JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED, str(exc)
+        if isinstance(exc, OSError):
+            why = f"no daemon starts beside {default_location()}: {why}; see `acphold doctor`"
+        report(f"{kind} {why}")
         return Exit.ERROR
     finally:
         begun.abandon()
