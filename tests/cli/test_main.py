@@ -193,6 +193,7 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
 
 def test_that_nobody_has_access_is_said(acphold: CommandLine) -> None:
     assert acphold.run("access", "list").err == "No tokens or paired devices.\n"
+    assert acphold.run("access", "audit").err == "Nothing was done through `acphold serve`.\n"
 
 
 @pytest.mark.parametrize(

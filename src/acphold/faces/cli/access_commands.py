@@ -213,6 +213,8 @@ async def audit(
     async with journal_if_any() as kept:
         if kept is not None:
             deeds = await kept.access.deeds(since, bounds.TOKEN_DEEDS)
+    if not deeds and not json:
+        tell("Nothing was done through `acphold serve`.")
     for each in deeds:
         when = iso(each.at)
         if json:
