@@ -195,13 +195,10 @@ class _ImportRun(Struct):
                 notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
                 if wait:
                     indexing.end()
-                    shows = sys.stderr.isatty()
-                    async for left in finish_index(journal):
-                        if shows:
-                            told = f"\r\x1b[K{quantity(left, 'session')} to go"
-                            print(told, end="", file=sys.stderr)
-                    if shows:
-                        print("\r\x1b[K", end="", file=sys.stderr)
+                    with progress_bars() as bars:
+                        task = bars.add_task("", total=None)
+                        async for left in finish_index(journal):
+                            bars.update(task, description=f"{quantity(left, 'session')} to go")
                     notice("Everything is searchable.")
                 elif await indexing.lags(journal.index):
                     notice(BESIDE)
