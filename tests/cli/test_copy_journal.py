@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from acphold.faces.cli import journal_commands
+from acphold.faces.cli.command_line import Exit
 from acphold.journal.stored_history import FRAME
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
@@ -44,6 +47,19 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(
     assert done.code == 0
     assert "sessions" in done.plain
     assert "2 sessions copied" in done.plain
+
+
+def test_a_ctrl_c_says_how_to_continue(
+    two: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(journal_commands, "copy_all", interrupted)
+    done = acphold.run("journal", "copy", str(two), str(tmp_path / "copy.db"))
+    assert done.code == Exit.INTERRUPTED
+    assert done.err == "Interrupted; what was copied stays. Run the command again to continue.\n"
 
 
 def test_sessions_that_differ_are_named_and_the_exit_code_says_it(

@@ -27,6 +27,7 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
+    at_work,
     folder,
     on_one_line,
     on_terminal,
@@ -117,9 +118,10 @@ async def export(
         if to.path is None:
             await writing.print(rows)
         elif to.is_folder:
-            await writing.fill(forms.folder(to.path), rows)
+            with at_work():
+                await writing.fill(forms.folder(to.path), rows)
         else:
-            with forms.replace_file(to.path) as file:
+            with at_work(), forms.replace_file(to.path) as file:
                 await writing.write(rows, file)
     if to.path is not None or not rows:
         where = f" to {folder(to.path)}" if to.path and rows else ""

@@ -152,9 +152,13 @@ async def copy(
                     not_copied[session_id] = NOT_COPIED[became]
                 bars.advance(task)
 
-            became = await copy_all(
-                read, written, note_done, lambda count: bars.update(task, total=count)
-            )
+            try:
+                became = await copy_all(
+                    read, written, note_done, lambda count: bars.update(task, total=count)
+                )
+            except asyncio.CancelledError:
+                tell("Interrupted; what was copied stays. Run the command again to continue.")
+                raise
         shown = [*not_copied.items()][: bounds.UNCOPIED_SESSIONS]
         for session_id, told in shown:
             tell(f"{await short_id(read, session_id)} {told}")
