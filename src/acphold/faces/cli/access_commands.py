@@ -6,6 +6,7 @@ import json as json_text
 import re
 import sys
 from contextlib import aclosing, nullcontext, suppress
+from itertools import starmap
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -40,14 +41,8 @@ from acphold.live.server.places import allowed_places, set_allowed
 PLACE: Final = r"sandbox-[0-9a-f]{12}"
 """The name of a place, as `machine.place` makes it."""
 
-TOKENS: Final = (
-    Column("NAME", "heading"),
-    Column("ID", "id"),
-    Column("STATE", "busy"),
-    Column("LAST USE", ""),
-    Column("FOR", "agent", most=30, least=12),
-)
-"""The columns on a terminal; the rights are below each name."""
+HEADINGS: Final = {"NAME": "heading", "ID": "id", "STATE": "busy", "LAST USE": "", "FOR": "agent"}
+"""The columns on a terminal, with their styles; the rights are below each name."""
 
 # -- tokens -----------------------------------------------------------------------------------
 
@@ -72,7 +67,7 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
-    table, below = Table(TOKENS), list[str]()
+    table, below = Table([*starmap(Column, HEADINGS.items())]), list[str]()
     for each in tokens:
         state = "held" if each.is_held else "good"
         if each.is_over(now):

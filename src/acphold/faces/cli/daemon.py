@@ -97,11 +97,12 @@ def start_daemon(path: str, held: LockedFile | None) -> int:
             held.release()
     except DaemonRunsError as exc:
         report(f"{TAKEN} {exc.path}")
-    except (AcpError, OSError) as exc:
-        kind, why = JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED, str(exc)
-        if isinstance(exc, OSError):
-            why = f"no daemon starts beside {default_location()}: {why}; see `acphold doctor`"
-        report(f"{kind} {why}")
+    except AcpError as exc:
+        report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
+        return Exit.ERROR
+    except OSError as exc:
+        why = f"no daemon starts beside {default_location()}: {exc}; see `acphold doctor`"
+        report(f"{FAILED} {why}")
         return Exit.ERROR
     finally:
         begun.abandon()

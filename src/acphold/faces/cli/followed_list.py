@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from os.path import basename
 from shutil import get_terminal_size
 from typing import Final, TextIO
 
@@ -125,10 +126,8 @@ class AsWords:
             if self._known.get(row.session_id) != shown:
                 self._known[row.session_id] = shown
                 if self._is_listed:
-                    path = folder(row.cwd)
-                    if self._out.isatty():
-                        path = path.rpartition("/")[2] or "/"
-                    where = f"{on_one_line(agent_name(row.agent))} in {path}"
+                    path = basename(row.cwd) if self._out.isatty() else folder(row.cwd)
+                    where = on_one_line(f"{agent_name(row.agent)} in {path}")
                     self._line(row.session_id, *shown, where)
         for session_id in news.gone:
             self._over(session_id, "deleted")

@@ -242,8 +242,8 @@ def _why_unstartable(row: SessionRow) -> str:
         program = (agent_command(start.agent).command if start.agent else start.command)[0]
     except (SettingsError, UsageError) as error:
         return str(error)
-    there = os.path.join(start.folder or "", program) if "/" in program else program
-    return "" if on_path(there) else f"there is no program {program!r}; install it, or its agent"
+    is_there = on_path(os.path.join(start.folder or "", program) if "/" in program else program)
+    return "" if is_there else f"there is no program {program!r}; install it, or its agent"
 
 
 async def _open_in_daemon(row: SessionRow, short: str) -> None:
