@@ -21,7 +21,7 @@ BYTECODES = {
     ("hub", PAUSE): 6_414,
     ("hub", "prompt with ten updates"): 8_666,
     ("hub", "prompt with ten updates apart"): 22_630,
-    ("hub", "load of 1,000"): 30_742,
+    ("hub", "load of 1,000"): 30_429,
     ("hub", "one more client"): 9_952,
     ("library", "prompt"): 5_304,
     ("library", "prompt with ten updates"): 7_713,
