@@ -289,6 +289,21 @@ async def test_a_program_that_listens_in_the_place_of_a_killed_daemon_keeps_no_e
             await one.talk({"say": "hello"})
 
 
+async def test_a_program_that_listens_in_the_place_of_a_living_daemon_keeps_no_editor(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "hello"})
+        await asyncio.sleep(1.2)  # until it watches its socket
+        with socket.socket(socket.AF_UNIX) as listening:
+            os.unlink(home.socket())
+            listening.bind(home.socket())
+            listening.listen()
+            async with home.editor() as two:
+                await two.talk({"say": "hello"})
+        assert len(home.daemons()) == 1
+
+
 def test_an_editor_that_was_served_and_let_go_before_its_front_looked_is_not_served_again() -> None:
     fronts, daemons = socket.socketpair()
     with fronts:
@@ -789,6 +804,22 @@ async def test_a_daemon_whose_journal_was_moved_makes_room_for_one_at_the_new_pl
         await two.load(session)
         assert two.text() == "hello"
     assert home.run("agent", "stop").returncode == 0
+
+
+async def test_a_daemon_makes_room_at_once_where_a_folder_above_its_journal_was_moved_to(
+    home: Home, tmp_path: Path
+) -> None:
+    (inner := home.journal.parent / "inner").mkdir()
+    home.env["ACPHOLD_JOURNAL"] = str(inner / "journal.db")
+    command = wrap_command(scripted_agent())
+    async with introduced(command, journal=inner / "journal.db", env=home.env) as one:
+        session = await one.talk({"say": "hello"})
+        await asyncio.sleep(1.2)  # until it watches its lock
+        home.journal.parent.rename(moved := tmp_path.with_name("moved"))
+        home.env["ACPHOLD_JOURNAL"] = str(journal := moved / "inner" / "journal.db")
+        async with introduced(command, journal=journal, env=home.env) as two:
+            await two.load(session)
+            await one.ended()
 
 
 async def test_a_journal_that_is_moved_back_at_once_keeps_its_daemon_and_the_turn(

@@ -22,7 +22,7 @@ import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -35,6 +35,8 @@ from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import RuntimeFolderError, runtime_folder, sweep
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TAKEN = b"\1"
 """Sent at once to a front; without it, the front does not wait."""
@@ -103,14 +105,8 @@ def pid_at(path: str) -> int | None:
     Check a number here before signalling it, or telling a person to: a number from a process
     itself, or from the journal, may belong to another process by now, or on this machine.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)
-        try:
-            asking.connect(path)
-            found = credentials(asking)
-        except OSError:
-            return None
-    return found.pid if found.uid == os.getuid() else None
+    found = _about(path, credentials)
+    return found.pid if found and found.uid == os.getuid() else None
 
 
 def is_listening(path: str) -> bool:
@@ -127,13 +123,18 @@ def is_ours(connection: socket.socket) -> bool:
 
 def is_in_our_place(path: str) -> bool:
     """Return True if a process of this user in this place listens at `path`."""
+    return _about(path, is_ours) or False
+
+
+def _about(path: str, look: Callable[[socket.socket], T]) -> T | None:
+    """Look at the process that listens at `path`; None if there is none."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
             asking.connect(path)
-            return is_ours(asking)
+            return look(asking)
         except OSError:
-            return False
+            return None
 
 
 SO_PEERPIDFD = 77

@@ -28,7 +28,7 @@ from acphold.journal_location import (
     without_password,
 )
 from acphold.machine.first_frame import EDITOR, FirstFrame
-from acphold.machine.locked_file import is_held, read_note
+from acphold.machine.locked_file import holder, is_held, read_note
 from acphold.machine.own_program import start_detached
 from acphold.machine.place import place_of
 from acphold.machine.runtime_folder import daemon_socket, login_folder
@@ -323,7 +323,7 @@ def _former_socket(journal: str) -> str:
 
 
 def _connect(held: str, path: str) -> socket.socket | None:
-    """Connect to the daemon that holds this file, at its socket; None when none listens.
+    """Connect to the daemon that holds this file, at its socket; None when it does not listen.
 
     Raises OSError for another user's, and for one that accepts nobody.
     """
@@ -344,14 +344,18 @@ def _connect(held: str, path: str) -> socket.socket | None:
             connection.close()
             return None
     connection.setblocking(True)
+    pid = 0  # it has no number here, or the system tells none
     if sys.platform == "linux":  # unix(7), SO_PEERCRED
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        user = int(struct.unpack("3i", raw)[1])
+        pid, user, _ = struct.unpack("3i", raw)
     else:
         raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
         user = int(struct.unpack_from("2I", raw)[1])
     if user != os.getuid():
         raise PermissionError(f"{path} belongs to another user")
+    if pid and holder(held) not in (None, pid):  # the daemon makes its socket again
+        connection.close()
+        return None
     return connection
 
 
@@ -402,6 +406,8 @@ def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
             raise JournalUnavailableError(why)
         if kind not in (LISTENS, TAKEN):
             raise OSError(why or f"the daemon exited at once; see its log in {belongings(journal)}")
+        if kind == TAKEN and not daemon_address(held):
+            _rouse(held)
         while True:
             path = daemon_address(held) or (why if kind == TAKEN else "")
             if (connection := _connect(held, path)) is not None:
@@ -410,6 +416,16 @@ def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
             if not is_held(held):
                 break  # it has ended: start another
             time.sleep(RETRY_SECONDS)
+
+
+def _rouse(held: str) -> None:
+    """Have the daemon that holds this file look where that is: something is lost beside it. Nothing
+    tells the daemon that a folder above was moved, and then it makes room for another here."""
+    try:
+        os.mkdir(beside := f"{held}-{os.getpid()}", 0o700)
+        os.rmdir(beside)
+    except OSError:
+        pass
 
 
 FRAME, REPORT = 8, 9

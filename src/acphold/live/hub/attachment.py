@@ -204,7 +204,7 @@ class Attachment:
         self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
-        self.on_moved: Callable[[int, Acts], None] | None = None
+        self.on_moved: Callable[[int, Acts], object] | None = None
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
         self.reading: asyncio.Task[None] | None = None

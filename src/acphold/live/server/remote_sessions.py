@@ -104,15 +104,12 @@ class RemoteSessions:
         """Return a connection to the owner of a session. Raises ConnectionLostError if it cannot be
         reached at present, and HeldElsewhereError if it never can from here."""
         addresses, seconds = whose.owner.addresses, bounds.OWNER_ANSWER_SECONDS
-        try:
-            # A connection to a process that was stopped can be made, too.
-            if are_here(addresses) and not await is_answering(addresses, seconds):
-                raise errors.SilentPeerError("it does not answer")
-            return await connect(addresses, seconds, self.limit)
-        except errors.ConnectionLostError as problem:
-            if not addresses:
-                raise _unreachable(session_id, whose, problem) from problem
-            raise
+        if not addresses:
+            raise _unreachable(session_id, whose, "it shares no session")
+        # A connection to a process that was stopped can be made, too.
+        if are_here(addresses) and not await is_answering(addresses, seconds):
+            raise errors.SilentPeerError("it does not answer")
+        return await connect(addresses, seconds, self.limit)
 
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
@@ -245,9 +242,7 @@ class RemoteSessions:
         await self.leave()
 
 
-def _unreachable(
-    session_id: str, whose: At, problem: errors.ConnectionLostError
-) -> errors.HeldElsewhereError:
+def _unreachable(session_id: str, whose: At, problem: object) -> errors.HeldElsewhereError:
     why = f"cannot be reached from here: {problem}. Close it there, or try again"
     return errors.HeldElsewhereError(session_id, f"{whose.owner}, which {why}", whose.epoch)
 

@@ -68,7 +68,7 @@ from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.mcp_servers.servers import ProvidedServers, server_ids
 
 if TYPE_CHECKING:
-    from acphold.live.lines.line import OpenSession
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -472,24 +472,19 @@ class SessionOpener(Struct, eq=False):
         follows it."""
         lineage = conversation.session.lease.lineage
 
-        def follow(told: int, due: Acts) -> None:
+        async def follow(told: int, due: Acts) -> None:
             from acphold.live.lines.line import OpenSession
 
             opened = OpenSession(setup.params, told, lineage, due)
-            self._directory.hub.undoing.start(
-                self._follow(conversation.id, opened), "follow session"
-            )
+            await self.openings.wait(session_id)
+            if self.is_open(session_id) or not await self.remote.follow(session_id, opened):
+                self.remote.stay(session_id)
+                opened.act()
 
-        attachment.on_moved = follow
+        hub, session_id = self._directory.hub, conversation.id
+        attachment.on_moved = lambda *place: hub.undoing.start(follow(*place), "follow session")
         conversation.open_to(attachment)
         self._tell_of_terms(conversation)
-
-    async def _follow(self, session_id: str, opened: OpenSession) -> None:
-        """Have the client follow a session that another process has taken."""
-        await self.openings.wait(session_id)
-        if self.is_open(session_id) or not await self.remote.follow(session_id, opened):
-            self.remote.stay(session_id)
-            opened.act()
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""
