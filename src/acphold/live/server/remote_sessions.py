@@ -122,8 +122,9 @@ class RemoteSessions:
         """Have the client follow a session that this process has lost, a line over its next
         connection; return False if it has gone."""
         if self.client.offer.is_line:
+            self._is_over = True
             await self.client.hang_up()
-        if self._is_over or self.client.is_lost or session_id in self._lines:
+        if self._is_over or session_id in self._lines:
             self.stay(session_id)
             return False
         line = self._next.pop(session_id, None) or SessionLine(session_id, self)
