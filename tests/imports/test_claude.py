@@ -427,6 +427,21 @@ def test_a_subagents_id_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     assert len(story(transcript, tmp_path).calls()) == 1
 
 
+def test_a_subagents_file_may_be_a_link_to_that_of_a_conversation_it_was_forked_from(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript("Delegate.")
+    transcript.assistant(use("t1", "Agent", description="count", prompt="Count."))
+    project = transcript.write(tmp_path).parent
+    write_lines(project / "before/subagents/agent-abc.jsonl", *subagent())
+    write_lines(tmp_path / "secret.jsonl", *subagent())
+    (folder := project / SESSION / "subagents").mkdir(parents=True)
+    (folder / "agent-abc.jsonl").symlink_to("../../before/subagents/agent-abc.jsonl")
+    (folder / "agent-def.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    (source,) = sources(READER, tmp_path)
+    assert source.paths[1:] == (str(folder / "agent-abc.jsonl"),)
+
+
 def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> None:
     from acphold.imports import Home
 

@@ -106,7 +106,7 @@ def find(home: Home) -> Iterator[Source]:
         beside: list[Path] = []
         own, _ = os.path.splitext(path)
         if os.path.lexists(own):
-            beside += files_below(Path(own), "subagents/agent-*.jsonl")
+            beside += files_below(Path(own), "subagents/agent-*.jsonl", path.parent)
             beside += files_below(Path(own), "custom-title.json")
         yield from source_of(_last_id(path), [path, *beside])
 

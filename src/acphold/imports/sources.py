@@ -238,8 +238,8 @@ def file_sources(paths: Iterable[Path]) -> Iterator[Source]:
         yield from source_of(path.stem, [path])
 
 
-def files_below(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield the regular files in `folder` that match, without links out of it.
+def files_below(folder: Path, pattern: str, within: Path | None = None) -> Iterator[Path]:
+    """Yield the regular files in `folder` that match, without links out of it, or of `within`.
 
     The pattern is one of names, or `**/` before one: as deep as DEEPEST. Sorted by path, so that
     two runs agree; one folder is read at a time, as there may be a hundred thousand files.
@@ -270,7 +270,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             try:
                 if is_recursive and entry.is_dir(follow_symlinks=False):
                     inside.append(_Found(place, entry.name, depth + 1))
-                elif not is_wanted(entry.name) or _leads_out(entry, folder):
+                elif not is_wanted(entry.name) or _leads_out(entry, within or folder):
                     if is_other(entry.name):
                         seen.others.add(entry.path)
                     elif has_files and entry.is_dir(follow_symlinks=False):
