@@ -54,6 +54,7 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
+    look_up,
     milliseconds,
     number,
     obj,
@@ -265,24 +266,8 @@ def _as_before(kind: object, message: Object) -> Object:
         told[PARTS] = [text_block(text(message, "text")), *files]
     elif kind == "assistant":
         told["modelID"] = first_text(message.get("model"), ("id", "modelID"))
-        told[PARTS] = [_part_as_before(part) for part in objects(message, "content")]
+        told[PARTS] = objects(message, "content")
     return told
-
-
-def _part_as_before(part: Object) -> Object:
-    if text(part, "type") != "tool":
-        return part
-    state = obj(part, "state")
-    shown = objects(state, "content")
-    told: Object = {
-        "status": text(state, "status"),
-        "input": from_json(state.get("input")),
-        "output": "\n".join(words for one in shown if (words := text(one, "text"))),
-        "files": [one for one in shown if text(one, "type") == "file"],
-        "error": text(state, "error", "message"),
-        "metadata": obj(state, "metadata"),
-    }
-    return {"type": "tool", "callID": text(part, "id"), "tool": text(part, "name"), "state": told}
 
 
 # -- found ---------------------------------------------------------------------------------
@@ -481,8 +466,8 @@ class _OpencodeConverter(AgentConverter):
     def _call(self, part: Object) -> None:
         """Write a call, its subagent's calls, and its result."""
         cwd = self._cwd
-        call_id, name = text(part, "callID"), text(part, "tool")
-        state, arguments = obj(part, "state"), obj(part, "state", "input")
+        call_id, name = first_text(part, ("callID", "id")), first_text(part, ("tool", "name"))
+        state, arguments = obj(part, "state"), obj(from_json(look_up(part, "state", "input")))
         has_folder = name in ("bash", "shell") and not self._is_old and bool(cwd)
         path = text(arguments, "filePath") or text(arguments, "path")
         place = path or (cwd if has_folder else "")
@@ -499,14 +484,17 @@ class _OpencodeConverter(AgentConverter):
         if name == "todowrite" and text(state, "status") == "completed":
             self._writer.plan(objects(arguments, "todos"))
         if name in ("task", "subagent"):
-            self._tell_subagent(call_id, self._subagent(state))
+            self._tell_subagent(call_id, self._subagent(state, arguments))
         # How it ended; of one without an end, its output so far.
         status, about = text(state, "status"), obj(state, "metadata")
         if status == "completed":
-            output = text(state, "output")
+            parts = objects(state, "content")  # in version 2
+            output = text(state, "output") or "\n".join(
+                words for one in parts if (words := text(one, "text"))
+            )
             shown = text(about, "display", "text") if name == "read" else ""
             produced = [content(shown or output)]
-            for file in objects(state, "files"):
+            for file in (one for one in parts if text(one, "type") == "file"):
                 found = picture(text(file, "uri"))
                 link = resource_link(text(file, "name"), text(file, "uri"))
                 produced.append(block_content(found or link))
@@ -520,13 +508,13 @@ class _OpencodeConverter(AgentConverter):
                 more["title"] = text(state, "title") or name
             self._end_call(call_id, failed=False, produced=produced, **more)
         elif status == "error":
-            error = text(state, "error")
+            error = text(state, "error") or text(state, "error", "message")
             raw: Object = {"error": error} | ({"metadata": about} if about else {})
             self._end_call(call_id, failed=True, produced=[content(error)], rawOutput=raw)
         elif printed := text(about, "output"):
             self._writer.update(call_id, {"content": [content(printed)]})
 
-    def _subagent(self, state: Object) -> str:
+    def _subagent(self, state: Object, arguments: Object) -> str:
         """Return the session of a call's subagent; a later call may go on with it.
 
         One that was stopped at once is not named in its call yet.
@@ -534,7 +522,7 @@ class _OpencodeConverter(AgentConverter):
         child = first_text(obj(state, "metadata"), ("sessionId", "sessionID"))
         if child or text(state, "status") in ("completed", "error") or self._writer.caller:
             return child
-        asked = text(state, "input", "description")
+        asked = text(arguments, "description")
         children = self._store.children(self._session_id)
         named = (it for it, title in children if asked and title.startswith(asked))
         return next((it for it in named if it not in self.told), "")
