@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
+from tests.empty_journal import empty
 from tests.raw_entries import Raw
 
 
@@ -25,7 +26,7 @@ def remember(
 
 
 async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> None:
-    journal = open_journal(path)
+    journal = open_journal(empty(path))
     try:
         lease = await journal.create(new)
         for kind, raw in entries:

@@ -25,6 +25,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
 from tests.editor import DEADLINE
+from tests.empty_journal import empty
 from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said
 from tests.snapshots.conftest import Project, files
 
@@ -54,7 +55,7 @@ class Machine:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.folder = folder
-        self.journal: Journal = open_journal(folder / "journal.db")
+        self.journal: Journal = open_journal(empty(folder / "journal.db"))
         self.clone = folder / "clone"
         if project is not None and not self.clone.exists():
             project.git("clone", "-q", str(project.top), str(self.clone))

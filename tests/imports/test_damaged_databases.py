@@ -15,6 +15,7 @@ from acphold.imports.sources import searching
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
+from tests.empty_journal import empty
 from tests.imports.every_reader import READERS, Said, write
 from tests.imports.test_crush import Database
 from tests.imports.test_cursor import Editor
@@ -166,7 +167,7 @@ async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restore
     expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
     damaged_once = 0
     for number, at in enumerate(pages[:: max(1, len(pages) // 4)]):
-        async with aclosing(open_journal(tmp_path / f"{number}.db")) as journal:
+        async with aclosing(open_journal(empty(tmp_path / f"{number}.db"))) as journal:
             _put(file, whole[:at] + b"\xee" * size + whole[at + size :])
             await import_found(journal, name, tmp_path / "home")
             for row in await journal.page(ListFilter()):
@@ -264,8 +265,7 @@ async def test_zeros_join_no_rows_and_leave_nothing_behind_once_the_file_is_whol
     file = _file_with(tmp_path, b"A2")
     whole = _content(file)
     for at in range(whole.index(b"Q1") + 3, len(whole), max(len(whole) // 9, 1)):
-        journal = tmp_path / f"{at}.db"
-        async with aclosing(open_journal(journal)) as opened:
+        async with aclosing(open_journal(empty(tmp_path / f"{at}.db"))) as opened:
             hole = min(200, len(whole) - at)
             _put(file, whole[:at] + bytes(hole) + whole[at + hole :])
             with suppress(OSError):  # where nothing is left

@@ -27,6 +27,7 @@ from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
+from tests.empty_journal import empty
 from tests.imports.every_reader import OLDER_FORMS, READERS, Said, found, write
 
 WORDS = st.sampled_from(["continue", "continue", "y", "yes", "", "Fix the first of these."])
@@ -101,7 +102,7 @@ async def turns(journal: Journal, session_id: str) -> list[tuple[str, str]]:
 async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> None:
     """Import each state in turn, and the whole newest way; then that is told, and beside it what
     else was."""
-    journal = open_journal(str(home / "journal.db"), create=True)
+    journal = open_journal(empty(home / "journal.db"))
     told: dict[int, Said] = {}
     its_id = ""
     clock = 1_767_400_000_000_000_000
@@ -455,7 +456,7 @@ LINES = [*READ_ON, "acphold", "acpx"]
 
 async def here_after(name: str, home: Path, states: Iterable[bytes]) -> list[list[tuple[str, str]]]:
     """The sessions of a journal of its own, after the file was in each of these states."""
-    async with aclosing(open_journal(str(home / "journal.db"), create=True)) as journal:
+    async with aclosing(open_journal(empty(home / "journal.db"))) as journal:
         for clock, content in enumerate(states):
             told_in(next(found(name, home))).write_bytes(content)
             for source in found(name, home):

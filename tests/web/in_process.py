@@ -49,6 +49,7 @@ from acphold.web.push import KeptSubscriptions, Order, PushOutcome
 from acphold.web.relay import Reach, ReachedDaemon, Relay, RelayedAgent
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
+from tests.empty_journal import empty
 from tests.journal.conversations import Pieces, append
 
 ORIGIN = "http://localhost:8260"
@@ -291,7 +292,7 @@ async def site(
     first is the default one."""
     path = folder / "journal.db"
     services = services or {"agent": absent(path)}
-    journal = open_journal(path)
+    journal = open_journal(empty(path))
     gate = Gate(journal.access, origins or (ORIGIN,))
     pairing = Pairing()
     activity = Activity()
