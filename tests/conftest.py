@@ -73,9 +73,6 @@ class Url(type(Path())):  # type: ignore[misc]
     __fspath__ = __str__
 
 
-EMPTY = ("tests/hub/", "tests/imports/", "tests/reading/", "tests/server/")
-"""The rooms whose tests are given a journal, and do not make it themselves."""
-
 ON_BOTH = ("tests/hub/", "tests/reading/", "tests/server/")
 """The rooms of which the tests run on each store, but for those that are marked as of a file."""
 
@@ -100,7 +97,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """The journal of a test; still a path where it is in a database (see `Url`)."""
     path = tmp_path / "journal.db"
     if getattr(request, "param", "sqlite") == "sqlite":
-        yield empty(path) if request.node.nodeid.startswith(EMPTY) else path
+        yield empty(path) if request.node.nodeid.startswith((*ON_BOTH, "tests/imports/")) else path
         return
     databases: Databases = request.getfixturevalue("databases")
     with databases.new() as url:

@@ -1,4 +1,4 @@
-"""A journal without sessions; to make its tables takes three times as long as to copy them."""
+"""A journal without sessions: to copy its tables takes a third of the time of making them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from acphold.journal.sqlite.file import JournalFile
 @cache
 def _content() -> bytes:
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "journal.db"
-        JournalFile.open(str(path), create=True, busy_seconds=1).close()
-        return path.read_bytes()
+        JournalFile.open(f"{folder}/journal.db", create=True, busy_seconds=1).close()
+        return Path(folder, "journal.db").read_bytes()
 
 
 def empty(path: Path) -> Path:

@@ -104,22 +104,14 @@ def test_the_package_itself_names_the_public_modules_and_no_others() -> None:
     assert {*re.findall(r"`((?:acphold|acp_wire)\.\w+)`", told)} == roots
 
 
-@pytest.mark.parametrize(
-    "file",
-    [*sorted(ROOT.glob("examples/**/*.py")), *sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"],
-    ids=lambda file: file.name,
-)
-def test_what_people_copy_imports_from_public_modules_alone(file: Path) -> None:
-    text = file.read_text("utf-8")
-    blocks = (
-        [text] if file.suffix == ".py" else re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    )
-    imported = {
-        name
-        for block in blocks
-        for name in re.findall(r"^\s*(?:from|import) ((?:acphold|acp_)[\w.]*)", block, re.M)
-    }
-    assert imported <= {*MODULES, "acp_wire.schema"}
+def test_what_people_copy_imports_from_public_modules_alone() -> None:
+    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    for file in [*ROOT.glob("examples/**/*.py"), *pages]:
+        text, code = file.read_text("utf-8"), r"^```python\n(.*?)^```$"
+        blocks = re.findall(code, text, re.M | re.S) if file in pages else [text]
+        imports = r"^\s*(?:from|import) ((?:acphold|acp_)[\w.]*)"
+        imported = {name for block in blocks for name in re.findall(imports, block, re.M)}
+        assert imported <= {*MODULES, "acp_wire.schema"}, file
 
 
 def test_the_page_on_versions_names_the_public_modules_and_no_others() -> None:

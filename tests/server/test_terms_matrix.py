@@ -62,12 +62,10 @@ class Case(NamedTuple):
         """False if another case is the same: who comes to a new daemon opens the session, a queue
         is filled without opening it anew, only who has chosen otherwise has anything closed, and
         where nothing happened the others have nothing opened."""
-        if self.happened == "daemon killed":
-            if self.how != "opens":
-                return False
-        elif self.who == "queue" and self.how == "opens":
+        is_lost = self.happened == "daemon killed"
+        if self.how != "opens" if is_lost else (self.who, self.how) == ("queue", "opens"):
             return False
-        if self.kind != "nothing" and self.happened != "daemon killed" and self.who == "second":
+        if self.kind != "nothing" and not is_lost and self.who == "second":
             return True
         if self.happened == "nothing" and (self.kind == "nothing" or self.who != "reloaded"):
             return self.can == "load, close"
