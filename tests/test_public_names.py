@@ -69,7 +69,7 @@ PUBLIC = {
     "acphold.imports": """
         ABANDONED ALL Deletion Explanation Forgettable Growth Home IMPORTED ImportMemory
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source SourceSearch
-        TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c explain failure fault
+        TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c explain failure
         find_turn first_entries forecast forget give_up_lost has_words interruptible read_beside
         read_listed reader searching whole_id
     """,

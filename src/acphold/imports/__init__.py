@@ -23,7 +23,7 @@ from acphold.imports.intake import (
     whole_id,
 )
 from acphold.imports.interrupts import ending_at_ctrl_c, interruptible
-from acphold.imports.pieces import failure, fault
+from acphold.imports.pieces import failure
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ALL, Home, ImportSelection, Source, searching
@@ -56,7 +56,6 @@ __all__ = [
     "ending_at_ctrl_c",
     "explain",
     "failure",
-    "fault",
     "find_turn",
     "first_entries",
     "forecast",

@@ -31,15 +31,9 @@ class SourceSearch:
 
     def _find(self, reading: Reader) -> list[Source]:
         if reading.name not in self._met:
-            its = self._met[reading.name] = []
-            failures: list[Exception] = []
             with searching() as search:
-                try:
-                    its.extend(reading.find(self._home))
-                except Exception as error:
-                    failures.append(error)
-            failures += search.unreadable
-            self.unread += (failure(error, str(self._home.path)) for error in failures)
+                self._met[reading.name] = [*reading.find(self._home)]
+            self.unread += (failure(error, str(self._home.path)) for error in search.unreadable)
         return self._met[reading.name]
 
     async def of(self, session_id: str, names: Iterable[str]) -> list[tuple[Source, Reader]]:

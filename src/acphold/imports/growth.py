@@ -99,15 +99,11 @@ class _Asked(dict[str, str]):
 def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     """Return the stamps of all that finding an agent's conversations depends on, and these."""
     with searching() as search:
-        try:
-            sources = [
-                source
-                for source in reader(name).find(home)
-                if all(map(is_text, (source.session_id, source.item, *source.paths)))
-            ]
-        except Exception as error:  # an import reports it
-            log.info("conversations of %s cannot be found: %s", name, error)
-            sources = []
+        sources = [
+            source
+            for source in reader(name).find(home)
+            if all(map(is_text, (source.session_id, source.item, *source.paths)))
+        ]
     paths = {path for source in sources for path in source.paths}.union(search.looks)
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
     stamps = {path: stamp(path) for path in paths | databases} | search.looks

@@ -6,12 +6,10 @@ compared with the journal's (see `turns`), and those that are new are read again
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Final
 from zlib import crc32
 
@@ -25,7 +23,7 @@ from acphold.errors import AcpError, TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError, prompt_text
 from acphold.imports.forgotten_words import is_of
-from acphold.imports.readers import Reader
+from acphold.imports.readers import Reader, fault
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
 from acphold.imports.sources import ALL, Facts, ImportSelection, Source
@@ -261,17 +259,6 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:
 def losses_in(missed: Counter[str]) -> int:
     """Return how many damaged parts were met."""
     return sum(missed[why] for why in _LOSSES)
-
-
-def fault(error: Exception) -> OSError | TranscriptError:
-    """Return the error for a source that cannot be read, or on which its reader fails."""
-    if isinstance(error, OSError):
-        return error
-    *_, place = traceback.extract_tb(error.__traceback__)
-    return TranscriptError(
-        f"acphold's reader failed on it, please report this: {type(error).__name__}: {error}"
-        f" ({Path(place.filename).name}:{place.lineno})"
-    )
 
 
 def failure(error: Exception, path: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +21,11 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from acphold.errors import TranscriptError
 from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
-from acphold.imports.sources import Home, Source
+from acphold.imports.sources import Home, Source, note
 from acphold.imports.tools import PATHS, PLANNING, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -87,10 +89,25 @@ class Reader(NamedTuple):
     branches: Callable[[Source], Iterator[Source]] | None = None
 
     def find(self, home: Home) -> Iterator[Source]:
-        """Yield the conversations below a home folder."""
-        for source in self.search(home):
-            force_setattr(source, "reader", self.name)  # it is new; a copy of each costs 2 μs
-            yield source
+        """Yield the conversations below a home folder; notes it if the search for them fails."""
+        try:
+            for source in self.search(home):
+                force_setattr(source, "reader", self.name)  # it is new; a copy of each costs 2 μs
+                yield source
+        except Exception as error:
+            why = fault(error)
+            note(why if isinstance(why, OSError) else OSError(str(why)))
+
+
+def fault(error: Exception) -> OSError | TranscriptError:
+    """Return the error for a source that cannot be read, or on which its reader fails."""
+    if isinstance(error, OSError):
+        return error
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return TranscriptError(
+        f"acphold's reader failed on it, please report this: {type(error).__name__}: {error}"
+        f" ({Path(place.filename).name}:{place.lineno})"
+    )
 
 
 def reader(name: str) -> Reader:

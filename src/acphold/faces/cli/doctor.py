@@ -58,7 +58,6 @@ from acphold.imports import (
     Home,
     Intake,
     deletions,
-    fault,
     reader,
     searching,
 )
@@ -325,13 +324,8 @@ async def check_transcripts() -> list[Diagnosis]:
         for name in NAMES:
             reading = reader(name)
             with searching() as search:
-                sources = []
-                try:
-                    for source in reading.find(home):
-                        search.known.update(source.paths)
-                        sources.append(source)
-                except Exception as error:
-                    search.unreadable.append(OSError(str(fault(error))))
+                sources = [*reading.find(home)]
+                search.known.update(path for source in sources for path in source.paths)
                 unknown = search.unknown()
             left = await count_left(intake, sources, reading)
             if found := deleting.get(name):

@@ -273,18 +273,14 @@ class _ImportRun(Struct):
         """Find the sources that were asked for."""
         found: list[Source] = []
         tally = self.tallies[reading.name]
-        unreadable: list[Exception] = []
         with imports.searching() as search:
-            try:
-                for source in reading.find(self.home):
-                    search.known.update(source.paths)
-                    if source.changed_at >= self.since * 1_000_000:
-                        agent = self.name or source.agent
-                        found.append(replace(source, agent=agent, given=self.home.is_given))
-            except Exception as error:
-                unreadable.append(error)
+            for source in reading.find(self.home):
+                search.known.update(source.paths)
+                if source.changed_at >= self.since * 1_000_000:
+                    agent = self.name or source.agent
+                    found.append(replace(source, agent=agent, given=self.home.is_given))
             tally.unknown = search.unknown()
-        for failure in [*search.unreadable, *unreadable]:
+        for failure in search.unreadable:
             tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         tally.files = sum(len(source.paths) - 1 for source in found)

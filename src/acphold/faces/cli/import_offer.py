@@ -45,13 +45,12 @@ def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict
     small: list[tuple[str, Source]] = []
     with searching():
         for name in agents:
-            with suppress(Exception):
-                for source in reader(name).find(home):
-                    found[name] += 1
-                    if source.size < bounds.SMALL_TRANSCRIPT:
-                        small.append((name, source))
-                    if time.monotonic() > until:
-                        return found, False
+            for source in reader(name).find(home):
+                found[name] += 1
+                if source.size < bounds.SMALL_TRANSCRIPT:
+                    small.append((name, source))
+                if time.monotonic() > until:
+                    return found, False
         for name, source in small:
             if time.monotonic() > until:
                 return found, False
