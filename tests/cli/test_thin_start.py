@@ -52,6 +52,18 @@ def test_a_front_imports_few_modules_beside_pythons_own() -> None:
     assert len([name for name in imported if name.startswith("acp")]) <= 23
 
 
+def test_a_command_imports_nothing_that_it_rarely_needs(journal: Path) -> None:
+    command = [sys.executable, "-S", "-X", "importtime", "-m", "acphold", "list"]
+    env = {"PYTHONPATH": ":".join(filter(None, sys.path)), "ACPHOLD_JOURNAL": str(journal)}
+    env |= {"HOME": str(journal.parent), "ACPHOLD_SETTINGS": "/nonexistent/settings.toml"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=env)
+    assert "Nothing here yet" in done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {"asyncio", "msgspec", "acphold.faces.cli.journals"} <= imported
+    rare = {"_ssl", "inspect", "platform", "textwrap", "tokenize"}
+    assert not rare & imported
+
+
 async def test_a_daemon_imports_little_before_the_first_answer(home: Home, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(NAMES_IMPORTS)
     found = tmp_path / "imports"
