@@ -9,10 +9,10 @@ import logging
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 # Offered here too: all output of commands goes through these.
 from acphold.conversation.presentation.visible_text import (
@@ -26,7 +26,7 @@ from acphold.conversation.presentation.visible_text import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress
 
     from acphold.faces.screen.layout import Gutter, LabelledText
     from acphold.journal.seams import SearchHit
@@ -214,23 +214,31 @@ def console(file: TextIO | None = None, *, light: bool | None = None) -> Console
     )
 
 
-def progress_bars(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+@contextmanager
+def progress_bars(*, quiet: bool = False, only_time: bool = False) -> Iterator[Progress]:
     """Return bars that are shown on stderr while it is a terminal, and go when they are done."""
+    if quiet or not sys.stderr.isatty():
+        yield cast("Progress", _NoBars())
+        return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TimeElapsedColumn
 
-    is_off = quiet or not sys.stderr.isatty()
-    # Before rich 14.3 a bar that is off prints an empty line at its end.
-    shown = Console(stderr=True, quiet=is_off)
-    return Progress(*columns, console=shown, transient=True, disable=is_off)
+    columns = [TimeElapsedColumn()] if only_time else []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield bars
+
+
+class _NoBars:
+    """Bars that nobody sees: rich takes longer to import than many a command to work."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_, **__: 0
 
 
 @contextmanager
 def at_work() -> Iterator[None]:
     """Show on stderr how long the block takes so far, while that is a terminal."""
-    from rich.progress import TimeElapsedColumn
-
-    with progress_bars(TimeElapsedColumn()) as bars:
+    with progress_bars(only_time=True) as bars:
         bars.add_task("", total=None)
         yield
 
