@@ -22,11 +22,15 @@ from acphold.live.agents.interface import AgentListener
 from acphold.live.server.daemon import Fronts
 from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.relay_protocol import (
+    AGENT_OF,
     REGISTER,
     AskedAgent,
+    DeedTold,
     Registered,
     Registration,
     RelayedClient,
+    SessionAsked,
+    Stirred,
 )
 from acphold.live.server.service import Service
 from acphold.machine.first_frame import SERVER, FirstFrame
@@ -43,6 +47,7 @@ class Server:
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
+        self.deeds: list[DeedTold] = []
         its_stdin, writing = os.pipe()
         reading, its_stdout = os.pipe()
         self.stderr, its_stderr = os.pipe()
@@ -56,7 +61,8 @@ class Server:
         raise AssertionError(request.method)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        return None
+        for told in batch:
+            self.deeds += msgspec.json.decode(told.params, type=Stirred).deeds
 
     @asynccontextmanager
     async def at(self, desks: Fronts) -> AsyncIterator[Registered]:
@@ -99,3 +105,27 @@ async def test_each_server_has_its_own_clients_and_what_its_agents_write(journal
                 await client.introduce(None, {})
                 await client.leave()
     assert asked == ["one", "two"]
+
+
+async def test_deeds_come_in_their_own_time_and_order_however_many_there_are_at_once(
+    journal: Path,
+) -> None:
+    @asynccontextmanager
+    async def prepared(_: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
+        def make(listener: AgentListener, _: object) -> PuppetAgent:
+            return PuppetAgent(listener)
+
+        yield PreparedAgent(Service(make_agent=make, options=ServeOptions()), linger=600)
+
+    server, times = Server("one"), iter(range(3000))
+    async with asyncio.timeout(DEADLINE), shared(journal) as house, AsyncExitStack() as there:
+        desks, kept = front_desks(house.hub, prepared)
+        there.push_async_callback(kept.aclose)
+        mark = (await there.enter_async_context(server.at(desks))).mark
+        house.journal.now_ms = lambda: next(times)  # type: ignore[method-assign]
+        tell = desks.servers.connected[mark]._tell_deed
+        for number in range(3000):
+            long = "\x01" * 1000
+            tell(number, long, long, is_refused=False)
+        await server.peer.call_raw(AGENT_OF, encode(SessionAsked("")), seconds=DEADLINE)
+        assert [(it.client, it.at) for it in server.deeds] == [(n, n) for n in range(3000)]

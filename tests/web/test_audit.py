@@ -172,8 +172,10 @@ async def test_what_cannot_be_written_yet_is_written_later_once() -> None:
         async with asyncio.timeout(10):
             await writer.tried.wait()
         writer.works = True
-        audit.note("b", "s", who=Actor("n", "t", "", "http"))
-    assert [deed.deed for deed in writer.kept] == ["a", "b"]
+        audit.note("b", "s", who=Actor("n", "t", "", "http"), at=1)
+        audit.refuse("c", "s", who=Actor("n", "t", "", "http"), at=2)
+    assert [deed.deed for deed in writer.kept] == ["a", "b", "refused: c"]
+    assert [deed.at for deed in writer.kept[1:]] == [1, 2]
 
 
 async def test_no_more_than_a_name_needs_is_kept_of_what_a_client_has_said() -> None:

@@ -45,27 +45,30 @@ async def test_the_daemons_last_words_of_a_client_are_noted_for_a_moment(
     line: DaemonLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LAST_DEEDS_SECONDS", 0.05)
-    noted, refused = list[str](), list[str]()
-    who = Principal(
-        name="ann",
-        note=lambda deed, _: noted.append(deed),
-        refused=lambda deed, _: refused.append(deed),
-    )
+    noted = list[tuple[str, int]]()
+
+    def note(deed: str, session: str | None, *, at: int = 0) -> None:
+        noted.append((deed, at))
+
+    def refuse(deed: str, session: str | None, *, at: int = 0) -> None:
+        noted.append((f"refused: {deed}", at))
+
+    who = Principal(name="ann", note=note, refused=refuse)
     with line.number(who) as number:
         pass
 
     def tell(deed: str, *, is_refused: bool) -> None:
-        told = encode(Stirred((DeedTold(number, deed, None, is_refused),)))
+        told = encode(Stirred((DeedTold(number, deed, None, 7, is_refused),)))
         line.on_notifications([NotificationReceived(STIRRED, told)])
 
     tell("prompted", is_refused=False)
     tell("deleted", is_refused=True)
-    assert (noted, refused) == (["prompted"], ["deleted"])
+    assert noted == [("prompted", 7), ("refused: deleted", 7)]
     async with asyncio.timeout(20):
         while line._clients:  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0.01)
     tell("prompted", is_refused=False)
-    assert noted == ["prompted"]
+    assert len(noted) == 2
 
 
 async def test_a_way_to_the_daemon_is_tried_again_and_no_error_until_it_was_there(

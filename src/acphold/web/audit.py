@@ -64,11 +64,11 @@ class Audit:
         self._refused: dict[Attempt, int] = {}
         self._summing: asyncio.TimerHandle | None = None
 
-    def note(self, deed: str, session_id: str | None, *, who: Actor) -> None:
-        """Log what somebody does, with the current time."""
+    def note(self, deed: str, session_id: str | None, *, who: Actor, at: int | None = None) -> None:
+        """Log what somebody does, with the time `at` or the current one."""
         self._waiting.append(
             Deed(
-                at=self._access.now_ms(),
+                at=self._access.now_ms() if at is None else at,
                 deed=_excerpt(deed),
                 session_id=session_id and _excerpt(session_id),
                 **asdict(who),
@@ -76,8 +76,10 @@ class Audit:
         )
         self._changed.set()
 
-    def refuse(self, wanted: str, session_id: str | None, *, who: Actor) -> None:
-        """Log that somebody was refused this, or refused because of it, with the current time."""
+    def refuse(
+        self, wanted: str, session_id: str | None, *, who: Actor, at: int | None = None
+    ) -> None:
+        """Log that somebody was refused this, or refused because of it; `at` as in `note`."""
         attempt = Attempt(wanted[: bounds.DEED_CHARACTERS], who)
         if attempt not in self._refused and len(self._refused) >= bounds.DIFFERENT_ATTEMPTS:
             attempt = OTHERS
@@ -86,7 +88,7 @@ class Audit:
             self._summing = loop.call_later(bounds.ATTEMPT_SECONDS, self._sum_up)
         count = self._refused[attempt] = self._refused.get(attempt, 0) + 1
         if count == 1:
-            self.note(f"refused: {attempt.wanted}", session_id, who=attempt.who)
+            self.note(f"refused: {attempt.wanted}", session_id, who=attempt.who, at=at)
 
     def _sum_up(self) -> None:
         """Log how often each attempt was repeated."""

@@ -278,7 +278,9 @@ class DaemonLine:
                 stirred = msgspec.json.decode(notification.params, type=relay_protocol.Stirred)
                 for told in stirred.deeds:
                     if (who := self._clients.get(told.client)) is not None:
-                        (who.refused if told.is_refused else who.note)(told.deed, told.session)
+                        # Those of the gate, which take a time.
+                        note: Callable[..., None] = who.refused if told.is_refused else who.note
+                        note(told.deed, told.session, at=told.at)
 
     # -- clients --------------------------------------------------------------------------
 

@@ -74,6 +74,9 @@ TOLD_CHARACTERS = 1000
 """Most characters of a deed, and of its session's id, that a server is told: a client names them,
 and whoever makes them longer than a message must not stay out of the audit log."""
 
+TOLD_DEEDS = 100
+"""Most deeds of one report: this many of the longest are shorter than a message."""
+
 STIRS_APART_SECONDS = 0.05
 """Seconds between two reports to a server of what has happened: each wakes it."""
 

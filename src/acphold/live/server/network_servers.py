@@ -193,9 +193,13 @@ class NetworkServer:
 
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
         most = bounds.TOLD_CHARACTERS
-        told = DeedTold(client, deed[:most], session and session[:most], is_refused)
+        at = self._servers.pool.hub.journal.now_ms()
+        told = DeedTold(client, deed[:most], session and session[:most], at, is_refused)
         self._deeds.append(told)
-        self._stirred.set()
+        if len(self._deeds) < bounds.TOLD_DEEDS:
+            self._stirred.set()
+        else:
+            self._tell_deeds()
 
     def _tell_deeds(self) -> None:
         """Tell the server that something has happened, with the deeds; without, if it reads us."""

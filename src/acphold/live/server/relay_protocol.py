@@ -76,12 +76,13 @@ class AgentTold(Struct, frozen=True):
 
 
 class DeedTold(Struct, frozen=True):
-    """A deed in STIRRED: the number of the client, what it has done, or wanted and was refused, and
-    its session."""
+    """A deed in STIRRED: the number of the client, what it has done, or wanted and was refused, its
+    session, and the time in ms since the epoch."""
 
     client: int
     deed: str
     session: str | None
+    at: int
     is_refused: bool = False
 
 
