@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,3 +95,54 @@ async def test_what_a_subagent_does_after_its_turn_was_taken_in_is_told_in_that_
     meanwhile = ["Meanwhile.", "Yes."] * (turns[1] - 1)
     assert told[0] == "Delegate."
     assert told[2:] == ["0", "1", "2", *meanwhile]
+
+
+def helpers(home: Path, *steps: int, more: tuple[str, ...] = ()) -> None:
+    """Turns that each start a subagent in the background, each at a step of its own."""
+    transcript = Transcript("Begin.")
+    transcript.assistant("Yes.")
+    for n in range(len(steps)):
+        transcript.user(f"Delegate {n}.")
+        transcript.assistant(use(f"t{n}", "Agent", description="Helper", prompt=f"Count {n}."))
+        transcript.result(f"t{n}", "Started", toolUseResult={"agentId": f"a{n}"})
+    for words in more:
+        transcript.user(words)
+        transcript.assistant("Yes.")
+    folder = transcript.write(home).with_suffix("") / "subagents"
+    for n, count in enumerate(steps):
+        child = Transcript(count=500 + 200 * n)
+        child.user(f"Count {n}.", isSidechain=True)
+        for step in range(count):
+            child.assistant(use(f"s{n}{step}", "Bash", command=f"step {step}"), isSidechain=True)
+            child.result(f"s{n}{step}", "ok", isSidechain=True)
+        write_lines(folder / f"agent-a{n}.jsonl", *child.records)
+
+
+async def calls_after(journal: Journal, home: Path, *steps: int, more: tuple[str, ...] = ()) -> str:
+    """The titles of all calls after an import."""
+    helpers(home, *steps, more=more)
+    (source,) = found("claude", home)
+    await Intake(journal).take(source, reader("claude"))
+    timeline = (await state_of(journal, source.session_id)).timeline
+    return " ".join(item.title for item in timeline if isinstance(item, ToolCall))
+
+
+async def test_subagents_of_several_turns_go_on_by_turns(opened: Journal, tmp_path: Path) -> None:
+    for steps in [(1, 1), (1, 3), (2, 3), (2, 4), (3, 4)]:
+        told = [" ".join(["Helper", *(f"step {n}" for n in range(count))]) for count in steps]
+        assert await calls_after(opened, tmp_path, *steps) == " ".join(told)
+
+
+async def test_what_was_said_here_stays_as_it_was_when_a_turn_before_it_grows(
+    opened: Journal, tmp_path: Path
+) -> None:
+    await calls_after(opened, tmp_path, 1)
+    (row,) = await opened.page(ListFilter())
+    lease = await opened.acquire(row.session_id)
+    call = {"sessionUpdate": "tool_call", "toolCallId": "here", "title": "Only here"}
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"Said here."}]'])])
+    await opened.append(lease, [("update", [json.dumps(call).encode()])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.release(lease)
+    for count, more in [(1, ("Said here.",)), (2, ("Said here.", "More."))]:
+        assert "Only here" in await calls_after(opened, tmp_path, count, more=more)

@@ -252,9 +252,11 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             its_titles = {title for title in known.titles if found.is_in(title)}
             if known.marker is not None and its_titles:
                 gone = [*gone, *known.markers]
-                met = [(turn.prompt, turn.identity) for turn in known.turns if turn.identity]
+                its = sorted(known.turns, key=lambda turn: not turn.was_here)
+                met = [(turn.prompt, turn.identity) for turn in its if turn.identity]
                 title = None if (title := known.marker.title) in its_titles else title
                 marker = replace(known.marker, seen={}, turns=met, last=None, title=title)
+                marker.recognized = sum(turn.was_here for turn in its)
                 past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
             if gone:
                 await journal.withdraw(lease, sorted(gone), instead=instead, overwrites=True)

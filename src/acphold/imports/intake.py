@@ -453,7 +453,8 @@ class Intake:
         anew = [session.turns[n] for n in out.taken_out(session.turns)]
         turns = [turn for turn in session.turns if turn not in anew]
         known = replace(session.part(source), turns=turns)
-        kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
+        here = (n + 1 for n, turn in enumerate(turns) if turn.is_here or turn.was_here)
+        kept = max(here, default=0)
         if again:
             if before is not None:
                 before = replace(before, seen={}, losses=0, skipped=0, damaged={})

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
+from acphold.conversation.history.timeline import left_by
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
@@ -176,7 +177,9 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     turns, forgotten = ReadTurns(), set[str]()
     marker: Marker | None = None
     identities: dict[int, str] = {}
-    recognized = set[int]()
+    recognized, told = set[int](), set[int]()
+    voids: list[tuple[ReadTurn, int, int, int]] = []
+    left: list[tuple[int, int]] = []
     markers: list[tuple[int, int]] = []
     titles = set[str | None]()
     void_through = 0  # the last marker of another form
@@ -184,7 +187,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         for entry in segment.entries():
             first = segment.first_seq if segment.is_merged else entry.seq
             if not entry.raw:
-                turns.add_void(entry.seq - first + 1)
+                voids += ((it, it.spans[-1][1], first, entry.seq) for it in turns.found[-1:])
                 continue
             if entry.kind == IMPORTED:
                 markers.append((entry.seq, entry.seq))
@@ -194,13 +197,20 @@ async def read_known(journal: Readable, session_id: str) -> Known:
                     marker = met
                     identities.update(met.turns)
                     recognized.update(prompt for prompt, _ in met.turns[: met.recognized])
+                    told.update(prompt for prompt, _ in met.turns[met.recognized :])
                 else:
                     void_through = entry.seq
             elif entry.kind == FORGOTTEN:
                 out = json_value(entry.raw, Forgotten)
                 forgotten.update(out.turns if out else ())
-            elif entry.kind != BACK:
+            elif entry.kind == BACK:
+                left += left_by(entry.raw)
+            else:
                 turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
+    begun = sorted(begin for begin, _ in left)
+    for turn, end, begin, last_void in voids:  # of its updates; not of turns that were left since
+        following = begun[bisect(begun, end) :][:1] or [last_void + 1]
+        turn.size += max(min(following[0], last_void + 1) - begin, 0)
     last = marker.last if marker else None
     for turn in (found := turns.close()):
         turn.identity, turn.count = identities.get(turn.prompt, ""), 0
@@ -208,7 +218,9 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
         if not (turn.identity or turn.is_here):
             turn.unit = bisect(markers, (turn.prompt, 0))
-        if turn.prompt <= void_through or turn.prompt in recognized:
+        is_known = turn.prompt in recognized
+        turn.was_here = is_known and turn.prompt > void_through and turn.prompt not in told
+        if turn.prompt <= void_through or is_known:
             turn.size = sys.maxsize  # said here, or told by an earlier release: not comparable
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last

@@ -66,11 +66,11 @@ class ReadTurn(Struct):
     `last` is the answer itself; `end` is the entry that ended it, if it is the last one. `at` is
     the time of the prompt, `until` of the newest entry, `count` the number of entries in the
     transcript, if that is known, and `digest` theirs; `size` is the number of entries on this side.
-    `is_here` is True if nothing but the journal is known to have it, `may_be_missing` if it was
-    sent into a running turn or cut off: programs may not keep such. `unit` numbers the import that
-    told it, if that was before identities were kept, else -1. `prompt` is the number of its prompt,
-    `spans` are those of its entries; `offset` is the byte of its source at which it begins, if that
-    is known.
+    `is_here` is True if nothing but the journal is known to have it, `was_here` if it was said here
+    and a source has it by now, `may_be_missing` if it was sent into a running turn or cut off:
+    programs may not keep such. `unit` numbers the import that told it, if that was before
+    identities were kept, else -1. `prompt` is the number of its prompt, `spans` are those of its
+    entries; `offset` is the byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -81,6 +81,7 @@ class ReadTurn(Struct):
     count: int = 0
     digest: str = ""
     is_here: bool = False
+    was_here: bool = False
     may_be_missing: bool = False
     unit: int = -1
     prompt: int = 0
@@ -142,11 +143,6 @@ class ReadTurns:
         self._is_open = False
         self._in_words = False
         self._named: list[int] = []
-
-    def add_void(self, count: int) -> None:
-        """Add entries that a later one made void."""
-        if self.found:
-            self.found[-1].size += count
 
     def add(self, seq: int, kind: str, at: int, raw: bytes, first: int = 0) -> None:
         """Add the next entry that is not void; it stands for the numbers from `first` to `seq`."""
@@ -370,7 +366,7 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
     )
     if is_its_own := known.is_same_reader and (known.is_same_place or not given):
-        kept = max((n for n, turn in enumerate(ours) if turn.is_here), default=-1)
+        kept = max((n for n, turn in enumerate(ours) if turn.is_here or turn.was_here), default=-1)
         fuller = (n for n, there in found.known.items() if theirs[there].size > ours[n].size)
         found.fuller = min((n for n in fuller if kept < n != end), default=-1)
     met = {*found.known.values()}
