@@ -309,8 +309,10 @@ async def _take_out(source: Journal, target: Journal, lease: Lease, end: int) ->
     async for segment in history(source, lease.session_id, through=end):
         if not segment.raw:
             gone.append((segment.first_seq, segment.last_seq))
-        elif segment.kind == QUEUE:
-            instead += segment.raws()
+        elif segment.kind in (QUEUE, UPDATE, PARAMS):  # prompts that waited, and titles
+            is_queue = segment.kind == QUEUE
+            its = segment.raws()
+            instead += ((n, raw) for n, raw in its if is_queue or b'"session_info_update"' in raw)
     await target.withdraw(lease, gone, instead=instead, overwrites=True)
 
 

@@ -125,13 +125,16 @@ async def test_what_was_taken_out_since_the_last_copy_is_taken_out_of_that_too(
     await append(journal, lease, [("queue", [b'{"do":"add","id":"q","prompt":"my secret"}'])])
     for words in ("One.", "My secret.", "Three."):
         await prompted(journal, lease, words)
+    title = b'{"sessionUpdate":"session_info_update","title":%s}'
+    await append(journal, lease, [("update", [title % b'"My secret"'])])
     await over(journal, lease)
     assert await copied(journal, target) == {"s1": "new"}
     await target.index.catch_up(10)
     assert len(await target.index.search("secret")) == 1
 
     lease = await journal.acquire("s1")
-    await journal.withdraw(lease, [(5, 7)], instead=[(1, b'{"do":"drop","id":"q"}')])
+    instead = [(1, b'{"do":"drop","id":"q"}'), (11, title % b"null")]
+    await journal.withdraw(lease, [(5, 7)], instead=instead)
     out = PastEntry(FORGOTTEN, 9000, b'{"turns":[]}')
     await journal.take_in(lease, [out], RowChange(title=None, updated_at=9000))
     await journal.release(lease)
