@@ -324,6 +324,8 @@ _COUNTS: Final = {
 }  # fmt: skip
 """The protocol's names for counts of tokens, and those of the programs."""
 
+_COUNTED: Final = [(name, field) for field, names in _COUNTS.items() for name in names]
+
 
 def token_counts(
     usage: object, thought: str = "", *, together: bool = False
@@ -333,10 +335,10 @@ def token_counts(
     `thought` is the name of those of thoughts, if they are not among those received. With
     `together` the tokens sent include those read from a cache.
     """
-    counts = {
-        field: next((count for name in names if (count := number(usage, name)) is not None), None)
-        for field, names in _COUNTS.items()
-    }
+    usage, counts = obj(usage), dict[str, int | None].fromkeys(_COUNTS)
+    for name, field in _COUNTED:
+        if name in usage and counts[field] is None:
+            counts[field] = number(usage, name)
     if thought:
         counts["thoughtTokens"] = number(usage, thought)
     if together:
