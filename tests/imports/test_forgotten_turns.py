@@ -30,6 +30,7 @@ from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.every_reader import READERS, Said, found, write
+from tests.imports.test_killed_import import ending
 from tests.imports.test_reconciliation import (
     FOLDERS,
     conversation,
@@ -724,3 +725,44 @@ async def test_a_title_made_of_the_words_goes_with_them(opened: Journal, tmp_pat
     assert await prompts(opened) == ["two", "three"]
     assert (await opened.session(SESSION)).title == "two"
     assert b"secret" not in await raw(opened)
+
+
+@pytest.mark.parametrize("is_imported_before", [False, True])
+async def test_wherever_it_ends_the_next_one_ends_it_and_no_import_brings_the_words_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_imported_before: bool
+) -> None:
+    for write_number in range(1, 100):
+        home = tmp_path / f"{write_number}"
+        home.mkdir()
+        opened = open_journal(home / "journal.db", create=True)
+        whole = conversation("please keep my secret.", "two", "three")
+        put(home, whole, upto=4)
+        await take(opened, home)
+        row = await opened.session(SESSION)
+        new = NewSession("copy", READER.key, CWD, title=row.title)
+        await copy(opened, row, new, row.last_seq)
+        is_ended, left = False, [write_number]
+        with monkeypatch.context() as patch:
+            for name in ("take_in", "withdraw"):
+                patch.setattr(opened, name, ending(getattr(opened, name), left))
+            patch.setattr(opened.links, "link", ending(opened.links.link, left))
+            try:
+                await forget_turn(opened, 1)
+            except KeyboardInterrupt:
+                is_ended = True
+        for is_done in (not is_imported_before, True):
+            if is_done:
+                found = await find_turn(opened, SESSION, 1, NOWHERE)
+                assert found is not None
+                if "secret" in found.prompt:
+                    await forget(opened, found)
+                for session_id in (SESSION, "copy"):
+                    assert b"secret" not in await raw(opened, session_id), write_number
+                    assert (await opened.session(session_id)).title == "two", write_number
+            put(home, whole)
+            await take(opened, home)
+        assert await prompts(opened) == ["two", "three"]
+        await opened.aclose()
+        if not is_ended:
+            return
+    pytest.fail("it never ends")

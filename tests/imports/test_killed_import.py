@@ -54,7 +54,7 @@ async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
             with monkeypatch.context() as patch:
                 left = [write_number]
                 for name in ("take_in", "withdraw", "create", "delete"):
-                    patch.setattr(journal, name, _ending(getattr(journal, name), left))
+                    patch.setattr(journal, name, ending(getattr(journal, name), left))
                 try:
                     await Intake(journal).take(source, reader("roo"))
                 except KeyboardInterrupt:
@@ -91,7 +91,7 @@ async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_g
             with monkeypatch.context() as patch:
                 left = [write_number if way is whole else 0]
                 for name in ("take_in", "withdraw", "create", "delete"):
-                    patch.setattr(journal, name, _ending(getattr(journal, name), left))
+                    patch.setattr(journal, name, ending(getattr(journal, name), left))
                 for source in found("roo", home):
                     try:
                         source = replace(source, changed_at=number)
@@ -113,7 +113,7 @@ async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_g
     pytest.fail("it never ends")
 
 
-def _ending(write: Callable[..., Awaitable[Any]], left: list[int]) -> Callable[..., Awaitable[Any]]:
+def ending(write: Callable[..., Awaitable[Any]], left: list[int]) -> Callable[..., Awaitable[Any]]:
     """The write to a journal, before and after which an import may end."""
 
     async def one(*arguments: Any, **options: Any) -> Any:

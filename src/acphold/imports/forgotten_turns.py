@@ -26,6 +26,7 @@ from acphold.conversation.history.entries import (
     now_ms,
     turn_spans,
 )
+from acphold.conversation.history.fold import Fold, SessionState
 from acphold.conversation.history.prompt_queue import QueueChange, after_moment, content_in
 from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.titles import title_of_prompt
@@ -207,76 +208,105 @@ async def _instead(
     return left
 
 
+async def _left(
+    journal: Journal, session_id: str, gone: Sequence[tuple[int, int]], instead: dict[int, bytes]
+) -> SessionState:
+    """Return the state of a session as it is without these entries."""
+    folding = Fold()
+    async for segment in history(journal, session_id):
+        for entry in segment.entries():
+            if raw := instead.get(entry.seq):
+                folding.add(replace(entry, raw=raw))
+            elif not any(first <= entry.seq <= last for first, last in gone):
+                folding.add(entry)
+    return folding.state()
+
+
 async def forget(journal: Journal, found: Forgettable) -> None:
     """Take a turn out of its sessions for good; those made from these remember that.
 
+    If this ends amid its work, the session that a person has named has the turn still, so that the
+    next time finds it: there it is noted once all others are rid of it, and goes last.
+
     Raises HeldElsewhereError if one of them is open somewhere; those before it are done.
     """
-    sessions = found.sessions[:1]
-    for session_id in sessions:
-        lease = await take_lease(journal, session_id)
-        try:
-            known = await read_known(journal, session_id)
-            turns = found.part(known)
-            spans = await turn_spans(history(journal, session_id))
-            prompts = {turn.prompt for turn in turns}
-            numbers = {
-                it.number for it in spans if any(it.first <= seq <= it.last for seq in prompts)
-            }
-            kept = with_numbers(await journal.snapshots.of(session_id), spans)
-            await journal.snapshots.drop(
-                session_id, [it.snapshot for it in kept if it.turn in numbers]
-            )
-            gone = sorted(span for turn in turns for span in turn.spans)
-            before = await journal.summary(session_id)
-            instead = await _instead(journal, session_id, found, turns)
-            for turn in turns:
-                found.names.update(names_of(turn, known.turns))
-            row = await journal.session(session_id)
-            for name in found.names:  # a copy that is a session of its own may have it, too
-                kind = f"{FORGOTTEN} {row.agent}" if SAID.fullmatch(name) else FORGOTTEN
-                await journal.links.link(None, kind, name)
-            now = now_ms()
-            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(found.names))))]
-            change = RowChange(home=row.home)
-            if gone:
-                past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
-            # The first prompt is the title of a session that has no other, also in its markers.
-            # Its agent may call it so again, from its own copy: a title that is given stays.
-            if found.is_in(row.title):
-                left = [turn for turn in known.turns if turn not in turns][:1]
-                told = [it async for _, it in entries_of(journal, session_id, left)]
-                titles = (title_of_prompt(it.raw) for it in told if it.kind == PROMPT)
-                title = next(titles, None)
-                change = replace(change, title=title, given=title)
-            its_titles = {title for title in known.titles if found.is_in(title)}
-            if known.marker is not None and its_titles:
-                gone = [*gone, *known.markers]
-                its = sorted(known.turns, key=lambda turn: not turn.was_here)
-                met = [(turn.prompt, turn.identity) for turn in its if turn.identity]
-                title = None if (title := known.marker.title) in its_titles else title
-                marker = replace(known.marker, seen={}, turns=met, last=None, title=title)
-                marker.recognized = sum(turn.was_here for turn in its)
-                past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
-            if gone:
-                await journal.withdraw(lease, sorted(gone), instead=instead, overwrites=True)
-                after = await journal.summary(session_id)
-                # The end of a turn may have held what waits behind it.
-                queue = before.queue
-                if (after.queue.held, after.queue.until_ms) != (queue.held, queue.until_ms):
-                    hold = QueueChange("hold", why=queue.held, until=queue.until_ms)
-                    change_back = hold if queue.held else QueueChange("go")
-                    past.append(PastEntry(QUEUE, now, msgspec.json.encode(change_back)))
-                # What its agent called the session in the turn, and said about it.
-                was, now_is = before.attributes, after.attributes
-                is_its = row.title == was.title and not (row.renamed or change.given)
-                if was.title != now_is.title and is_its:
-                    change = replace(change, title=now_is.title)
-                if was.meta != now_is.meta:
-                    change = replace(change, meta=now_is.meta or b"")
-            await journal.take_in(lease, past, change)
-        finally:
-            await journal.release(lease)
-        if len(sessions) == 1:  # once it is noted: an import may have taken it in until then
-            sessions += await relatives(journal, session_id, found)
+    named = found.sessions[0]
+    others = await relatives(journal, named, found)
+    for session_id in others:
+        await _take_out(journal, session_id, found)
+    await _take_out(journal, named, found, [named, *others])
     await journal.index.catch_up(1)
+
+
+async def _take_out(
+    journal: Journal, session_id: str, found: Forgettable, noted_in: Sequence[str] = ()
+) -> None:
+    """Take a turn out of a session; first note for all imports that it is out of these, too."""
+    lease = await take_lease(journal, session_id)
+    try:
+        known = await read_known(journal, session_id)
+        turns = found.part(known)
+        spans = await turn_spans(history(journal, session_id))
+        prompts = {turn.prompt for turn in turns}
+        numbers = {it.number for it in spans if any(it.first <= seq <= it.last for seq in prompts)}
+        kept = with_numbers(await journal.snapshots.of(session_id), spans)
+        await journal.snapshots.drop(session_id, [it.snapshot for it in kept if it.turn in numbers])
+        gone = sorted(span for turn in turns for span in turn.spans)
+        markers: list[tuple[int, int]] = []
+        before = await journal.summary(session_id)
+        instead = await _instead(journal, session_id, found, turns)
+        for turn in turns:
+            found.names.update(names_of(turn, known.turns))
+        row = await journal.session(session_id)
+        now = now_ms()
+        past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(found.names))))]
+        change = RowChange(home=row.home)
+        if gone:
+            past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
+        # The first prompt is the title of a session that has no other, also in its markers.
+        # Its agent may call it so again, from its own copy: a title that is given stays.
+        if found.is_in(row.title):
+            left = [turn for turn in known.turns if turn not in turns][:1]
+            told = [it async for _, it in entries_of(journal, session_id, left)]
+            titles = (title_of_prompt(it.raw) for it in told if it.kind == PROMPT)
+            title = next(titles, None)
+            change = replace(change, title=title, given=title)
+        its_titles = {title for title in known.titles if found.is_in(title)}
+        if known.marker is not None and its_titles:
+            markers = known.markers
+            its = sorted(known.turns, key=lambda turn: not turn.was_here)
+            met = [(turn.prompt, turn.identity) for turn in its if turn.identity]
+            title = None if (title := known.marker.title) in its_titles else title
+            marker = replace(known.marker, seen={}, turns=met, last=None, title=title)
+            marker.recognized = sum(turn.was_here for turn in its)
+            past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
+        if gone or markers:
+            after = await _left(journal, session_id, gone, dict(instead))
+            # The end of a turn may have held what waits behind it.
+            queue = before.queue
+            if (after.queue.held, after.queue.until_ms) != (queue.held, queue.until_ms):
+                hold = QueueChange("hold", why=queue.held, until=queue.until_ms)
+                change_back = hold if queue.held else QueueChange("go")
+                past.append(PastEntry(QUEUE, now, msgspec.json.encode(change_back)))
+            # What its agent called the session in the turn, and said about it.
+            was, now_is = before.attributes, after.attributes
+            is_its = row.title == was.title and not (row.renamed or change.given)
+            if was.title != now_is.title and is_its:
+                change = replace(change, title=now_is.title)
+            if was.meta != now_is.meta:
+                change = replace(change, meta=now_is.meta or b"")
+        await journal.take_in(lease, past, change)
+        if markers or (gone and instead):
+            await journal.withdraw(lease, markers, instead=instead, overwrites=True)
+        async for noted in rows_of(journal, noted_in):
+            for name in found.names:  # a copy that is a session of its own may have it, too
+                kind = f"{FORGOTTEN} {noted.agent}" if SAID.fullmatch(name) else FORGOTTEN
+                await journal.links.link(None, kind, name)
+        if noted_in:  # an import may have taken it in until now
+            for its_id in await relatives(journal, session_id, found):
+                if its_id not in noted_in:
+                    await _take_out(journal, its_id, found)
+        if gone:
+            await journal.withdraw(lease, gone, overwrites=True)
+    finally:
+        await journal.release(lease)

@@ -332,12 +332,12 @@ async def forget(
         tell(f"A queued prompt may have it, too, and stays; to forget that, first run `{drop}`")
     if not confirm("Forget this turn?", "forgotten", sure=sure):
         return Exit.ERROR
+    with suppress(OSError):  # first: if this ends amid it, the next one still finds the turn
+        surely = found.finder(surely=True)
+        prompt_history().forget(lambda typed: imports.has_words(found, typed) or surely(typed))
     async with existing_journal() as kept:
         await imports.forget(kept, found)
         await remove_from_disk(kept, now=True)
-    with suppress(OSError):
-        surely = found.finder(surely=True)
-        prompt_history().forget(lambda typed: imports.has_words(found, typed) or surely(typed))
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
