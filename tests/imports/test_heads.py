@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,16 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PastEntry
 from acphold.errors import TranscriptError, UnknownSessionError
-from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
+from acphold.imports import (
+    Home,
+    ImportSelection,
+    Intake,
+    Reader,
+    Source,
+    claude,
+    read_beside,
+    reader,
+)
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import read_here
@@ -145,6 +155,23 @@ async def test_a_conversation_is_read_up_to_its_first_prompt_to_be_listed(
     monkeypatch.setattr(EntryWriter, "take", counted)
     assert len(await list_first(opened, tmp_path)) == 1
     assert [entry.kind for entry in read] == ["prompt"]
+
+
+@pytest.mark.parametrize("fails", ["reader", "writer"])
+async def test_only_failures_of_a_reader_are_left_to_the_reading_of_all(
+    opened: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise KeyError("new field")
+
+    conversation().write(tmp_path)
+    if fails == "reader":
+        monkeypatch.setattr(claude, "READER", claude.READER._replace(read=fail))
+        assert await list_first(opened, tmp_path) == []
+    else:
+        monkeypatch.setattr(EntryWriter, "take", fail)
+        with pytest.raises(KeyError):
+            await list_first(opened, tmp_path)
 
 
 async def test_only_what_was_asked_for_is_listed_and_no_secret_in_a_title(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PROMPT
 from acphold.conversation.history.titles import title_of_prompt
-from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.errors import HeldElsewhereError, LeaseLostError, TranscriptError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import failure
 from acphold.imports.readers import Reader, reader
@@ -105,11 +105,11 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
     writer, prompt = EntryWriter(facts), None
     try:
         with only_beginnings(HEAD_BYTES):
-            for _ in chain(reading.read(source, writer), [None]):
+            for _ in chain(reading.tell(source, writer), [None]):
                 prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
                 if prompt is not None:
                     break
-    except Exception as error:  # its beginning does not suffice; reading it whole reports the rest
+    except (OSError, TranscriptError) as error:  # reading it whole reports it
         log.info("not listed by its beginning: %s", failure(error, source.place))
     if prompt is None or cwd not in (None, facts.named_folder):
         return None

@@ -302,7 +302,7 @@ class _SourceEntries:
         turn = self.turn
         self._closing, self._is_through = [], False
         hidden: list[str] = []
-        for _ in chain(self._read(writer), [None]):
+        for _ in chain(self._reader.tell(self._source, writer), [None]):
             for entry in writer.take():
                 if self.count == self.most:
                     return  # it has grown since
@@ -330,14 +330,6 @@ class _SourceEntries:
         self._facts.title = title
         writer.title_update()
         self._closing = writer.take()
-
-    def _read(self, writer: EntryWriter) -> Iterator[None]:
-        try:
-            yield from self._reader.read(self._source, writer)
-        except NotStraightError:
-            raise
-        except Exception as error:
-            raise fault(error) from error
 
     @property
     def missed(self) -> Counter[str]:

@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 
 from acphold.errors import TranscriptError
 from acphold.imports.content_blocks import picture_of, text_blocks
-from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source, note
 from acphold.imports.tools import PATHS, PLANNING, edit_diffs, named_call_fields, tool_of
@@ -97,6 +97,15 @@ class Reader(NamedTuple):
         except Exception as error:
             why = fault(error)
             note(why if isinstance(why, OSError) else OSError(str(why)))
+
+    def tell(self, source: Source, writer: EntryWriter) -> Iterator[None]:
+        """Read a conversation; raises OSError or TranscriptError, whatever its reader fails on."""
+        try:
+            yield from self.read(source, writer)
+        except NotStraightError:
+            raise
+        except Exception as error:
+            raise fault(error) from error
 
 
 def fault(error: Exception) -> OSError | TranscriptError:
