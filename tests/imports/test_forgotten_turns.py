@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
-from acphold.imports import Home, Intake, claude, reader
+from acphold.imports import Home, Intake, claude, codex, reader
 from acphold.imports.claude import READER
 from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
 from acphold.imports.intake import read_here
@@ -27,8 +27,10 @@ from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.live.hub.handover import earlier_conversation
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import READERS, Said, found, write
 from tests.imports.test_killed_import import ending
 from tests.imports.test_reconciliation import (
@@ -766,3 +768,37 @@ async def test_wherever_it_ends_the_next_one_ends_it_and_no_import_brings_the_wo
         if not is_ended:
             return
     pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize("question", ["y", "Which of the words was it, please?"])
+async def test_what_another_agent_was_handed_is_named_and_can_be_forgotten(
+    opened: Journal, journal: Path, tmp_path: Path, question: str
+) -> None:
+    put(tmp_path, conversation("one", "my key is sk-SEKRET77xyz", "three"))
+    await take(opened, tmp_path)
+    context = earlier_conversation(await state_of(opened, SESSION), is_new=True)
+    assert context is not None
+    row = await opened.session(SESSION)
+    origin = Origin(SESSION, READER.key, row.last_seq)
+    lease = await opened.acquire(SESSION)
+    await opened.change(lease, RowChange(agent=codex.READER.key, origins=(origin,)))
+    await opened.links.link(lease, codex.READER.key, FORK)
+    await opened.release(lease)
+    await say_here(opened, question)
+    rollout = Rollout(f"{context.text}\n# What the user says now\n\n{question}", session=FORK)
+    rollout.agent("It is sk.")
+    file = rollout.write(tmp_path)
+    (source,) = sources(codex.READER, tmp_path)
+    await Intake(opened).take(source, codex.READER)
+    found = await find_turn(opened, SESSION, 2, Home(tmp_path))
+    assert found is not None
+    assert {Path(it).name for it in found.files} == {f"{SESSION}.jsonl", file.name}
+    assert len(found.told) == 1
+    said = CommandLine(journal).run_as_process("session", "forget", SESSION, "2", "--yes").err
+    for session_id, seq in found.told:
+        assert f"`acphold session forget {session_id}@{seq}`" in said
+        again = "session", "forget", f"{session_id}@{seq}", "--yes"
+        assert CommandLine(journal).run_as_process(*again).code == 0
+    await Intake(opened).take(replace(source, changed_at=source.changed_at + 1), codex.READER)
+    for row in await opened.page(ListFilter()):
+        assert b"SEKRET77" not in await raw(opened, row.session_id)

@@ -33,12 +33,21 @@ from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
 from acphold.imports.explanation import SourceSearch
-from acphold.imports.forgotten_words import finder, is_of
+from acphold.imports.forgotten_words import SECRET_CHARACTERS, finder, is_of
 from acphold.imports.pieces import failure, losses_in, pieces
 from acphold.imports.readers import NAMES, reader
 from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
 from acphold.imports.sources import Home
-from acphold.imports.turns import SAID, Comparison, KnownPart, ReadTurn, is_like, names_of, squeeze
+from acphold.imports.turns import (
+    NOTHING,
+    SAID,
+    Comparison,
+    KnownPart,
+    ReadTurn,
+    is_like,
+    names_of,
+    squeeze,
+)
 from acphold.journal.journal import Journal, history, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
@@ -49,8 +58,9 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 class Forgettable(Struct):
     """A turn, the whole text of its prompt, and the sessions and the
     files of agents that have the turn; `names` are all that it is known by, `waiting` the prompts
-    in queues that may have its words: the session, and the number in its queue; `unread` are files
-    of agents that cannot be read, and why."""
+    in queues that may have its words: the session, and the number in its queue; `told` the other
+    turns with its words, as another agent was handed the conversation: the session, and the number
+    of the prompt; `unread` are files of agents that cannot be read, and why."""
 
     turn: ReadTurn
     prompt: str
@@ -58,6 +68,7 @@ class Forgettable(Struct):
     sessions: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     waiting: list[tuple[str, int]] = field(default_factory=list)
+    told: list[tuple[str, int]] = field(default_factory=list)
     unread: list[str] = []
 
     def part(self, known: Known) -> list[ReadTurn]:
@@ -68,6 +79,17 @@ class Forgettable(Struct):
     def finder(self, *, surely: bool = False) -> Callable[[str], bool]:
         """Return a function that tells if a text may have words of the prompt: see `finder`."""
         return finder(self.prompt, surely=surely)
+
+    def amid(self) -> Callable[[bytes], bool]:
+        """Return a function that tells if another prompt has the words amid others, or a secret."""
+        words, has_secret = squeeze(self.prompt), self.finder(surely=True)
+
+        def may_be_in(prompt: bytes) -> bool:
+            said = squeeze(text := prompt_text(prompt))
+            is_amid = len(words) >= SECRET_CHARACTERS and words in said and words != said
+            return is_amid or has_secret(text)
+
+        return may_be_in
 
     def is_in(self, title: str | None) -> bool:
         """Return True if a title was made of the turn's prompt."""
@@ -132,24 +154,35 @@ async def find_turn(
     entries = [it async for _, it in entries_of(journal, session_id, [turn]) if it.kind == PROMPT]
     prompt = "\n".join(prompt_text(it.raw) for it in entries) or turn.words
     found = Forgettable(turn, prompt, {*names_of(turn, turns)})
-    may_be_in, search = found.finder(), SourceSearch(journal, home)
+    may_be_in, is_amid, search = found.finder(), found.amid(), SourceSearch(journal, home)
     if turn.is_here:  # it has another time in its agent's file
         found.names.add(turn.said)
     for its_id in (session_id, *await relatives(journal, session_id, found)):
         async for row in rows_of(journal, [its_id]):
             known = await read_known(journal, its_id)
-            if found.part(known):
+            if part := found.part(known):
                 found.sessions.append(its_id)
+            rest = [turn for turn in known.turns if turn not in part]
+            async for n, entry in entries_of(journal, its_id, rest):
+                if entry.kind == PROMPT and is_amid(entry.raw):
+                    found.told.append((its_id, rest[n].prompt))
             queue = (await journal.summary(its_id)).queue.waiting if row.queued else ()
             for place, waits in enumerate(queue, 1):
                 async for segment in history(journal, its_id, waits.seq - 1, waits.seq):
                     if may_be_in(prompt_text(bytes(content_in([segment], waits).prompt))):
                         found.waiting.append((its_id, place))
-            names = [name for name in NAMES if reader(name).key in (row.agent, "acpx")]
+            agents = {row.agent, "acpx", *(origin.agent for origin in row.origins)}
+            names = [name for name in NAMES if reader(name).key in agents]
             for source, reading in await search.of(its_id, names):
-                part = replace(known.part(source), forgotten=frozenset(found.names))
+                its_part = replace(known.part(source), forgotten=frozenset(found.names))
                 try:
-                    compared = next(pieces(source, reading, part)).compared or Comparison()
+                    compared = next(pieces(source, reading, its_part)).compared or Comparison()
+                    if not compared.taken_out and any(
+                        it.kind == PROMPT and is_amid(it.raw)
+                        for piece in pieces(source, reading, NOTHING)
+                        for it in piece.entries
+                    ):
+                        found.files.append(source.paths[0])
                 except (OSError, TranscriptError) as error:
                     search.unread.append(failure(error, source.paths[0]))
                     continue

@@ -308,9 +308,9 @@ async def forget(
     The prompt and all that follows it up to the next one is removed from the session, its queue,
     its copies, the turns that you left, the search index, the kept files, and what Up offers in
     `chat` on this machine; no import brings it back. ID@SEQ is a place as `search` prints it,
-    ID@last the last turn. The agent's own copy stays on disk, and is named, as are queued prompts,
-    logs and replaced journals that may have it. Backups and exports have it still; rules, browsers,
-    an open chat and other machines may.
+    ID@last the last turn. Its agents' own copies stay on disk, and are named, as are other turns,
+    queued prompts, logs and replaced journals that may have it. Backups and exports have it still;
+    rules, browsers, an open chat and other machines may.
     """
     from acphold import imports  # late: no other command of this module needs these
     from acphold.faces.screen.typed import prompt_history
@@ -339,6 +339,9 @@ async def forget(
         await imports.forget(kept, found)
         await remove_from_disk(kept, now=True)
     print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
+    for its_id, seq in found.told:
+        again = f"acphold session forget {on_one_line(its_id)}@{seq}"
+        tell(f"Another turn has its words; to forget that, too, run `{again}`")
     for file in dict.fromkeys(found.files):
         tell(f"Its agent has it still: {on_one_line(folder(file))}")
     for unread in dict.fromkeys(found.unread):
