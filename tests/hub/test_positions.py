@@ -308,6 +308,32 @@ async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another
     assert "mine" not in back.text("user_message_chunk")
 
 
+async def test_a_prompt_that_comes_again_while_the_end_of_its_turn_is_written_is_answered(
+    house: Shared,
+) -> None:
+    one, session = await house.opened(**POSITIONS)
+    live = house.hub.conversation(session)
+    seq = live.session.last_seq
+    asked = prompt_params(session, "mine") | {"_meta": {"acphold/sent": {"id": "p1"}}}
+    one.begin("session/prompt", asked)
+    await house.agent.prompted(session)
+    await house.agent.say(session, "a")
+    turn = live.turns.running
+    assert turn is not None
+    async with asyncio.timeout(DEADLINE), live.session.writing:
+        ending = asyncio.create_task(house.agent.end(session))
+        back = await house.client(**POSITIONS)
+        await back.resume(session, _meta={"acphold/after": seq, "acphold/sent": ["p1"]})
+        again = asked | {"_meta": {"acphold/sent": {"id": "p1", "after": seq}}}
+        answer = back.begin("session/prompt", again)
+        await back.refused("no/such", {"sessionId": session})  # it is there
+        assert turn.ending.locked()
+    async with asyncio.timeout(DEADLINE):
+        await ending
+        assert await answer == {"stopReason": "end_turn"}
+    assert back.text() == "a"
+
+
 def test_a_prompt_that_the_client_sent_itself_is_not_shown_to_it_and_the_next_ones_are() -> None:
     frames = Frames("s", ClientOffer(), sent={"mine"})
     prompt = json.dumps([{"type": "text", "text": "hello"}]).encode()

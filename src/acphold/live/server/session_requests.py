@@ -160,9 +160,10 @@ class SessionRequests(Struct, eq=False):
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
-        runs here. Raises InvalidParamsError for a guest, if the owner's client waits for it."""
+        runs here, or its end is being written: that answers who waited for it before. Raises
+        InvalidParamsError for a guest, if the owner's client waits for it."""
         turn = conversation.turns.find(sent.id)
-        if turn is None:
+        if turn is None or turn.ending.locked():
             return False
         tenant, author = conversation.session.tenant, turn.author
         is_owners = author is not None and author.client.owns(tenant)
@@ -185,9 +186,14 @@ class SessionRequests(Struct, eq=False):
         otherwise answer it."""
         async with self._in_order:
             journal, after = self._directory.hub.journal, sent.after or 0
-            ended = await end_of_sent(journal, conversation.id, sent.id, after)
-            if self._join(conversation, request, sent):  # it has arrived meanwhile
-                return
+            while True:
+                if (turn := conversation.turns.find(sent.id)) is not None:
+                    await turn.over()
+                ended = await end_of_sent(journal, conversation.id, sent.id, after)
+                if self._join(conversation, request, sent):  # it has arrived meanwhile
+                    return
+                if conversation.turns.find(sent.id) is None:
+                    break
             if ended is None:
                 begin()
                 return
