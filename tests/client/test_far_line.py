@@ -8,6 +8,7 @@ from typing import Any
 
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
+from acp_wire.tasks import end
 from acp_wire.transports.streams import memory_pair
 from acphold.client.far_line import FarClient
 from acphold.errors import ConnectionLostError, InvalidParamsError
@@ -25,7 +26,9 @@ class Server:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.lineage = "first"
         self.resumed = asyncio.Event()
+        self.prompted = asyncio.Event()
         self.is_away = False
+        self.has_prompt = True
         self.told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.connections: list[Peer] = []
         self._pumps: list[asyncio.Task[None]] = []
@@ -47,8 +50,10 @@ class Server:
             request.answer(json.dumps(KEEPS).encode())
             return
         if request.method == "session/prompt":
+            self.prompted.set()
             return  # its turn goes on
-        if meta.get("acphold/lineage", self.lineage) != self.lineage:
+        known = self.lineage if self.has_prompt or "acphold/after" not in meta else None
+        if meta.get("acphold/lineage", known) != self.lineage:
             request.refuse(InvalidParamsError("it is of a history that is lost"))
             return
         request.answer(json.dumps({"_meta": {"acphold/lineage": self.lineage}}).encode())
@@ -123,6 +128,36 @@ async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap(
         await server.resumed.wait()
         assert server.asked[1][1]["_meta"] == {"acphold/after": 3, "acphold/lineage": "second"}
     await running
+    await server.aclose()
+
+
+async def test_a_prompt_written_behind_a_gap_is_shown_though_the_connection_is_lost_again() -> None:
+    server, client = Server(), Client()
+    ours, theirs = memory_pair()
+    line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
+    running = asyncio.create_task(line.run())
+    peer = Peer(ours, client, name="there", is_agent=True)
+    async with connected(peer), asyncio.timeout(DEADLINE):
+        await peer.call_raw("initialize", b'{"protocolVersion":1}')
+        await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
+        server.tell(7)
+        await client.told.get()
+        asking = asyncio.create_task(peer.call_raw("session/prompt", b'{"sessionId":"s"}'))
+        server.lineage, server.has_prompt = "second", False
+        for _ in range(2):  # the first one is a gap: the next owner has not written the prompt yet
+            await server.prompted.wait()
+            server.asked.clear()
+            server.prompted.clear()
+            server.resumed.clear()
+            await server.connections[-1].aclose()
+            await server.resumed.wait()
+            server.has_prompt = True
+        resumed = [params["_meta"] for method, params in server.asked if "resume" in method]
+        [place] = resumed
+        assert place["acphold/after"] == 7
+        assert len(place["acphold/sent"]) == 1
+        assert "acphold/lineage" not in place
+    await end(running, asking)
     await server.aclose()
 
 

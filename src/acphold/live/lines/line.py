@@ -72,8 +72,9 @@ class OpenSession(Struct, eq=False):
 
     `position` is that of the last update that the client was sent; before the first one, the
     position where it began, None if unknown. It belongs to a `lineage`, which the answer that
-    opened the session named. `due` is what is answered once the client has been sent all that came
-    before. `is_open` is set once the client has that answer.
+    opened the session named. `former` is that from before a gap, after which none has come yet.
+    `due` is what is answered once the client has been sent all that came before. `is_open` is set
+    once the client has that answer.
     """
 
     setup: bytes
@@ -81,6 +82,7 @@ class OpenSession(Struct, eq=False):
     lineage: str | None = None
     due: Sequence[Callable[[], object]] = ()
     is_open: bool = False
+    former: int | None = None
 
     def act(self) -> None:
         """Do what is due."""

@@ -220,21 +220,25 @@ class FarLine:
             )
 
         try:
-            if opened.position is not None and self._line.knows_positions:
-                before = opened.lineage
+            before, place = opened.lineage, opened.position
+            lineages = (before, None) if known and before else (before,)
+            if place is None and known:  # nothing has come since a gap: a prompt may tell by now
+                place, lineages = opened.former, (None,)
+            if place is not None and self._line.knows_positions:
                 # Without the lineage, a prompt of ours says where the history is the same.
-                for lineage in (before, None) if known and before else (before,):
-                    place = resume_params(params, opened.position, known, lineage)
+                for lineage in lineages:
+                    said = resume_params(params, place, known, lineage)
                     try:
-                        opened.on_resumed(lineage_of_answer(await resume(place)))
+                        opened.on_resumed(lineage_of_answer(await resume(said)))
                     except errors.RemoteError as exc:
                         if exc.code != errors.InvalidParamsError.code:
                             raise
                     else:
+                        opened.position = place
                         self._connection.has_gap |= lineage != before
                         return
             # Updates were merged across its position, or belong to a lost history, or it has none.
-            opened.position = None
+            opened.position, opened.former = None, opened.former if place is None else place
             # Without one in the answer there is none: a former lineage goes with its position.
             opened.lineage = lineage_of_answer(await resume(params))
             self._connection.has_gap = True

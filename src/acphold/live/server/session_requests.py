@@ -171,6 +171,7 @@ class SessionRequests(Struct, eq=False):
             raise errors.InvalidParamsError(f"another client has sent the prompt {sent.id!r}")
         turn.author = conversation.session.attachments.of(self._client)
         turn.reply = request.reply
+        self._client.known_prompts.add(sent.id)  # it is written perhaps only now
         if not request.is_answered:
             self._give_up_on_cancel(conversation, request, turn)
         return True
