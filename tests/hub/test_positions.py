@@ -334,6 +334,26 @@ async def test_a_prompt_that_comes_again_while_the_end_of_its_turn_is_written_is
     assert back.text() == "a"
 
 
+async def test_who_joins_a_turn_behind_a_gap_before_its_prompt_is_written_is_told_it_is_its_own(
+    house: Shared,
+) -> None:
+    one, session = await house.opened(**POSITIONS)
+    asked = prompt_params(session, "mine") | {"_meta": {"acphold/sent": {"id": "p1"}}}
+    async with asyncio.timeout(DEADLINE), house.hub.conversation(session).session.writing:
+        one.begin("session/prompt", asked)
+        await one.refused("no/such", {"sessionId": session})  # it is there
+        back = await house.client(**POSITIONS)
+        await back.resume(session)
+        again = asked | {"_meta": {"acphold/sent": {"id": "p1", "after": 0}}}
+        answer = back.begin("session/prompt", again)
+        await back.refused("no/such", {"sessionId": session})
+    await house.agent.prompted(session)
+    await house.agent.say(session, "a")
+    await house.ended(session, answer)
+    assert back.text() == "a"
+    assert "mine" not in back.text("user_message_chunk")
+
+
 def test_a_prompt_that_the_client_sent_itself_is_not_shown_to_it_and_the_next_ones_are() -> None:
     frames = Frames("s", ClientOffer(), sent={"mine"})
     prompt = json.dumps([{"type": "text", "text": "hello"}]).encode()
