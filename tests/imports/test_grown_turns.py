@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +147,22 @@ async def test_what_was_said_here_stays_as_it_was_when_a_turn_before_it_grows(
     await opened.release(lease)
     for count, more in [(1, ("Said here.",)), (2, ("Said here.", "More."))]:
         assert "Only here" in await calls_after(opened, tmp_path, count, more=more)
+
+
+async def test_a_step_far_back_is_told_once_it_is_worth_it_or_the_source_rests(
+    opened: Journal, tmp_path: Path
+) -> None:
+    more = tuple(f"Meanwhile {n}." for n in range(70))
+    at_first = await calls_after(opened, tmp_path, 1, more=more)
+    (row,) = await opened.page(ListFilter())
+    for count in (2, 2):
+        assert await calls_after(opened, tmp_path, count, more=more) == at_first
+    assert (await opened.session(row.session_id)).last_seq < row.last_seq + 5
+    helpers(tmp_path, 2, more=(*more, "At the end."))
+    (source,) = found("claude", tmp_path)
+    for path in source.paths:
+        os.utime(path, (0, 0))
+    (source,) = found("claude", tmp_path)
+    assert (await Intake(opened).take(source, reader("claude"))).outcome == "grown"
+    assert (await calls_after(opened, tmp_path, 2, more=(*more, "At the end."))).count("step") == 2
+    assert (await calls_after(opened, tmp_path, 9, more=(*more, "At the end."))).count("step") == 9

@@ -206,7 +206,8 @@ class Growth:
                     outcome = "busy"
                 else:
                     try:
-                        outcome = (await intake.take(source, reader(name))).outcome
+                        taken = await intake.take(source, reader(name))
+                        outcome = "busy" if taken.waits else taken.outcome
                     except (OSError, AcpError) as error:  # an import reports it
                         log.info("%s", error)
                         continue

@@ -112,11 +112,16 @@ OUTCOMES = {
 """Each in words, except `empty`."""
 
 
+REST_MS: Final = 60_000
+
+
 class TakenSource(Struct, frozen=True):
     """The outcome for a source, and the facts about it, as far as it was read."""
 
     outcome: Outcome
     facts: Facts = field(default_factory=Facts)
+    waits: bool = False
+    """True if it has more, which is told when nobody has written to it for REST_MS."""
 
 
 PieceReader = Callable[[Source, Reader, KnownPart, ImportSelection], AsyncIterator[NewsPiece]]
@@ -167,7 +172,11 @@ def whole_id(prefix: str, home: Home, names: Iterable[str]) -> str:
 class Intake:
     """Takes conversations into one journal."""
 
-    def __init__(self, journal: Journal, selection: ImportSelection = ALL) -> None:
+    def __init__(
+        self, journal: Journal, selection: ImportSelection = ALL, *, at_once: bool = False
+    ) -> None:
+        """`at_once` also tells what could wait: see TakenSource."""
+        self._at_once = at_once
         self._journal = journal
         self._selection = selection
         self._indexes = True
@@ -462,7 +471,7 @@ class Intake:
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts()
-        compared = Comparison()
+        compared, waits = Comparison(), False
         async for piece in news(source, known):
             facts = piece.facts
             if writing is None:
@@ -470,7 +479,10 @@ class Intake:
                 is_mended = before is not None and before.is_mended(source, compared)
                 is_mended |= bool(session.before and 0 in compared.news)
                 fuller = 0 if is_mended else compared.fuller
-                if compared.has_all and fuller >= 0 and not again:
+                can_wait = compared.can_wait and compared.has_all and not (again or is_mended)
+                if can_wait and not self._at_once:
+                    waits = abs(now_ms() - source.changed_at // 1_000_000) < REST_MS
+                if compared.has_all and fuller >= 0 and not (again or waits):
                     return await self._take_more(source, row, news, again=True, since=fuller)
                 is_strange = compared.verdict == "strange"
                 if is_strange and not again:
@@ -492,6 +504,7 @@ class Intake:
                 if again and session.before and not kept and 0 in compared.news:
                     anew = [ReadTurn(spans=session.before), *anew]
                 await writing.make_room(piece, turns, anew)
+            piece.is_all &= not waits  # so that it is compared again
             if await writing.take_in(piece):
                 outcome = "grown"
         if writing is None:
@@ -503,7 +516,7 @@ class Intake:
         for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
             await take_out_common(self._journal, source, tail)
         await writing.end()
-        return TakenSource(outcome, facts)
+        return TakenSource(outcome, facts, waits)
 
     async def _acquire(self, row: SessionRow) -> Lease:
         lease = await take_lease(self._journal, row.session_id, yields=True)

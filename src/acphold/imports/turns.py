@@ -54,6 +54,9 @@ CONTENT: Final = frozenset(
 SAME_MS: Final = 10 * 60_000
 """A turn that was said here has, in its agent's file, a time within it, or so many ms around it."""
 
+WORTH_TELLING: Final = 64
+"""Of this many entries that would be told anew, one has to be new, while a source is written to."""
+
 SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
 """Matches `ReadTurn.said`; an imported session may have anything in its place."""
 
@@ -321,11 +324,12 @@ class Comparison(Struct):
     moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
     theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
     it goes on, else -1. With `has_all`, they have each of our turns. `fuller` is the first of ours
-    behind what was said here of which they have more, inside of it, else -1; `missed` counts what
-    their reader could not interpret. `taken_out` are the numbers, in the source, of theirs that a
-    person had taken out, and the names of each; the others are compared, and counted, without them.
-    `doubles` are those of ours that an import before identities were kept told again, whatever the
-    verdict; `sure` are those that are theirs by more than their words.
+    behind what was said here of which they have more, inside of it, else -1; with `can_wait`,
+    little more for what would be told anew. `missed` counts what their reader could not interpret.
+    `taken_out` are the numbers, in the source, of theirs that a person had taken out, and the names
+    of each; the others are compared, and counted, without them. `doubles` are those of ours that an
+    import before identities were kept told again, whatever the verdict; `sure` are those that are
+    theirs by more than their words.
     """
 
     verdict: Verdict = "related"
@@ -337,6 +341,7 @@ class Comparison(Struct):
     rest: int = -1
     has_all: bool = False
     fuller: int = -1
+    can_wait: bool = False
     missed: Counter[str] = field(default_factory=Counter)
     taken_out: dict[int, list[str]] = field(default_factory=dict)
     doubles: list[int] = field(default_factory=list)
@@ -367,8 +372,12 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
     )
     if is_its_own := known.is_same_reader and (known.is_same_place or not given):
         kept = max((n for n, turn in enumerate(ours) if turn.is_here or turn.was_here), default=-1)
-        fuller = (n for n, there in found.known.items() if theirs[there].size > ours[n].size)
-        found.fuller = min((n for n in fuller if kept < n != end), default=-1)
+        more = {n: theirs[there].size - ours[n].size for n, there in found.known.items()}
+        more = {n: size for n, size in more.items() if size > 0 and kept < n != end}
+        if (first := min(more, default=-1)) >= 0:
+            found.fuller = first
+            again = sum(turn.size for turn in theirs[found.known[first] :])
+            found.can_wait = again > WORTH_TELLING * sum(more.values())
     met = {*found.known.values()}
     last_here = max(found.known, default=-1)
     last_there = max(met, default=-1)

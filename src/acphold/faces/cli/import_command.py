@@ -175,7 +175,7 @@ class _ImportRun(Struct):
     async def real(self, location: str, *, as_json: bool, wait: bool) -> None:
         """Import what there is; with `wait`, go on until all is searchable."""
         async with imports.ending_at_ctrl_c(), aclosing(open_journal(location)) as journal:
-            intake = Intake(journal, self.selection)
+            intake = Intake(journal, self.selection, at_once=True)
             memory, selection = None, self.selection
             if not self.home.is_given and self.name is None and selection.cwd is None:
                 # All conversations of the user's own home: growth of these is imported by itself.
