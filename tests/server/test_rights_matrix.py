@@ -217,6 +217,7 @@ RELATIONS: Final = ("own", "one session's token", *SHARED)
 AIR: Final = "AIR"
 
 SAYS: Final[Mapping[str, dict[str, Any]]] = {
+    "nothing": {},
     AIR: {"jetbrains": {"air": {"version": 1, "capabilities": [air.INDEX]}}},
     "lies": {
         "jetbrains": {"air": {"version": 0, "capabilities": [air.INDEX]}},
@@ -226,7 +227,8 @@ SAYS: Final[Mapping[str, dict[str, Any]]] = {
         "acphold/guest": False,
     },
 }
-"""What the client says of itself, in the `_meta` of its capabilities; lies count as nothing."""
+"""What the client says of itself, in the `_meta` of its capabilities. Lies count as nothing: each
+of these two is told about one kind of sessions."""
 
 SECRET: Final = "of alice alone"
 """A part of the title of each session."""
@@ -301,9 +303,10 @@ async def end_turn(house: Shared) -> None:
     await house.agent.end(house.agent.at_work[0])
 
 
-@pytest.mark.parametrize("is_live", [False, True], ids=["not live", "live"])
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("says", SAYS)
+@pytest.mark.parametrize(
+    ("says", "is_live"), [("nothing", False), (AIR, False), (AIR, True), ("lies", True)]
+)
 async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_and_tells_nothing(
     tmp_path: Path, says: str, relation: str, is_live: bool
 ) -> None:
