@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from acphold.errors import TermsDifferError
 from acphold.live.agents import terms
+from acphold.live.lines.line import OpenSession
+from acphold.live.server.remote_sessions import RemoteSessions
 from tests.editor import open_params, prompt_params, received
 from tests.served import Guest, wrapped as served
 
@@ -185,3 +190,20 @@ async def test_a_session_of_another_process_does_not_move_and_the_refusal_says_s
         await two.call("providers/set", {"sessionId": session, **GATEWAY})
         assert not received(log, "providers/set")  # it is about no session
         assert not received(log, "_session/steering")
+
+
+async def test_in_a_session_that_is_followed_words_are_refused_before_its_owner_is_known() -> None:
+    async def find(_: str) -> None:
+        await asyncio.Event().wait()
+
+    hub = SimpleNamespace(journal=SimpleNamespace(owner=find, session=find))
+    offer, chosen = (
+        SimpleNamespace(is_line=False),
+        {"its": SimpleNamespace(label="another account")},
+    )
+    client = SimpleNamespace(offer=offer, terms=chosen)
+    remote = RemoteSessions(cast("Any", hub), cast("Any", client), 1 << 20, cast("Any", None))
+    assert await remote.follow("s", OpenSession(b"{}", 0, None), "its")
+    with pytest.raises(TermsDifferError):
+        remote.tell("s", "_session/steering", b"{}")
+    await remote.aclose()

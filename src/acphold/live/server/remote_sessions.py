@@ -118,9 +118,9 @@ class RemoteSessions:
         await line.far.open(request, opening, partial(self._end_if_left, line))
         line.agent = (await self.hub.journal.session(session_id)).agent
 
-    async def follow(self, session_id: str, opened: OpenSession) -> bool:
-        """Have the client follow a session that this process has lost, a line over its next
-        connection; return False if it has gone."""
+    async def follow(self, session_id: str, opened: OpenSession, agent: str) -> bool:
+        """Have the client follow a session of an agent that this process has lost, a line over its
+        next connection; return False if it has gone."""
         if self.client.offer.is_line:
             self._is_over = True
             await self.client.hang_up()
@@ -128,6 +128,7 @@ class RemoteSessions:
             self.stay(session_id)
             return False
         line = self._next.pop(session_id, None) or SessionLine(session_id, self)
+        line.agent = agent  # words are refused also before the owner is found
         line.far.follow(session_id, opened)
         self._begin(line)
         return True

@@ -470,14 +470,14 @@ class SessionOpener(Struct, eq=False):
     def go_live(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """Let the client's attachment go live: it has the answer. If the session moves, the client
         follows it."""
-        lineage = conversation.session.lease.lineage
+        lineage, agent = conversation.session.lease.lineage, conversation.side.agent.key
 
         async def follow(told: int, due: Acts) -> None:
             from acphold.live.lines.line import OpenSession
 
             opened = OpenSession(setup.params, told, lineage, due)
             await self.openings.wait(session_id)
-            if self.is_open(session_id) or not await self.remote.follow(session_id, opened):
+            if self.is_open(session_id) or not await self.remote.follow(session_id, opened, agent):
                 self.remote.stay(session_id)
                 opened.act()
 
