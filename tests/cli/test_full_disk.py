@@ -21,15 +21,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small 
 
 LARGE = "".join(map(str, range(600_000)))
 
-SCRIPT = """
+BEGIN = """
 mount -t tmpfs -o size=16m none "$DISK"
 cp "$JOURNAL"* "$DISK"
 cd "$DISK"
-cat /dev/zero > filler 2>/dev/null || true
 room() { df --output=avail -B1M . | tail -1; }
+fill() { cat /dev/zero > filler 2>/dev/null || true; }
+"""
+
+SCRIPT = """
+fill
 room
 "$@" list --json | grep -o '"sessionId":"[a-z]*"'
 "$@" show first --json | grep -c '"at"'
+"$@" journal compact >&2
 "$@" session delete --yes --now large
 room
 "$@" journal compact >&2
@@ -38,10 +43,25 @@ room
 """
 
 
-def on_a_full_disk(journal: Path, disk: Path) -> list[str]:
-    """The lines of SCRIPT."""
+WITHOUT_RESERVE = """
+rm -f *-reserve
+fill
+"$@" session prune --yes --keep 4 2>&1 | grep -oE 'free [0-9]+ MiB|[0-9] of .*'
+"$@" list --json | grep -c '"sessionId"'
+truncate -s -192K filler
+"$@" session prune --yes --now --keep 3
+room
+"$@" journal compact | grep -o shorter
+"$@" session tag s-5 kept >&2
+"$@" search --json word4 | grep -o '"sessionId":"[^"]*"'
+"$@" search --json word1 | grep -c sessionId || true
+"""
+
+
+def on_a_full_disk(journal: Path, disk: Path, script: str) -> list[str]:
+    """The words that a script says on a disk of 16 MiB."""
     disk.mkdir()
-    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", SCRIPT, "sh"]
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", BEGIN + script, "sh"]
     own = {"DISK": str(disk), "JOURNAL": str(journal), "ACPHOLD_JOURNAL": str(disk / journal.name)}
     done = subprocess.run(
         [*words, *ACPHOLD], capture_output=True, text=True, timeout=120, env=os.environ | own
@@ -59,7 +79,7 @@ def test_it_is_read_and_a_deleted_session_gives_its_room_back(
     if has_log:  # as behind a kill and a reboot
         (left := tmp_path / "left").mkdir()
         journal = asyncio.run(go_on(journal, left))
-    lines = on_a_full_disk(journal, tmp_path / "disk")
+    lines = on_a_full_disk(journal, tmp_path / "disk", SCRIPT)
     first, large = '"sessionId":"first"', '"sessionId":"large"'
     assert lines[0] == "0"
     assert sorted(lines[1:3]) == [first, large]
@@ -67,6 +87,19 @@ def test_it_is_read_and_a_deleted_session_gives_its_room_back(
     assert lines[4:7] == ["Deleted", "1", "session."]
     assert int(lines[7]) >= 3
     assert lines[8:] == [first, lines[3]]
+
+
+def test_without_a_reserve_it_says_how_much_to_free_and_a_little_is_enough(
+    journal: Path, tmp_path: Path
+) -> None:
+    for number in range(6):
+        words = " ".join(f"word{number} {it:x}" for it in range(60_000))
+        remember(journal, f"s-{number}", prompt("Go"), said(words), ended())
+    told = on_a_full_disk(journal, tmp_path / "disk", WITHOUT_RESERVE)
+    assert " ".join(told[:12]) == "free 8 MiB 0 of 2 sessions were deleted before that 6"
+    assert told[12:15] == ["Deleted", "3", "sessions."]
+    assert int(told[15]) >= 3
+    assert told[16:] == ["shorter", '"sessionId":"s-4"', "0"]
 
 
 async def go_on(journal: Path, folder: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
+from acphold.journal import bounds
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.file_system import network_type, type_of
 from tests.journal.conversations import open_file
@@ -49,13 +50,14 @@ def test_a_journal_on_a_network_file_system_is_refused_with_what_to_do_and_nothi
     assert not (tmp_path / "new").exists()
 
 
-def test_a_reserve_takes_twice_the_journal_at_most_while_there_is_plenty_and_goes_with_the_room(
+def test_a_reserve_takes_twice_the_journal_or_a_tenth_of_the_room_and_goes_with_the_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (journal := tmp_path / "journal.db").write_bytes(bytes(10_000))
     reserve = tmp_path / "journal.db-reserve"
-    room = 100_000
-    monkeypatch.setattr(file_system, "is_nearly_full", lambda _, size=50_000: room < size)
+    room = 10_000
+    monkeypatch.setattr(file_system, "_free_bytes", lambda _: room)
+    monkeypatch.setattr(bounds, "RESERVED_BYTES", 50_000)
     file_system.keep_reserve(str(journal))
     assert not reserve.exists()
     room = 1_000_000
@@ -70,6 +72,8 @@ def test_a_reserve_takes_twice_the_journal_at_most_while_there_is_plenty_and_goe
     room = 40_000
     file_system.release_reserve(str(journal))
     assert not reserve.exists()
+    file_system.keep_reserve(str(journal))
+    assert reserve.stat().st_size == 4_000
 
 
 def test_a_pipe_in_the_place_of_a_reserve_is_left_alone(tmp_path: Path) -> None:

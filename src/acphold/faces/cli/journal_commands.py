@@ -188,6 +188,7 @@ async def compact() -> None:
         file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
         with at_work():
+            await file.sweep()  # on a full disk, this makes room for the rest
             while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
                 pass
             given = await file.give_back()
@@ -195,8 +196,6 @@ async def compact() -> None:
     if not given:
         print(f"The journal takes {size(after)}; there is nothing to reclaim.")
     elif after >= before:  # somebody still reads it
-        print(
-            f"{size(given)} reclaimed; the file shrinks as soon as running sessions release them."
-        )
+        print(f"The file gets {size(given)} shorter as soon as running sessions release them.")
     else:
-        print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")
+        print(f"The file is {size(given)} shorter, and has {size(after)} now.")

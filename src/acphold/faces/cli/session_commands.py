@@ -460,9 +460,9 @@ async def _prune(found: list[SessionRow], before: int, now: bool) -> int:
             everything = ListFilter(include_unprompted=True, archived="include")
             left = {row.session_id async for row in sessions(journal, everything)}
             gone = sum(row.session_id not in left for row in found)
-            raise JournalUnavailableError(
-                f"{error}; {gone} of {quantity(len(found), 'session')} were deleted before that; "
-                "`acphold journal compact` overwrites their remaining data"
-            ) from error
+            its = f"{gone} of {quantity(len(found), 'session')} were deleted before that"
+            if gone:
+                its += "; `acphold journal compact` overwrites their remaining data"
+            raise JournalUnavailableError(f"{error}; {its}") from error
         await remove_from_disk(journal, now=now)
         return len(ids)

@@ -88,14 +88,16 @@ class Background:
                 pieces = work(connection)
             until = min(deadline, time.monotonic() + connection.piece_seconds)
             try:
-                return any(time.monotonic() >= until for _ in pieces)
+                return any(is_full or time.monotonic() >= until for _ in pieces)
             except OlderFile:
                 pieces = None
                 raise
 
-        while await self.run(step) and time.monotonic() < deadline:
-            if file_system.is_nearly_full(self._journal.path):
-                self._grown = bounds.CHECKPOINT_BYTES
+        while True:
+            if is_full := file_system.is_nearly_full(self._journal.path):
+                self.later(self._checkpoint)  # what is written next takes no room
+            if not await self.run(step) or time.monotonic() >= deadline:
+                return
             self.has_grown(bounds.PIECE_BYTES // 2)
 
     async def wait_for_rest(self) -> None:
@@ -115,9 +117,9 @@ class Background:
         """Do work in the thread for which nobody waits, and without which nothing is lost."""
         self._submit(work).add_done_callback(report_failure)
 
-    async def shorten_log(self) -> None:
-        """Return to the disk the room that a burst has made the log take."""
-        await self.run(self._shorten)
+    async def shorten_log(self, kept: int = bounds.LOG_BYTES_KEPT) -> None:
+        """Return the room of a log to the disk that takes more than is to be kept."""
+        await self.run(lambda db: self._shorten(db, kept))
 
     async def aclose(self) -> None:
         """Finish the submitted work, then end the thread."""
@@ -195,9 +197,9 @@ class Background:
             with self._writers_rest(connection):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
-    def _shorten(self, connection: Connection) -> None:
+    def _shorten(self, connection: Connection, kept: int) -> None:
         try:
-            if os.stat(f"{connection.path}-wal").st_size <= bounds.LOG_BYTES_KEPT:
+            if os.stat(f"{connection.path}-wal").st_size <= kept:
                 return
         except FileNotFoundError:
             return

@@ -26,7 +26,7 @@ from acphold.journal.journal import Lease
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import NOBODY, require_lease
 from acphold.journal.sql.tables import batches
-from acphold.journal.sqlite import free_pages, leases, search_index, session_rows
+from acphold.journal.sqlite import file_system, free_pages, leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -126,6 +126,11 @@ def _remove(connection: Connection) -> Iterator[None]:
     tenants: dict[int, str] = dict(connection.execute("SELECT session, tenant FROM deleted"))
     deleted = deque(tenants)
     waiting = deleted.copy()
+    if file_system.is_nearly_full(connection.path):
+        # Taking words out writes them again: so volumes go whole, and the rest is indexed again.
+        for volume in {it for each in deleted for it in search_index.volumes_of(connection, each)}:
+            search_index.drop_whole(connection, volume)
+            yield
     # If all of a volume of the index goes, its words are not taken out one by one.
     doomed = search_index.volumes_of_these_alone(connection, deleted)
     taken_out = 0

@@ -168,25 +168,29 @@ def blank(descriptor: int, start: int, size: int) -> None:
 # -- room for deleting on a full disk ----------------------------------------------------------
 
 
-def is_nearly_full(path: str, size: int = bounds.RESERVED_BYTES) -> bool:
-    """True if the disk of the journal has less room than this."""
-    try:
-        found = os.statvfs(os.path.dirname(path))
-    except OSError:
-        return False
-    return found.f_bavail * found.f_frsize < size
+def is_nearly_full(path: str) -> bool:
+    """True if the disk of the journal has no room to spare."""
+    with suppress(OSError):
+        return _free_bytes(path) < bounds.RESERVED_BYTES
+    return False
+
+
+def _free_bytes(path: str) -> int:
+    found = os.statvfs(os.path.dirname(path))
+    return found.f_bavail * found.f_frsize
 
 
 def keep_reserve(path: str) -> None:
-    """Set room for a deletion aside in a file beside the journal, if the disk has plenty.
+    """Set room for a deletion aside in a file beside the journal, a tenth of the free one at most.
 
     Never more than twice what the journal takes: a deletion needs no more.
     """
     reserve = f"{path}{_RESERVE}"
     with suppress(OSError):
-        wanted = min(bounds.RESERVED_BYTES, 2 * os.stat(path).st_size)
+        most = min(bounds.RESERVED_BYTES, 2 * os.stat(path).st_size)
+        wanted = min(most, _free_bytes(path) // 10)
         has = os.stat(reserve).st_size if os.path.exists(reserve) else 0
-        if has >= wanted // 2 or is_nearly_full(path, 10 * wanted):
+        if has >= wanted // 2 or wanted < min(most, bounds.RESERVED_BYTES // 32):
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         file = os.open(reserve, flags, 0o600)

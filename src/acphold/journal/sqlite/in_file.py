@@ -249,7 +249,8 @@ def give_back(connection: Connection, on_piece: Callable[[int], None]) -> Iterat
     while free_bytes(connection):
         with writing(connection):
             before = size_with_log(connection)
-            for _ in connection.while_there_is_time(deque(range(bounds.MOVED_PAGES))):
+            pages = 8 if file_system.is_nearly_full(connection.path) else bounds.MOVED_PAGES
+            for _ in connection.while_there_is_time(deque(range(pages))):
                 # One at a time: Python takes a single step of a statement without columns.
                 connection.execute("PRAGMA incremental_vacuum(1)")
             given = before - size_with_log(connection)
@@ -385,6 +386,7 @@ class SqliteFile:
 
         file_system.release_reserve(self.path)
         await self._background.in_pieces(deletion.sweep)
+        file_system.keep_reserve(self.path)
 
     async def give_back(self) -> int:
         given: list[int] = []
@@ -394,7 +396,7 @@ class SqliteFile:
         deadline = time.monotonic() + bounds.SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(bounds.SHORTENED_SECONDS / 50)
-        await self._background.shorten_log()
+        await self._background.shorten_log(0)
         return sum(given)
 
     async def copy_to(self, path: str) -> int:

@@ -391,31 +391,33 @@ def volumes(connection: Connection) -> list[int]:
 def forget(connection: Connection, spoiled: Iterable[int], lacking: Iterable[int] = ()) -> int:
     """Drop these volumes; return the number of sessions that have to be indexed again: these, and
     those with documents in a volume."""
-    these = f"volume IN ({', '.join(map(str, spoiled))})"
     again = {*lacking}
-    if spoiled:
-        with writing(connection):  # from now on others add to new ones
-            full = (bounds.VOLUME_CHARACTERS,)
-            connection.execute("UPDATE volumes SET size = max(size, ?)", full)
-        rows = connection.execute(
-            f"SELECT DISTINCT entry >> {SEQ_BITS} FROM documents WHERE {these}"
-        )
-        again.update(session for (session,) in rows)
     waiting = deque(sorted(again))
     while waiting:
         with writing(connection):
             for session in connection.while_there_is_time(waiting):
-                connection.execute(
-                    f"DELETE FROM documents WHERE entry BETWEEN ? AND ? AND {these}",
-                    _entries(session),
-                )
-                connection.execute(
-                    "UPDATE sessions SET indexed_through = 0 WHERE number = ?", (session,)
-                )
+                connection.execute(_AGAIN, (json.encode([session]).decode(),))
     for number in spoiled:
-        with writing(connection):
-            _drop(connection, number)
+        again |= drop_whole(connection, number)
     return len(again)
+
+
+def drop_whole(connection: Connection, volume: int) -> set[int]:
+    """Drop a volume; return the numbers of sessions that have to be indexed again."""
+    with writing(connection):
+        rows = connection.execute(f"SELECT DISTINCT entry >> {SEQ_BITS} {_OF_VOLUME}", (volume,))
+        again = {session for (session,) in rows}
+        connection.execute(f"DELETE {_OF_VOLUME}", (volume,))
+        connection.execute(_AGAIN, (json.encode([*again]).decode(),))
+        _drop(connection, volume)
+    return again
+
+
+_OF_VOLUME: Final = "FROM documents WHERE volume = ?"
+
+_AGAIN: Final = (
+    "UPDATE sessions SET indexed_through = 0 WHERE number IN (SELECT value FROM json_each(?))"
+)
 
 
 def mend(connection: Connection) -> int:
