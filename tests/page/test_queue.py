@@ -158,7 +158,7 @@ async def test_a_prompt_written_behind_one_that_is_on_its_way_is_queued_and_both
     )
     await expect_words(page, "one", "two")
     await expect(page.locator(".sending")).to_have_count(0)
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
     await page.get_by_role("alert").get_by_role("button", name="Resume").click()
     await expect(answer(page, "two")).to_be_visible()
     assert said(served, session) == ["one", "two"]
@@ -197,7 +197,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
         await expect(waits.locator(fact)).to_be_hidden()
     # Answered before the page knows that the stop has held them.
     await pressed_at_once(page, "Keep paused")
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("paused: stopped")
     await expect(waits).to_contain_text("3 queued, paused")
@@ -214,7 +214,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await page.get_by_role("button", name="Pause").click()
     await expect(status).to_have_text("paused")
     (tmp_path / "done").touch()
-    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     await expect_words(page, "two")
     await page.get_by_role("button", name="Resume", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
@@ -227,7 +227,7 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     session = await at_work(page, agent, tmp_path, until="cancel")
     await put_off(page, "one", steps({"until": "cancel"}), "two")
     question = page.get_by_role("alert").filter(has_text="You stopped the turn.")
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
     await expect(question).to_be_visible()
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     await expect(page.locator(".queue header [role=status]")).to_contain_text("stopped")
@@ -237,7 +237,7 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     await expect(rows(page)).to_have_count(1)
     # Answered before the agent has ended the turn: it goes on once that is over.
     await pressed_at_once(page, "Resume")
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
     await expect(page.locator(".queue")).to_have_count(0)
     assert [it[:5] for it in said(served, session)] == ["one", '[{"un', "two"]
@@ -263,7 +263,7 @@ async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_i
         await expect(rows(page).last.locator(".aside")).to_have_text("not before Jan 2, 02:00 AM")
         await expect(area).to_have_value("")
         (tmp_path / "done").touch()
-        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     # With the keyboard one comes back from it, and nothing is lost.
     await area.fill("at once")
     await page.get_by_role("button", name="Later at…").click()
@@ -479,9 +479,9 @@ async def test_what_sends_and_stops_stays_where_it_is_while_somebody_writes(
     await area.fill("")
     await stays("Send")
     turn = session.prompt(steps({"say": "At work."}, {"until": "cancel"}))
-    await page.get_by_role("button", name="Stop").wait_for()
+    await page.get_by_role("button", name="Stop", exact=True).wait_for()
     await stays("Stop", "Send")
-    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).click()
     await turn
 
 
@@ -509,7 +509,7 @@ async def test_a_queue_fits_on_a_small_screen(
     assert await page.locator(".queue ol").evaluate(overflow) <= 0
     await page.get_by_role("button", name="Pause").click()
     (tmp_path / "done").touch()
-    await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
     assert await violations(page) == []
 
 

@@ -122,6 +122,17 @@ async def test_who_watches_is_told_what_is_there_and_what_changes(web: Site) -> 
         assert await later.next() == ("snapshot", {"sessions": []})
 
 
+async def test_it_is_told_if_there_are_older_sessions(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.bounds.SNAPSHOT_SESSIONS", 2)
+    for number in range(3):
+        await web.remember(f"s{number}", said(number))
+    async with watching(web) as watcher:
+        _, told = await watcher.next()
+        assert (len(told["sessions"]), told["more"]) == (2, True)
+
+
 async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Site) -> None:
     await web.remember("s1", said(1))
     async with watching(web) as watcher, watching(web) as other:

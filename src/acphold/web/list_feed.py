@@ -108,6 +108,7 @@ class ListFeed:
         self._following: asyncio.Task[None] | None = None
         self._run = ""  # "" until the first snapshot
         self._rows: dict[str, FeedRow] = {}
+        self._is_cut = False  # older sessions are in none of them
         self._changes: deque[FeedChange] = deque()  # the newest ones of this run
         self._changes_bytes = 0
         self._number = 0  # of the last change
@@ -178,7 +179,11 @@ class ListFeed:
                 rows = sorted(rows, key=lambda it: -it.row.updated_at)
                 sent_ids = {it.row.session_id for it in rows}
                 listed = ",".join(it.json_for(principal) for it in rows)
-                events = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
+                is_cut = (
+                    self._is_cut if principal.sees_all else len(rows) >= bounds.SNAPSHOT_SESSIONS
+                )
+                more = ',"more":true' if is_cut else ""
+                events = _event("snapshot", id_, f'{{"sessions":[{listed}]{more}}}')
             elif self._run and number < self._number:
                 changes = islice(self._changes, number - dropped, None)
                 number = self._number
@@ -238,6 +243,7 @@ class ListFeed:
         run."""
         if news.is_all:
             self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
+            self._is_cut = len(rows) >= bounds.SNAPSHOT_SESSIONS
             self._clear_changes()
             self._wake()
             return
@@ -262,6 +268,7 @@ class ListFeed:
         ):
             self._changes_bytes -= len(self._changes.popleft().event)
         if len(self._rows) > 2 * bounds.SNAPSHOT_SESSIONS:
+            self._is_cut = True
             newest = sorted(self._rows.items(), key=lambda item: -item[1].row.updated_at)
             self._rows = {
                 id_: it

@@ -36,6 +36,8 @@ export class Desk {
   /** What waits for a person, the oldest first. @type {import("@preact/signals").ReadonlySignal<Waiting[]>} */
   inbox = computed(() => [...this.rows.value.values()].flatMap((row) => row.openQuestions ?? []).sort((a, b) => byTime(a.at, b.at)));
   isListed = signal(false);
+  /** Whether older ones than `rows` exist. */
+  isCut = signal(false);
   /** How often all of the list was told: what was read beside it is read again then. */
   tellings = signal(0);
   /** Sessions that were deleted since, which may be among what was read beside it. @type {import("@preact/signals").Signal<Set<string>>} */
@@ -73,8 +75,8 @@ export class Desk {
   });
 
   feed = new Feed({
-    snapshot: (rows) => {
-      this.#list(rows);
+    snapshot: (rows, isCut) => {
+      this.#list(rows, isCut);
       this.tellings.value++;
       rows.forEach((row) => this.#heard(row));
     },
@@ -107,7 +109,7 @@ export class Desk {
     effect(() => {
       const isOffline = this.server.link.value.state === "offline";
       if (isOffline === this.isListed.value) return;
-      void sessions({}).then(({ sessions }) => this.isListed.peek() || this.#list(sessions), () => {});
+      void sessions({}).then(({ sessions, nextCursor }) => this.isListed.peek() || this.#list(sessions, Boolean(nextCursor)), () => {});
     });
     void this.#sendKept();
   }
@@ -161,8 +163,9 @@ export class Desk {
     this.chosen.value = chosen;
   }
 
-  /** @param {Row[]} rows */
-  #list(rows) {
+  /** @param {Row[]} rows @param {boolean} isCut */
+  #list(rows, isCut) {
+    this.isCut.value = isCut;
     this.rows.value = new Map(rows.map((row) => [row.sessionId, this.#seen(row)]));
     this.isListed.value = true;
   }

@@ -12,7 +12,7 @@ const AGAIN_MS = 2000;
 
 /**
  * @typedef {object} Listener
- * @property {(rows: import("./pages.js").Row[]) => void} snapshot
+ * @property {(rows: import("./pages.js").Row[], isCut: boolean) => void} snapshot
  * @property {(change: {session?: import("./pages.js").Row, gone?: string}) => void} change
  */
 
@@ -85,7 +85,7 @@ export class Feed {
     if (!fields.data) return;
     const data = JSON.parse(fields.data);
     this.#last = fields.id ?? "";
-    if (fields.event === "snapshot") this.#listener.snapshot(data.sessions);
+    if (fields.event === "snapshot") this.#listener.snapshot(data.sessions, Boolean(data.more));
     else this.#listener.change(data);
   }
 }
