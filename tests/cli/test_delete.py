@@ -138,6 +138,12 @@ def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("two")
+def test_of_several_sessions_none_is_named_alone_to_bring_back(acphold: CommandLine) -> None:
+    told = acphold.shown("session", "delete", *ids(acphold), "--yes").out.splitlines()
+    assert "`acphold import --again ID` brings" in told[-1]
+
+
+@pytest.mark.usefixtures("two")
 def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
     assert acphold.run("session", "delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(acphold)) == 2

@@ -137,6 +137,19 @@ def test_that_the_agent_of_what_waits_cannot_be_started_is_said_at_once(
     assert acphold(journal, "queue", "aa-1", "drop", "1").err == ""
 
 
+def test_an_agent_on_a_path_of_its_own_can_be_started(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, settings = tmp_path / "its-agent", tmp_path / "settings.toml"
+    program.touch(0o755)
+    settings.write_text(f'[agents.its]\ncommand = ["its-agent"]\nenv.PATH = "{tmp_path}"\n')
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    remember(journal, "aa-1", agent="its")
+    assert acphold(journal, "queue", "aa-1", "add", "later").err == ""
+    program.unlink()
+    assert "no program 'its-agent'" in acphold(journal, "queue", "aa-1").err
+
+
 async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
     journal: Path, tmp_path: Path
 ) -> None:

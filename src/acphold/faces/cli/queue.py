@@ -52,7 +52,7 @@ from acphold.faces.cli.continuation import (
 )
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
-from acphold.faces.cli.settings import agent_command
+from acphold.faces.cli.settings import NamedAgent, agent_command
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
@@ -239,11 +239,16 @@ def _why_unstartable(row: SessionRow) -> str:
     """Return why the agent of a session cannot be started here now; "" if it probably can."""
     try:
         start = start_of(row)
-        program = (agent_command(start.agent).command if start.agent else start.command)[0]
+        agent = agent_command(start.agent) if start.agent else NamedAgent(start.command)
     except (SettingsError, UsageError) as error:
         return str(error)
-    is_there = on_path(os.path.join(start.folder or "", program) if "/" in program else program)
-    return "" if is_there else f"there is no program {program!r}; install it, or its agent"
+    program = agent.command[0]
+    place = os.path.join(start.folder or "", program) if "/" in program else program
+    return (
+        ""
+        if on_path(place, agent.env.get("PATH"))
+        else f"there is no program {program!r}; install it, or its agent"
+    )
 
 
 async def _open_in_daemon(row: SessionRow, short: str) -> None:

@@ -288,8 +288,8 @@ async def delete(
         await remove_from_disk(kept, now=now)
     print(f"Deleted {quantity(len(found), 'session')}.")
     if sys.stdout.isatty():
-        its = f"`acphold import --again {on_one_line(short)}`"
-        print(f"{its} brings back what its agent's own file still has.")
+        its = on_one_line(short) if len(found) == 1 else "ID"
+        print(f"`acphold import --again {its}` brings back what its agent's own file still has.")
     ask_about_trees(trees, sure=sure)
     return Exit.OK
 
