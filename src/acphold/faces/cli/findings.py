@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
-from rich.text import Text
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
@@ -35,7 +34,6 @@ from acphold.faces.cli.terminal_text import (
     tell,
     visible,
 )
-from acphold.faces.screen.layout import Beside
 from acphold.journal import stores
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import ListFilter, SessionRow
@@ -79,6 +77,10 @@ class DiagnosisReport:
 
     def section(self, title: str, findings: Iterable[Diagnosis]) -> None:
         """Print all findings about one subject."""
+        from rich.text import Text  # late: others want the kept files only
+
+        from acphold.faces.screen.layout import Beside
+
         self._waits.close()
         self._console.print(Text(title, "heading"))
         for finding in findings:
@@ -97,7 +99,7 @@ class DiagnosisReport:
         """Tell the person what takes a while."""
         words = visible(f"{what}; Ctrl-C leaves")
         if self._console.is_terminal:
-            self._console.print(Text(words, "faint"))
+            self._console.print(words, style="faint")
         elif sys.stderr.isatty():
             tell(words)
         self._waits.enter_context(at_work())
@@ -105,9 +107,9 @@ class DiagnosisReport:
     def sum_up(self) -> None:
         """Print the last line."""
         if self.problems:
-            self._console.print(Text(f"{quantity(self.problems, 'problem')} found", "bad"))
+            self._console.print(f"{quantity(self.problems, 'problem')} found", style="bad")
         else:
-            self._console.print(Text("No problems found", "good"))
+            self._console.print("No problems found", style="good")
 
 
 def check_journal(*, deep: bool) -> list[Diagnosis]:

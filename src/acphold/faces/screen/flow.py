@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -58,7 +58,9 @@ from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage, in_pieces, passage
-from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
+
+if TYPE_CHECKING:
+    from acphold.faces.screen.markdown import ParagraphPiece
 
 Thoughts = Literal["folded", "whole"]
 
@@ -72,6 +74,8 @@ class _OpenMessage(MessageDraft):
     def __init__(self, role: Role, message_id: str | None, by: Mapping[str, bytes]) -> None:
         super().__init__(role, message_id)
         self.by = by
+        from acphold.faces.screen.markdown import Paragraphs  # late: it takes 40 ms
+
         self.paragraphs = Paragraphs()
         self.lines = 0
         """Number of lines that are not empty."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TextIO, assert_never, overload
+from typing import TYPE_CHECKING, TextIO, assert_never, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.ansi import AnsiDecoder
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
@@ -41,7 +39,9 @@ from acphold.conversation.reports.transcript import (
     TurnOpen,
 )
 from acphold.faces.screen import bounds
-from acphold.faces.screen.markdown import Prose, pieces_of, without_margins
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 OUTPUT_LINES = 20
 """Lines shown of one tool's output unless all are asked for."""
@@ -117,6 +117,8 @@ def in_pieces(whole: Passage) -> Iterator[Passage]:
         if len(text) <= bounds.PIECE_LETTERS or any(whole.around):
             yield whole
             return
+        from acphold.faces.screen.markdown import pieces_of  # late: few pieces are that long
+
         for piece in pieces_of(text):
             if piece.text.strip():
                 yield replace(
@@ -377,6 +379,8 @@ def lines_in_colour(text: str) -> list[Text]:
         f"\x1b[{';'.join(_harmless(piece))}m" if place % 2 else visible(piece)
         for place, piece in enumerate(pieces)
     ]
+    from rich.ansi import AnsiDecoder
+
     decoder = AnsiDecoder()
     return [decoder.decode_line(line) for line in "".join(shown).splitlines()]
 
@@ -488,6 +492,8 @@ class Gutter:
 def body(passage: Passage) -> RenderableType:
     """Return the part beside the label: prose is laid out, everything else stays as it is."""
     if passage.markdown:
+        from acphold.faces.screen.markdown import Prose  # late: plain text does without it
+
         before, behind = passage.around
         return Prose(before + "\n".join(line.plain for line in passage.lines) + behind)
     return Hanging(passage.lines)
@@ -521,6 +527,8 @@ class Beside(Struct, frozen=True):
     marked: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from acphold.faces.screen.markdown import without_margins  # late, too
+
         width = max(NARROWEST, min(options.max_width, MAX_WIDTH) - self.gutter)
         lines = console.render_lines(self.body, options.update(width=width), pad=False)
         label = self.label
