@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from acphold.machine.late_tls import load_asyncio
+from acphold.machine.late_tls import load_asyncio, load_msgspec
 
 load_asyncio()  # as every program of ours
+load_msgspec()
 
 import asyncio  # noqa: E402
 from contextlib import aclosing  # noqa: E402

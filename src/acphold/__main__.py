@@ -77,11 +77,11 @@ def _run(arguments: list[str]) -> None:
     # in the middle of an import. If SIGINT is ignored, as after `nohup`, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    own_way = {"ask", "completion", "help"}  # they import asyncio late, or never
-    if arguments and arguments[0][:1] != "-" and arguments[0] not in own_way:
+    if arguments and arguments[0] != "help" and not arguments[0].startswith("-"):
         from acphold.machine.late_tls import load_asyncio, load_msgspec
 
-        load_asyncio()
+        if arguments[0] != "ask":  # which starts its agent before
+            load_asyncio()
         if arguments[:2] != ["agent", "run"]:  # whose module may want all of msgspec
             load_msgspec()
     from acphold.faces.cli import main as command_line

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_shared_daemon import Home, home
 from tests.distributions import FOLDERS
 
@@ -52,15 +54,21 @@ def test_a_front_imports_few_modules_beside_pythons_own() -> None:
     assert len([name for name in imported if name.startswith("acp")]) <= 23
 
 
-def test_a_command_imports_nothing_that_it_rarely_needs(journal: Path) -> None:
-    command = [sys.executable, "-S", "-X", "importtime", "-m", "acphold", "list"]
+COMMANDS = ("list", "import", "queue -", "inbox", "session rename - title", "session prune --yes")
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_imports_nothing_that_it_rarely_needs(journal: Path, words: str) -> None:
+    command = [sys.executable, "-S", "-X", "importtime", "-m", "acphold", *words.split()]
     env = {"PYTHONPATH": ":".join(filter(None, sys.path)), "ACPHOLD_JOURNAL": str(journal)}
     env |= {"HOME": str(journal.parent), "ACPHOLD_SETTINGS": "/nonexistent/settings.toml"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=env)
-    assert "Nothing here yet" in done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert {"asyncio", "msgspec", "acphold.faces.cli.journals"} <= imported
     rare = {"_ssl", "inspect", "platform", "textwrap", "tokenize"}
+    if words == "import":  # `signal.signal` words a task, as the handler has one
+        rare -= {"inspect", "tokenize"}
+    rare |= {"markdown_it", "pygments", "rich.console"}
     assert not rare & imported
 
 

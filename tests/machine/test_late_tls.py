@@ -27,8 +27,15 @@ def test_asyncio_runs_without_ssl_having_been_imported() -> None:
         old = type("Old", (), {"find_module": lambda *_: None})  # it has no `find_spec`
         sys.meta_path.insert(0, old())
         load_asyncio()
-        import asyncio
-        asyncio.run(asyncio.sleep(0))
+        import asyncio, socket
+
+        async def main():
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            theirs.send(b"x")
+            await asyncio.get_running_loop().sock_recv(ours, 1)
+
+        asyncio.run(main())
         print("ssl" in sys.modules, "_ssl" in sys.modules)
     """
     assert _run(program) == "False False"
@@ -75,7 +82,7 @@ def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
         import asyncio.sslproto
         from acphold.machine.late_tls import load_asyncio
         load_asyncio()
-        asyncio.sslproto.ssl.SSLSocket
+        asyncio.sslproto.ssl.SSLContext
         import sys
         names = ("sslproto", "base_events", "selector_events")
         modules = [sys.modules[f"asyncio.{name}"] for name in names]

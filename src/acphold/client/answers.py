@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
@@ -303,6 +302,8 @@ class Duties:
     async def answer(self, method: str, params: bytes, session: AskingSession | None) -> bytes:
         """Return the result as JSON; raises AcpError with the code for it."""
         if (handler := self._answers.handlers.get(method)) is not None:
+            from inspect import isawaitable  # late: many a command asks nothing
+
             result = handler(msgspec.json.decode(params or b"{}"))
             return encode(await result if isawaitable(result) else result)
         if method == REQUEST_PERMISSION.name:
@@ -393,6 +394,8 @@ class Duties:
         self, callback: Callable[[Any], Any], question: object, session_id: str, cancelled: Any
     ) -> Any:
         """Return the callback's answer; `cancelled` if the turn is cancelled first."""
+        from inspect import isawaitable
+
         answer = callback(question)
         if not isawaitable(answer):
             return answer

@@ -93,6 +93,8 @@ class _LateSsl:
         self._users = users
 
     def __getattr__(self, name: str) -> object:
+        if name == "SSLSocket" and "ssl" not in sys.modules:
+            return ()  # asyncio asks whether a socket is one: none is yet
         import ssl
 
         for module in self._users:

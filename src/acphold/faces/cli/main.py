@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
@@ -306,6 +305,8 @@ def parser_of(name: str) -> Parser:
         made.description = FAMILIES[name]
         return made
     if name not in COMMANDS and name not in INTERNAL:
+        from difflib import get_close_matches
+
         from acphold.known_agents import DEMO, KNOWN_AGENTS
 
         words = {each: each for each in FAMILIES} | {each.split()[-1]: each for each in COMMANDS}
