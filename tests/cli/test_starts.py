@@ -90,6 +90,7 @@ def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:
 def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:
     (folder := place.folder / "there").mkdir()
     shutil.copy(SCRIPTED, folder / "agent.py")
+    shutil.copy(Path(SCRIPTED).with_name("scripted_program.py"), folder)
     held(place, "--name", "mine", "--", sys.executable, "-S", "-E", "agent.py", "{}", cwd=folder)
     assert not os.path.exists("agent.py")
     done = place.run("continue", only(place)["sessionId"], typed=MORE)
