@@ -5,11 +5,15 @@ Its hub is in this process, as that of an agent of the library is: another owner
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from acphold.machine.late_tls import load_asyncio, load_msgspec
+from acphold.machine.quick_imports import import_quickly
 
-load_asyncio()  # as every program of ours
+gc.disable()  # as every program of ours
+import_quickly()
+load_asyncio()
 load_msgspec()
 
 import asyncio  # noqa: E402
@@ -23,6 +27,9 @@ from acphold.faces.cli.starts import remember, start_in  # noqa: E402
 from acphold.faces.cli.wrap import make_service, settings_of  # noqa: E402
 from acphold.journal_location import default_location  # noqa: E402
 from acphold.live.server.service import serve, stop_at_signals  # noqa: E402
+
+gc.freeze()
+gc.enable()
 
 
 async def main(words: list[str]) -> None:
