@@ -117,9 +117,10 @@ class Background:
         """Do work in the thread for which nobody waits, and without which nothing is lost."""
         self._submit(work).add_done_callback(report_failure)
 
-    async def shorten_log(self, kept: int = bounds.LOG_BYTES_KEPT) -> None:
+    async def shorten_log(self, kept: int | None = None) -> None:
         """Return the room of a log to the disk that takes more than is to be kept."""
-        await self.run(lambda db: self._shorten(db, kept))
+        most = bounds.LOG_BYTES_KEPT if kept is None else kept
+        await self.run(lambda db: self._shorten(db, most))
 
     async def aclose(self) -> None:
         """Finish the submitted work, then end the thread."""
