@@ -713,6 +713,15 @@ async def test_there_is_no_such_turn_or_somebody_has_the_session_open(
     assert await prompts(opened) == ["one"]
 
 
+async def test_a_session_without_turns_keeps_a_title_that_its_agent_cannot_replace(
+    opened: Journal, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("Keep my secret"))
+    await take(opened, tmp_path)
+    await forget_turn(opened, 1)
+    assert ((row := await opened.session(SESSION)).title, row.renamed) == ("(no title)", True)
+
+
 async def test_a_title_made_of_the_words_goes_with_them(opened: Journal, tmp_path: Path) -> None:
     whole = conversation("please keep my secret.", "two")
     put(tmp_path, whole)

@@ -302,7 +302,7 @@ async def _take_out(
             left = [turn for turn in known.turns if turn not in turns][:1]
             told = [it async for _, it in entries_of(journal, session_id, left)]
             titles = (title_of_prompt(it.raw) for it in told if it.kind == PROMPT)
-            title = next(titles, None)
+            title: str | None = next(filter(None, titles), "(no title)")
             change = replace(change, title=title, given=title)
         its_titles = {title for title in known.titles if found.is_in(title)}
         if known.marker is not None and its_titles:
