@@ -16,6 +16,7 @@ from acphold.imports.codex import READER as CODEX
 from acphold.imports.crew import each
 from acphold.journal.journal import state_of
 from acphold.journal.stores import open_journal
+from acphold.safety.redaction import redactor
 from acphold.safety.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
@@ -221,6 +222,28 @@ async def test_what_cannot_be_looked_through_is_not_taken_in(
     with pytest.raises(TranscriptError, match="cannot be searched for secrets"):
         await take(tmp_path / "j.db", tmp_path)
     assert KEY.encode() not in contents(tmp_path / "j.db")
+
+
+async def test_an_entry_that_cannot_be_read_has_no_turn_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Transcript("one")
+    for n in range(9):
+        made.assistant(use(f"t{n}", "Bash", command="ls"))
+        made.result(f"t{n}", "ok")
+    decode = redactor._decode
+    monkeypatch.setattr(
+        redactor, "_decode", lambda raw: None if b"t8" in raw and b"ok" in raw else decode(raw)
+    )
+    journal, ends = open_journal(tmp_path / "j.db"), list[int]()
+    for words in ("two", "three", "four"):
+        made.user(words)
+        made.assistant("Yes.")
+        made.write(tmp_path)
+        assert await outcomes(tmp_path / "j.db", tmp_path)
+        ends.append((await journal.session(SESSION)).last_seq)
+    await journal.aclose()
+    assert ends[2] - ends[1] == ends[1] - ends[0] < 8
 
 
 async def test_processes_that_read_leave_secrets_out_too(

@@ -69,6 +69,11 @@ class SecretsOut:
         """Number of entries searched."""
         return self._redactor.count
 
+    @property
+    def unreadable(self) -> set[int]:
+        """Numbers of the entries that are left out."""
+        return self._redactor.unreadable
+
     def entry(self, place: int, original: PastEntry) -> PastEntry | None:
         """Return entry number `place`, from 0, redacted; None if it cannot be read.
 
@@ -116,6 +121,9 @@ def _searching() -> Iterator[None]:
             name = type(error).__name__
             why = f"it cannot be searched for secrets, so it was not imported: {name}"
         raise TranscriptError(why) from error
+
+
+UNSEARCHED: Final = "entries that cannot be searched for secrets"
 
 
 class NewsPiece(Struct, tag=True):
@@ -188,7 +196,8 @@ def pieces(
         theirs = [theirs[n] for n in places]
         has_lost = losses_in(transcript.missed) > known.losses
         compared = transcript.compared = compare(known, theirs, has_lost=has_lost)
-        compared.missed, compared.taken_out = transcript.missed, taken_out
+        unread = Counter({UNSEARCHED: len(out.unreadable)} if out else {})
+        compared.missed, compared.taken_out = transcript.missed | unread, taken_out
         transcript.met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()
@@ -248,10 +257,7 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
     removed, missed = out.removals, facts.missed
     if unreadable := removed.pop(UNREADABLE, 0):
-        counts = missed.counts | Counter(
-            {"entries that cannot be searched for secrets": unreadable}
-        )
-        missed = replace(missed, counts=counts)
+        missed = replace(missed, counts=missed.counts | Counter({UNSEARCHED: unreadable}))
     facts = replace(facts, title=title, missed=missed, removed=removed)
     return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
 
@@ -367,8 +373,9 @@ def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None)
     kept = next((it.identity for it in known.turns[-1:] if it.count), "")  # it came from a source
     collecting = ReadTurns(out.text if out else str, replays=False, kept=kept)
     counts = {turn.identity: turn.count for turn in known.turns if turn.identity and turn.count}
-    for entry in transcript:
-        collecting.add(0, entry.kind, entry.at, entry.raw)
+    for place, entry in enumerate(transcript):
+        is_kept = out is None or place not in out.unreadable
+        collecting.add(0, entry.kind, entry.at, entry.raw, is_kept=is_kept)
         turn = transcript.turn
         if entry.kind == PROMPT:
             collecting.found[-1].identity = turn.identity

@@ -147,8 +147,11 @@ class ReadTurns:
         self._in_words = False
         self._named: list[int] = []
 
-    def add(self, seq: int, kind: str, at: int, raw: bytes, first: int = 0) -> None:
-        """Add the next entry that is not void; it stands for the numbers from `first` to `seq`."""
+    def add(
+        self, seq: int, kind: str, at: int, raw: bytes, first: int = 0, *, is_kept: bool = True
+    ) -> None:
+        """Add the next entry that is not void; it stands for the numbers from `first` to `seq`. Its
+        turn's size is without it if the journal lacks it, not `is_kept`."""
         if kind in (AUTHOR, SENT):
             self._named.append(seq)
             return
@@ -177,7 +180,7 @@ class ReadTurns:
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
         turn.until = max(turn.until, at)
-        if kind != TURN_END and b'"session_info_update"' not in update:
+        if is_kept and kind != TURN_END and b'"session_info_update"' not in update:
             turn.size += seq - (first or seq) + 1
         turn.end = raw if kind == TURN_END else b""
         if kind == TURN_END:

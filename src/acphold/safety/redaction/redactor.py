@@ -207,6 +207,7 @@ class Redactor:
         self._is_first = True
         self._digests = array("Q")
         self._place = 0
+        self.unreadable = set[int]()
         self._new_messages = messages
         self._messages = messages()
         self._stretches: OrderedDict[tuple[str, ...], Stretch] = OrderedDict()
@@ -229,6 +230,7 @@ class Redactor:
         else:
             self._require_same(place, record)
         if (value := _decode(record.raw)) is None:
+            self.unreadable.add(place)
             return
         root = [value]
         self._media(root)
