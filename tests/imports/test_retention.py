@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acphold.imports import Home, deletions
+from acphold.imports import Home, ImportMemory, Source, deletions
+from acphold.imports.claude import READER
+from acphold.imports.readers import Reader
 from tests.imports.claude_home import Transcript
 from tests.imports.told import write_lines
 
@@ -32,6 +35,20 @@ def gemini(home: Path, settings: Json) -> list[str]:
     )
     (home / ".gemini/settings.json").write_text(json.dumps(settings))
     return [found.when for found in deletions(Home(home))]
+
+
+def test_a_reader_that_fails_hides_no_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def search(home: Home) -> Iterator[Source]:
+        raise ValueError("out of order")
+
+    failing = Reader("claude", "claude", search, READER.read)
+    monkeypatch.setattr("acphold.imports.claude.READER", failing)
+    assert claude(tmp_path, {"cleanupPeriodDays": 7}) == ["deletes conversations after 7 days"]
+    with caplog.at_level("INFO"):
+        ImportMemory(Home(tmp_path), ["claude"], since=0, redact=False)
+    assert "out of order" in caplog.text
 
 
 @pytest.mark.parametrize(

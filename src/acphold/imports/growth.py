@@ -104,6 +104,8 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
             for source in reader(name).find(home)
             if all(map(is_text, (source.session_id, source.item, *source.paths)))
         ]
+    for error in search.unreadable:  # an import reports it
+        log.info("conversations of %s cannot be found: %s", name, error)
     paths = {path for source in sources for path in source.paths}.union(search.looks)
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
     stamps = {path: stamp(path) for path in paths | databases} | search.looks

@@ -25,7 +25,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.records import SMALL_BYTES, document
-from acphold.imports.sources import Home, Source, note
+from acphold.imports.sources import Home, Source, note, searching
 from acphold.imports.tools import PATHS, PLANNING, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -399,7 +399,9 @@ def deletions(home: Home) -> Iterator[Deletion]:
         file = folder / "settings.json"
         missed = Missed()
         settings = document(file, missed, SMALL_BYTES) if file.exists() else {}
-        if missed.counts or next(reader(name).find(home), None) is None:
+        with searching() as search:
+            has_any = any(True for _ in reader(name).find(home))
+        if missed.counts or not (has_any or search.unreadable):
             continue
         if found := look(settings):
             yield Deletion(name, label, *found, file)
