@@ -488,6 +488,20 @@ async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
     assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 10, {"ada"})
 
 
+async def test_an_older_copy_takes_no_prompt_that_was_said_again(
+    opened: Journal, tmp_path: Path
+) -> None:
+    words = ["one", "continue", "continue"]
+    whole = [Said(n, 1_767_322_800_000 + 1000 * n, it, "Done.") for n, it in enumerate(words)]
+    write("zed", tmp_path, whole)
+    session_id = await imported_before(opened, tmp_path, [0, 1], [2], name="zed")
+    for count in (2, 3):
+        write("zed", tmp_path, whole[:count])
+        for source in found("zed", tmp_path):
+            await Intake(opened).take(source, reader("zed"))
+        assert await prompts(opened, session_id) == words
+
+
 async def test_turns_that_an_earlier_release_left_in_the_file_of_a_project_stand_once(
     opened: Journal, tmp_path: Path
 ) -> None:

@@ -553,7 +553,7 @@ def _doubles(ours: Sequence[ReadTurn], theirs: Sequence[ReadTurn]) -> set[int]:
         first = next((it for it in its if it in kept), its[0])
         if n not in kept and ours[first].unit != ours[n].unit:
             begun[n] = first
-    there = {*map(moment, theirs)}
+    there = {*map(moment, theirs[:-1])}  # the last may be the first of two, in an older copy
     is_state = len({at for _, at in times}) > 1
     return {
         n
