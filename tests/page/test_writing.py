@@ -174,6 +174,7 @@ async def test_a_draft_that_is_read_late_stands_in_front_of_what_was_typed_meanw
     where = {"session": f"#/session/{session.id}", "new": "#/new"}[place]
     await page.goto(page.url.partition("#")[0] + where)
     await area.fill("half a thought")
+    await page.wait_for_function(f"async () => (await ({DRAFTS})()).length > 0")
     await page.reload()
     await expect(area).to_have_value("half a thought")
     await page.add_init_script(LATE_DRAFTS)
