@@ -57,7 +57,11 @@ def test_a_ctrl_c_says_how_to_continue(
         await asyncio.sleep(60)
 
     monkeypatch.setattr(journal_commands, "copy_all", interrupted)
-    done = acphold.run("journal", "copy", str(two), str(tmp_path / "copy.db"))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        done = acphold.run("journal", "copy", str(two), str(tmp_path / "copy.db"))
+    finally:  # a command that ends by it ignores a second one
+        signal.signal(signal.SIGINT, before)
     assert done.code == Exit.INTERRUPTED
     assert done.err == "Interrupted; what was copied stays. Run the command again to continue.\n"
 
