@@ -301,7 +301,7 @@ async def test_a_program_that_listens_in_the_place_of_a_living_daemon_keeps_no_e
             listening.listen()
             async with home.editor() as two:
                 await two.talk({"say": "hello"})
-        assert len(home.daemons()) == 1
+        await until(lambda: len(home.daemons()) == 1)  # a second one ends at the lock
 
 
 def test_an_editor_that_was_served_and_let_go_before_its_front_looked_is_not_served_again() -> None:
@@ -795,7 +795,7 @@ async def test_a_daemon_whose_journal_was_moved_makes_room_for_one_at_the_new_pl
         session = await one.talk({"say": "hello"})
         [daemon] = home.daemons()
         await asyncio.sleep(1.2)  # until it watches its lock
-        home.journal.parent.rename(moved := tmp_path.with_name("moved"))
+        home.journal.parent.rename(moved := tmp_path.with_name(f"{tmp_path.name}-moved"))
         await until(lambda: daemon not in home.daemons())
         await one.ended()
     assert not home.journal.parent.exists()  # so it could be moved back
@@ -815,7 +815,7 @@ async def test_a_daemon_makes_room_at_once_where_a_folder_above_its_journal_was_
     async with introduced(command, journal=inner / "journal.db", env=home.env) as one:
         session = await one.talk({"say": "hello"})
         await asyncio.sleep(1.2)  # until it watches its lock
-        home.journal.parent.rename(moved := tmp_path.with_name("moved"))
+        home.journal.parent.rename(moved := tmp_path.with_name(f"{tmp_path.name}-moved"))
         home.env["ACPHOLD_JOURNAL"] = str(journal := moved / "inner" / "journal.db")
         async with introduced(command, journal=journal, env=home.env) as two:
             await two.load(session)
@@ -832,7 +832,7 @@ async def test_a_journal_that_is_moved_back_at_once_keeps_its_daemon_and_the_tur
         [daemon] = home.daemons()
         await asyncio.sleep(1.2)  # until it watches its lock
         folder = home.journal.parent
-        folder.rename(moved := tmp_path.with_name("away"))
+        folder.rename(moved := tmp_path.with_name(f"{tmp_path.name}-away"))
         await asyncio.sleep(1)  # it looks ten times
         assert not folder.exists()
         moved.rename(folder)
