@@ -13,7 +13,7 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from acphold.web.connections import whole
-from acphold.web.socket_transport import SocketTransport, in_frame
+from acphold.web.socket_transport import SocketTransport, in_frame, is_between_frames
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 20])
@@ -100,3 +100,8 @@ async def test_a_message_between_the_pieces_of_another_and_behind_the_end_is_not
     assert transport.take_frame(TEXT)
     transport._protocol.conn.receive_data(frame(Opcode.CLOSE, b""))
     assert not transport.take_frame(TEXT)
+
+
+def test_a_library_that_parses_in_another_way_reads_everything_itself() -> None:
+    for other in (SimpleNamespace(), SimpleNamespace(parser=iter(()))):
+        assert not is_between_frames(cast("ServerProtocol", other))

@@ -207,11 +207,11 @@ def over_uvicorn(receive: Receive, send: Send, cut: Cut) -> SocketTransport | No
 
 def is_between_frames(conn: ServerProtocol) -> bool:
     """Return True if `websockets` has nothing of the next frame: its `parse` waits in `at_eof`, as
-    only `discard` does besides, behind the end."""
-    waits: Any = conn.parser
-    while waits is not None and waits.__name__ == "parse":
-        waits = waits.gi_yieldfrom
-    return waits is not None and waits.__name__ == "at_eof"
+    only `discard` does besides, behind the end. False if it is built in another way."""
+    waits: Any = getattr(conn, "parser", None)
+    while getattr(waits, "__name__", "") == "parse":
+        waits = getattr(waits, "gi_yieldfrom", None)
+    return getattr(waits, "__name__", "") == "at_eof"
 
 
 def in_frame(text: bytes) -> bytes:
