@@ -202,7 +202,7 @@ def test_without_a_word_there_is_nothing_to_search_for(acphold: CommandLine) -> 
 
 def forget_index(journal: Path) -> None:
     database = connect(str(journal), 60.0)
-    search_index.forget(database, search_index.volumes(database))
+    assert sum(search_index.forget(database, search_index.volumes(database)))
     database.close()
 
 

@@ -82,7 +82,7 @@ async def test_a_cost_that_the_next_made_void_is_still_known(
 
 async def rebuilt(journal: SqliteJournal, path: Path) -> None:
     other = connect(str(path), 60.0)
-    search_index.forget(other, search_index.volumes(other), [1])
+    assert sum(search_index.forget(other, search_index.volumes(other), [1]))
     other.close()
     assert await journal.index.catch_up(0) == 1
     await journal.index.catch_up(9)

@@ -128,8 +128,8 @@ def _remove(connection: Connection) -> Iterator[None]:
     waiting = deleted.copy()
     if file_system.is_nearly_full(connection.path):
         # Taking words out writes them again: so volumes go whole, and the rest is indexed again.
-        for volume in {it for each in deleted for it in search_index.volumes_of(connection, each)}:
-            search_index.drop_whole(connection, volume)
+        its = {it for each in deleted for it in search_index.volumes_of(connection, each)}
+        for _ in search_index.forget(connection, its):
             yield
     # If all of a volume of the index goes, its words are not taken out one by one.
     doomed = search_index.volumes_of_these_alone(connection, deleted)

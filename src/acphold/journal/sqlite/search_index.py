@@ -26,7 +26,7 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from msgspec import json
@@ -388,36 +388,37 @@ def volumes(connection: Connection) -> list[int]:
     return [number for (number,) in connection.execute("SELECT number FROM volumes")]
 
 
-def forget(connection: Connection, spoiled: Iterable[int], lacking: Iterable[int] = ()) -> int:
-    """Drop these volumes; return the number of sessions that have to be indexed again: these, and
-    those with documents in a volume."""
+def forget(
+    connection: Connection, spoiled: Collection[int], lacking: Iterable[int] = ()
+) -> Iterator[int]:
+    """Drop these volumes, in pieces of work; yield for each how many sessions have to be indexed
+    again: these, and those with documents in a volume."""
+    these = f"volume IN ({', '.join(map(str, spoiled))})"
     again = {*lacking}
+    if spoiled:
+        with writing(connection):  # from now on others add to new ones
+            full = (bounds.VOLUME_CHARACTERS,)
+            connection.execute("UPDATE volumes SET size = max(size, ?)", full)
+        rows = connection.execute(
+            f"SELECT DISTINCT entry >> {SEQ_BITS} FROM documents WHERE {these}"
+        )
+        again.update(session for (session,) in rows)
     waiting = deque(sorted(again))
-    while waiting:
+    while left := len(waiting):
         with writing(connection):
             for session in connection.while_there_is_time(waiting):
-                connection.execute(_AGAIN, (json.encode([session]).decode(),))
+                connection.execute(
+                    f"DELETE FROM documents WHERE entry BETWEEN ? AND ? AND {these}",
+                    _entries(session),
+                )
+                connection.execute(
+                    "UPDATE sessions SET indexed_through = 0 WHERE number = ?", (session,)
+                )
+        yield left - len(waiting)
     for number in spoiled:
-        again |= drop_whole(connection, number)
-    return len(again)
-
-
-def drop_whole(connection: Connection, volume: int) -> set[int]:
-    """Drop a volume; return the numbers of sessions that have to be indexed again."""
-    with writing(connection):
-        rows = connection.execute(f"SELECT DISTINCT entry >> {SEQ_BITS} {_OF_VOLUME}", (volume,))
-        again = {session for (session,) in rows}
-        connection.execute(f"DELETE {_OF_VOLUME}", (volume,))
-        connection.execute(_AGAIN, (json.encode([*again]).decode(),))
-        _drop(connection, volume)
-    return again
-
-
-_OF_VOLUME: Final = "FROM documents WHERE volume = ?"
-
-_AGAIN: Final = (
-    "UPDATE sessions SET indexed_through = 0 WHERE number IN (SELECT value FROM json_each(?))"
-)
+        with writing(connection):
+            _drop(connection, number)
+        yield 0
 
 
 def mend(connection: Connection) -> int:
@@ -431,7 +432,7 @@ def mend(connection: Connection) -> int:
             spoiled.update(volume for seq, volume in found.items() if seq not in wanted)
             if not wanted <= found.keys():
                 lacking.add(session)
-    return forget(connection, spoiled, lacking)
+    return sum(forget(connection, spoiled, lacking))
 
 
 def _is_whole(connection: Connection, volume: int) -> bool:
