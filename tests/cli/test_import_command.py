@@ -282,7 +282,7 @@ def test_what_was_listed_and_not_read_is_said_and_read_in_the_background(
 def test_on_a_full_disk_nothing_is_said_to_be_read_now(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "READING_ON_BYTES", 1 << 60)
+    monkeypatch.setattr(journal_bounds, "RESERVED_BYTES", 1 << 60)
     assert f"{UNREAD}; they are read once its disk has room again." in acphold.run("list").err
     assert not users(acphold.journal)
 

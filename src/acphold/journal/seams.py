@@ -288,6 +288,10 @@ class InFile(Protocol):
         """Its absolute path."""
 
     @property
+    def is_nearly_full(self) -> bool:
+        """True if its disk has no room to spare."""
+
+    @property
     def was_open_to_others(self) -> bool:
         """True if other users could read the file before it was opened now."""
 

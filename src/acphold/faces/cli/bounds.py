@@ -139,9 +139,6 @@ between."""
 INDEX_STEP_SECONDS: Final = 0.5
 """Longest piece of indexing and of packing: others write in between."""
 
-READING_ON_BYTES: Final = 8 << 20
-"""Room on a disk without which nothing is read in the background."""
-
 INDEX_LOOK_SECONDS: Final = 0.1
 """Pause between two looks for something to index, while an import goes on."""
 

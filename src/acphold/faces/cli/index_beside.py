@@ -204,7 +204,7 @@ async def unread_and_resumed(reader: SessionReader) -> str:
     path = stores.journal_name()
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
-    if (disk := os.statvfs(path)).f_bavail * disk.f_frsize < bounds.READING_ON_BYTES:
+    if journal.file.is_nearly_full:
         return await unread_remark(journal, "they are read once its disk has room again")
     _start_if_alone(path)
     return await unread_remark(journal, "they are being read in the background")

@@ -249,6 +249,7 @@ def give_back(connection: Connection, on_piece: Callable[[int], None]) -> Iterat
     while free_bytes(connection):
         with writing(connection):
             before = size_with_log(connection)
+            # On a full disk few, as the log has room for few.
             pages = 8 if file_system.is_nearly_full(connection.path) else bounds.MOVED_PAGES
             for _ in connection.while_there_is_time(deque(range(pages))):
                 # One at a time: Python takes a single step of a statement without columns.
@@ -353,6 +354,10 @@ class SqliteFile:
         self.path = path
         self._journal = journal
         self._background = background
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return file_system.is_nearly_full(self.path)
 
     @property
     def was_open_to_others(self) -> bool:
