@@ -51,7 +51,7 @@ def test_all_that_is_free_is_given_back_and_nothing_else(
     assert free_of(half_empty) > before // 2
     done = acphold.run("journal", "compact")
     assert done.code == 0
-    assert "MiB shorter, and has " in done.out
+    assert "MiB shorter now; it takes " in done.out
     assert half_empty.stat().st_size < before // 2
     assert free_of(half_empty) == 0
     assert shown(acphold) == kept

@@ -56,11 +56,11 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the whole text of its prompt, and the sessions and the
-    files of agents that have the turn; `names` are all that it is known by, `waiting` the prompts
-    in queues that may have its words: the session, and the number in its queue; `told` the other
-    turns with its words, as another agent was handed the conversation: the session, and the number
-    of the prompt; `unread` are files of agents that cannot be read, and why."""
+    """A turn, the whole text of its prompt, and the sessions and the files of agents that have the
+    turn; `names` are all that it is known by, `waiting` the prompts in queues that may have its
+    words: the session, and the number in its queue; `told` the other turns with its words, as
+    another agent was handed the conversation: the session, and the number of the prompt; `unread`
+    are files of agents that cannot be read, and why."""
 
     turn: ReadTurn
     prompt: str
@@ -69,7 +69,7 @@ class Forgettable(Struct):
     files: list[str] = field(default_factory=list)
     waiting: list[tuple[str, int]] = field(default_factory=list)
     told: list[tuple[str, int]] = field(default_factory=list)
-    unread: list[str] = []
+    unread: list[str] = field(default_factory=list)
 
     def part(self, known: Known) -> list[ReadTurn]:
         """Return the turns of a session that are this one."""
@@ -112,8 +112,8 @@ async def first_entries(journal: Journal, session_id: str) -> list[int]:
 
 async def relatives(journal: Journal, session_id: str, found: Forgettable) -> list[str]:
     """Return the ids of the sessions that a session was copied from, or left in, or that were made
-    from one of these, or have its name: one of `--branches` has no origins. Where an origin is not
-    here, those are that have the turn."""
+    from one of these, or have its name: one of `--branches` of before has no origins. Where an
+    origin is not here, those are that have the turn."""
     kin: dict[str, set[str]] = {}
     made: dict[str, tuple[set[str], tuple[str, str]]] = {}
     after = None

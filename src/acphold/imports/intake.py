@@ -113,6 +113,7 @@ OUTCOMES = {
 
 
 REST_MS: Final = 60_000
+"""Time without a change of its source after which a turn far back that has grown is told anew."""
 
 
 class TakenSource(Struct, frozen=True):

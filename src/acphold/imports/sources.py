@@ -264,7 +264,7 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
         has_files = is_recursive or depth == len(above)
         is_wanted = matches[-1 if has_files else depth]
         is_other = _KEEPING.search if has_files else matches[-1]
-        seen = _met()
+        seen = _findings()
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
@@ -384,30 +384,30 @@ def searching() -> Iterator[Search]:
         _search.reset(before)
 
 
-def _met() -> Search:
+def _findings() -> Search:
     """Return the findings so far; outside of a search, some that nobody sees."""
     return _search.get() or Search()
 
 
 def note(error: OSError) -> None:
     """Note that one of several things cannot be read; the others are still found."""
-    _met().unreadable.append(error)
+    _findings().unreadable.append(error)
 
 
 def note_look(path: Path) -> None:
     """Note that this folder or database is searched for conversations."""
-    _met().looks[str(path)] = stamp(str(path))
+    _findings().looks[str(path)] = stamp(str(path))
 
 
 def note_above(folder: Path) -> None:
     """Note that conversations may also lie one folder above this one, in their program's own."""
-    _met().below.setdefault(str(folder.parent), _KEEPING.search)
+    _findings().below.setdefault(str(folder.parent), _KEEPING.search)
 
 
 def note_database(path: Path) -> None:
     """Note that this database is searched, and no other one beside it."""
     note_look(path)
-    _met().databases.add(path)
+    _findings().databases.add(path)
 
 
 # -- files that no reader takes ------------------------------------------------------------------

@@ -196,6 +196,6 @@ async def compact() -> None:
     if not given:
         print(f"The journal takes {size(after)}; there is nothing to reclaim.")
     elif after >= before:  # somebody still reads it
-        print(f"The file gets {size(given)} shorter as soon as running sessions release them.")
+        print(f"The file gets {size(given)} shorter as soon as running sessions let go of that.")
     else:
-        print(f"The file is {size(given)} shorter, and has {size(after)} now.")
+        print(f"The file is {size(given)} shorter now; it takes {size(after)}.")

@@ -244,11 +244,9 @@ def _why_unstartable(row: SessionRow) -> str:
         return str(error)
     program = agent.command[0]
     place = os.path.join(start.folder or "", program) if "/" in program else program
-    return (
-        ""
-        if on_path(place, agent.env.get("PATH"))
-        else f"there is no program {program!r}; install it, or its agent"
-    )
+    if on_path(place, agent.env.get("PATH")):
+        return ""
+    return f"there is no program {program!r}; install it, or its agent"
 
 
 async def _open_in_daemon(row: SessionRow, short: str) -> None:

@@ -17,7 +17,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -66,9 +65,6 @@ from acphold.live.server.positions import (
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.mcp_servers.servers import ProvidedServers, server_ids
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
