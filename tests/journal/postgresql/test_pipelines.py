@@ -12,7 +12,7 @@ import pytest_asyncio
 from acphold.errors import LeaseLostError
 from acphold.journal import bounds
 from acphold.journal.journal import Append
-from acphold.journal.postgresql.pipelines import Pipelines
+from acphold.journal.postgresql.pipelines import Answer, Pipelines
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import NewSession
 from tests.conversations import entries_of
@@ -55,6 +55,37 @@ async def test_whoever_asks_while_the_connection_is_lost_has_no_answer_and_the_n
     assert await lines.ask("SELECT 1", ()).wait() is None
     await lines.ready()
     assert await lines.ask("SELECT 1::bigint", ()).wait() == [[(1).to_bytes(8)]]
+
+
+async def test_who_waits_has_an_answer_in_the_next_pass_of_the_loop() -> None:
+    answer = Answer[int]()
+    waiting = asyncio.create_task(answer.wait())
+    await asyncio.sleep(0)
+    answer.set_result(7)
+    await asyncio.sleep(0)
+    assert waiting.done()
+    assert await waiting == 7
+
+
+async def test_who_is_cancelled_has_the_answer_all_the_same() -> None:
+    answer = Answer[int]()
+    had: list[int] = []
+
+    async def wait() -> None:
+        had.append(await answer.wait())
+        await asyncio.sleep(0)
+        had.append(-1)
+
+    waiting = asyncio.create_task(wait())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    answer.set_result(7)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert had == [7]
 
 
 async def test_a_question_that_waits_too_long_ends_its_connection(

@@ -52,20 +52,21 @@ class Answer(asyncio.Future[T]):
     the result. So a cancellation takes effect only after the answer.
     """
 
+    def cancel(self, msg: Any = None) -> bool:
+        """Refuse: whoever waits is cancelled with the answer."""
+        return False
+
     async def wait(self) -> T:
         """Wait for the value and return it; a cancellation meanwhile takes effect afterwards."""
-        was_cancelled = False
-        while not self.done():
-            try:
-                await asyncio.shield(self)
-            except asyncio.CancelledError:
-                was_cancelled = True
-        if was_cancelled:
+        try:
+            # Not shielded: a future between two would take another pass of the loop.
+            return await self
+        except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
             task.cancel()  # raised at the task's next await
-        return self.result()
+            return self.result()
 
 
 class Pipelines:

@@ -110,7 +110,7 @@ class PostgresqlSegments(KeptSegments):
 
 
 HELD: Final = (
-    "WITH held AS MATERIALIZED (SELECT 1 FROM acphold.leases"
+    "WITH held AS MATERIALIZED (SELECT session_id FROM acphold.leases"
     " WHERE session_id = %s AND epoch = %s AND (%s = 0::bigint OR EXISTS ("
     "SELECT FROM acphold.segments WHERE session_id = leases.session_id AND last_seq = %s))"
     " FOR SHARE)"
@@ -127,14 +127,14 @@ def appending(number: int, assignments: str = "") -> str:
     row with them; it is a transaction by itself."""
     row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
     changed = (
-        f", changed AS (UPDATE acphold.sessions SET {assignments}"
-        " WHERE session_id = %s AND EXISTS (SELECT FROM held))"
+        f", changed AS (UPDATE acphold.sessions SET {assignments} FROM held"
+        " WHERE sessions.session_id = held.session_id)"
     )
     return (
         f"{HELD}{changed if assignments else ''}"
         f" INSERT INTO acphold.segments (session_id, {COLUMNS})"
-        f" SELECT %s, entries.* FROM (VALUES {', '.join([row] * number)}) AS entries"
-        " WHERE EXISTS (SELECT FROM held) RETURNING at"
+        " SELECT session_id, entries.*"
+        f" FROM held CROSS JOIN (VALUES {', '.join([row] * number)}) AS entries RETURNING at"
     )
 
 
@@ -145,10 +145,7 @@ def append_statement(
     time (ms since the epoch), or no row if the lease is lost."""
     parts, values = session_tables.assignments(change)
     before = segments[0].first_seq - 1
-    parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
-    if parts:
-        parameters += [*values, lease.session_id]
-    parameters.append(lease.session_id)
+    parameters = [lease.session_id, lease.epoch, before, before, *values]
     for one in segments:
         is_long = bounds.LONG_BYTES < len(one.raw) <= bounds.TOO_LONG_BYTES
         raw = pack(one.raw) if is_long else one.raw
