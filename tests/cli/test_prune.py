@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
             await self.delete("s-200")
         return await owner(self, session_id)
 
-    async def owned(_: SqliteJournal) -> set[str]:
+    async def owned(_: SqliteJournal, __: Collection[str]) -> set[str]:
         return {"s-200"}
 
     monkeypatch.setattr(SqliteJournal, "owned", owned)

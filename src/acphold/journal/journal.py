@@ -116,8 +116,9 @@ class Owners(Protocol):
     async def owner(self, session_id: str) -> Whose:
         """Return the owner of the session now; raises UnknownSessionError."""
 
-    async def owned(self) -> Collection[str]:
-        """Return the sessions that may have an owner: for all others `owner` returns Free."""
+    async def owned(self, session_ids: Collection[str]) -> Collection[str]:
+        """Return those of these sessions that may have an owner: for all others `owner` returns
+        Free."""
 
     async def holds(self, lease: Lease) -> bool:
         """True while the lease stands. Quick: it is asked before every prompt."""

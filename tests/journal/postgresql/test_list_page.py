@@ -5,9 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
-from acphold.journal.rows import ListFilter
-from acphold.journal.sql.session_tables import agents
+from acphold.journal.rows import ListFilter, ListKey
+from acphold.journal.sql.session_tables import agents, owned
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
@@ -24,11 +25,16 @@ FILL = f"""
     FROM generate_series(1, {SESSIONS}) AS n
 """
 
-ROWS_READ = """
-    SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
-    WHERE schemaname = 'acphold' AND relname = 'sessions'
-"""
-"""By the transaction so far, and by those before it that the server has not yet added up."""
+
+def rows_read(line: Line) -> int:
+    """Rows that a connection has read: by its transaction so far, and by those before it that the
+    server has not yet added up."""
+    (read,) = line.execute(
+        "SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables"
+        " WHERE schemaname = 'acphold'"
+    ).fetchone() or (None,)
+    assert read is not None
+    return int(read)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +62,41 @@ def test_a_page_reads_hardly_more_rows_than_it_has(
         line.execute("VACUUM ANALYZE")
         with line.transaction():
             assert len(PostgresqlTables(line).page(filter, None, 20)) == rows
-            (read,) = line.execute(ROWS_READ).fetchone() or (None,)
-        assert read is not None
-        assert read <= 5 * 20
+            assert rows_read(line) <= 5 * 20
+
+
+def test_a_page_of_many_sessions_is_planned_once(databases: Databases) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        line.execute(FILL)
+        line.execute("VACUUM ANALYZE")
+        line.prepare_threshold = 2
+        tables = PostgresqlTables(line)
+        for place in range(20):
+            assert len(tables.page(ListFilter(), ListKey(SESSIONS - place, ""), 20)) == 20
+        plans = line.execute(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements"
+            " WHERE statement LIKE '%AS found%'"
+        ).fetchall()
+    assert plans == [(20 - 2 - 5, 5)]  # the server tries five, and keeps the one for all values
+
+
+def test_the_owners_of_a_few_sessions_are_found_without_reading_all_leases(
+    databases: Databases,
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        line.execute(FILL)
+        line.execute(
+            "INSERT INTO acphold.leases SELECT session_id, 'o' || number % 3, 1, false"
+            " FROM acphold.sessions"
+        )
+        line.execute(
+            "INSERT INTO acphold.owners SELECT 'o' || n, '', n, '[]', now(), false, n, now()"
+            " FROM generate_series(1, 20) AS n"
+        )
+        line.execute("VACUUM ANALYZE")
+        with psycopg.connect(url) as reader:
+            assert owned(PostgresqlTables(reader), ["s4", "s5", "s6", "s7"]) == {"s4", "s5", "s7"}
+            assert rows_read(reader) <= 4 * 3 + 20
 
 
 def test_the_agents_of_all_sessions_are_found_without_reading_all(databases: Databases) -> None:
@@ -68,6 +106,4 @@ def test_the_agents_of_all_sessions_are_found_without_reading_all(databases: Dat
         line.execute("VACUUM ANALYZE")
         with psycopg.connect(url) as reader:
             assert agents(PostgresqlTables(reader)) == ["a", "b"]
-            (read,) = reader.execute(ROWS_READ).fetchone() or (None,)
-        assert read is not None
-        assert read <= 5
+            assert rows_read(reader) <= 5

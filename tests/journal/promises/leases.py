@@ -240,10 +240,11 @@ async def owners_that_are_reached_somewhere_are_told_while_they_live(
 ) -> None:
     session = await free(journal)
     assert await journal.owners() == []
-    assert not await journal.owned()
+    assert not await journal.owned([session])
     await other.renew(addresses=["unix:/one", "https://one.example/owners/a"])
     await other.acquire(session)
-    assert {*await journal.owned()} == {session}
+    assert {*await journal.owned([session, "unknown"])} == {session}
+    assert not await journal.owned([])
     [found] = await journal.owners()
     assert found == (await owner_of(journal, session)).owner
     assert found.addresses == ("unix:/one", "https://one.example/owners/a")

@@ -419,15 +419,18 @@ async def prune(
     async with existing_journal() as journal:
         before = now_ms() if older_than is None else min(now_ms(), older_than)
         before += journal.now_ms() - now_ms()  # by its clock
-        owned = await journal.owned()
         behind = None if keep else ListKey(before, "")  # of newer ones, only the kept are counted
         async for row in sessions(journal, filter, behind):
             if row.prompted and spared < (keep or 0):
                 spared += 1
             elif row.updated_at < before:
-                with suppress(UnknownSessionError):  # it was deleted meanwhile
-                    if row.session_id not in owned or not await is_live(journal, row.session_id):
-                        found.append(row)
+                found.append(row)
+        kept = {*await journal.owned([row.session_id for row in found])}
+        for session_id in [*kept]:
+            with suppress(UnknownSessionError):  # it was deleted meanwhile
+                if not await is_live(journal, session_id):
+                    kept.remove(session_id)
+        found = [row for row in found if row.session_id not in kept]
         short_ids = await journal.short_ids([row.session_id for row in found], SHORT_ID)
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS

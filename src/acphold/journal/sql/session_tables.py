@@ -145,13 +145,14 @@ def unregister(tables: Tables, owner_id: str) -> None:
     tables.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
-def owned(tables: Tables) -> set[str]:
+def owned(tables: Tables, session_ids: Collection[str]) -> set[str]:
     """Like `Owners.owned`."""
-    theirs = (
-        f"SELECT {tables.KEY} FROM acphold.leases WHERE owner IN (SELECT id FROM acphold.owners)"
-    )
     rows = tables.execute(
-        f"SELECT session_id FROM acphold.sessions WHERE {tables.OWN_KEY} IN ({theirs})"
+        "SELECT sessions.session_id FROM acphold.sessions JOIN acphold.leases"
+        f" ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"
+        f" WHERE {tables.among('sessions.session_id', 'ids')}"
+        " AND owner IN (SELECT id FROM acphold.owners)",
+        {"ids": tables.array(session_ids)},
     )
     return {session_id for (session_id,) in rows.fetchall()}
 
