@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Any
 
+import psycopg
 import pytest
 
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.postgresql.database import Database
 from acphold.journal.postgresql.pipelines import Pipelines
 from acphold.journal.postgresql.session_rows import appending
+from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.live.hub import bounds
 from bench.exact import PAUSE, measure
 from tests.hub.shared import shared
@@ -90,3 +93,69 @@ async def test_a_prompt_on_a_database_costs_a_statement_for_each_read_of_its_age
                 await house.agent.say(session, *["x "] * number)
             await house.ended(session, turn)
             assert asked == [appending(1)] * statements
+
+
+@pytest.mark.postgresql
+async def test_a_session_of_three_turns_touches_few_rows_of_a_database_with_20_000_sessions(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 600.0)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
+    settled = asyncio.Event()
+    settle = PostgresqlJournal.settle
+
+    async def note(self: PostgresqlJournal, *arguments: Any, **options: Any) -> None:
+        await settle(self, *arguments, **options)
+        settled.set()
+
+    monkeypatch.setattr(PostgresqlJournal, "settle", note)
+    with databases.new() as location, psycopg.connect(location, autocommit=True) as line:
+        for statement in SETTLED_SESSIONS:
+            line.execute(statement)
+        before = _rows_touched(line)
+        async with shared(location) as house:
+            client, session = await house.talked("hi", "hello")
+            for text in ("again", "and again"):
+                settled.clear()
+                turn = await house.begun(client, session, text)
+                await house.agent.say(session, *["x "] * 10)
+                await house.ended(session, turn)
+            await settled.wait()
+        assert _rows_touched(line) - before <= 300
+
+
+SETTLED_SESSIONS = (
+    """
+    INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder, additional_directories,
+        title, created_at, updated_at, summed_at, prompted, message_count, settled_through,
+        indexed_through, packed_through)
+    SELECT 's' || n, n, 'a', '/', '/', '[]', 'Words', n, n, n, true, 2, 3, 3, 3
+    FROM generate_series(1, 20000) AS n
+    """,
+    "INSERT INTO acphold.leases SELECT session_id, '', 1, false FROM acphold.sessions",
+    "INSERT INTO acphold.links SELECT 'a', session_id, session_id, number FROM acphold.sessions",
+    "INSERT INTO acphold.segments"
+    " SELECT session_id, 3, 1, updated_at, 'update', '{}' FROM acphold.sessions",
+    "INSERT INTO acphold.usage_sums SELECT session_id, 1, 'a', '', '', 1, 1 FROM acphold.sessions",
+    "INSERT INTO acphold.documents (session_id, seq, at, words)"
+    " SELECT session_id, 1, updated_at, 'word' FROM acphold.sessions",
+    "INSERT INTO acphold.shares SELECT session_id, 'guest', true FROM acphold.sessions",
+    "INSERT INTO acphold.meta VALUES ('added_up', '')",  # else all are looked through, once
+    "VACUUM ANALYZE",
+)
+
+
+def _rows_touched(line: psycopg.Connection[Any]) -> int:
+    """Rows that were read or written by connections that have ended, and by `line`."""
+    others = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    while line.execute(others).fetchone():
+        pass
+    line.execute("SELECT pg_stat_force_next_flush()")
+    (touched,) = line.execute(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0) + n_tup_ins + n_tup_upd + n_tup_del)"
+        "::bigint FROM pg_stat_user_tables WHERE schemaname = 'acphold'"
+    ).fetchone() or (0,)
+    return int(touched)

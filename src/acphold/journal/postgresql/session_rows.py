@@ -401,21 +401,21 @@ class PostgresqlTables(Tables):
         *,
         counted: bool = True,
     ) -> list[SessionRow]:
-        limit = min(limit, 1 << 31)
+        # Written out: for a limit that it does not know the server plans each page anew.
+        newest = f"ORDER BY updated_at DESC, session_id DESC LIMIT {min(limit, 1 << 31)}"
         parts: list[str] = []
         values: list[Any] = []
         for walk in walks(filter, after, _HAS_WORD):  # one statement merges them
             parts.append(
-                f"(SELECT session_id, updated_at FROM acphold.sessions WHERE {walk.condition}"
-                " ORDER BY updated_at DESC, session_id DESC LIMIT %s)"
+                "(SELECT session_id, updated_at FROM acphold.sessions"
+                f" WHERE {walk.condition} {newest})"
             )
-            values += (*walk.values, limit)
+            values += walk.values
         return select_rows(
             self,
-            f"JOIN (SELECT session_id FROM ({' UNION ALL '.join(parts)}) AS found"
-            " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"
-            " ORDER BY updated_at DESC, sessions.session_id DESC",
-            (*values, limit),
+            f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM ({' UNION ALL '.join(parts)})"
+            f" AS found {newest})) ORDER BY updated_at DESC, sessions.session_id DESC",
+            values,
             outcomes,
             counted=counted,
         )
