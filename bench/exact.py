@@ -1,10 +1,12 @@
 """Costs that no neighbour disturbs: bytecodes, steps of SQLite's machine, what it writes, memory.
 
-A hub, or an agent of the library, runs in a process of its own. Its client, and the program of the
-agent, are at the other end of connections in memory: each message is answered in a later step of
-the loop, and its clocks stand still while anything works, so every run takes the same steps. A
-tracer counts bytecodes, except those of this module: of the loop until the answer, and of all
-threads in the BEHIND_SECONDS after it. `python -m bench.exact KIND WORK` prints them as JSON.
+A hub, an agent of the library, that behind a WebSocket in uvicorn, or the relay of `serve` runs in
+a process of its own. Its client, and the program of the agent or the daemon, are at the other end
+of connections in memory: each message is answered in a later step of the loop, and its clocks stand
+still while anything works, so every run takes the same steps. So it lacks what reads and writes
+descriptors: `PipeTransport`, and asyncio's transport of a socket. A tracer counts bytecodes, except
+those of this folder: of the loop until the answer, and of all threads in the BEHIND_SECONDS after
+it. `python -m bench.exact KIND WORK` prints them as JSON.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import thread as pools
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,10 +32,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from bench.far_wire import Frames
 from bench.run import Run
 from bench.table import Figure, Goal
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from acphold.live.server.service import Service
 
 BEHIND_SECONDS: Final = 2.0
@@ -59,11 +65,17 @@ UPDATE: Final = (
 PAUSE: Final = "prompt after a pause"
 """Behind more than a second: the session moves up in the list, which is written."""
 
-KINDS: Final = ("hub", "library")
-WORK: Final = (
-    *("prompt", PAUSE, "prompt with ten updates", "prompt with ten updates apart"),
-    *("load of 1,000", "one more client"),
-)
+PROMPTS: Final = ("prompt", "prompt with ten updates", "prompt with ten updates apart")
+SOCKET: Final = "library over WebSocket"
+RELAY: Final = "relay of serve"
+KINDS: Final = {
+    "hub": (*PROMPTS, PAUSE, "load of 1,000", "one more client"),
+    "library": (*PROMPTS, PAUSE, "load of 1,000", "one more client"),
+    SOCKET: PROMPTS,
+    RELAY: PROMPTS,
+}
+"""What is measured, and the work of each."""
+
 GOALS: Final = {
     ("hub", "prompt"): 5_800,
     ("hub", "prompt with ten updates"): 8_800,
@@ -89,6 +101,8 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 Trace = Callable[[FrameType, str, Any], Any]
+
+UNCOUNTED: Final = os.path.dirname(__file__)
 
 
 class Tracer:
@@ -122,7 +136,7 @@ class Tracer:
         threading.settrace(None)
 
     def _enter(self, take: Trace, frame: FrameType, event: str, argument: object) -> Trace | None:
-        if frame.f_code.co_filename == __file__:
+        if frame.f_code.co_filename.startswith(UNCOUNTED):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         return take
@@ -314,11 +328,18 @@ class Client:
                     answered.set_result(message["result"])
         return b""
 
+    def _send(self, line: bytes) -> None:
+        self.transport.deliver(line)
+
+    async def initialize(self) -> None:
+        """Introduce it."""
+        await self.call("initialize", protocolVersion=1, clientCapabilities={})
+
     async def call(self, method: str, **params: object) -> Any:
         """Send a request; return its result."""
         self._last += 1
         answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
-        self.transport.deliver(_line(id=self._last, method=method, params=params))
+        self._send(_line(id=self._last, method=method, params=params))
         return await answer
 
     async def prompt(self, session_id: str, updates: str) -> None:
@@ -327,13 +348,99 @@ class Client:
         await self.call("session/prompt", sessionId=session_id, prompt=[block])
 
 
+class SocketInMemory(asyncio.Transport):
+    """The transport of a socket, for the protocol of a server: `take` gets what that writes."""
+
+    def __init__(self, take: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._take = take
+        self._is_closing = False
+        self._is_paused = False
+        self._unread: list[bytes] = []
+
+    def deliver(self, data: bytes) -> None:
+        """Let bytes arrive."""
+        if self._is_paused:
+            self._unread.append(data)
+        elif isinstance(self._protocol, asyncio.BufferedProtocol):
+            memoryview(self._protocol.get_buffer(-1))[: len(data)] = data
+            self._protocol.buffer_updated(len(data))
+        else:
+            self._protocol.data_received(data)
+
+    def write(self, data: Any) -> None:
+        self._take(data)
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol: Any = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        unread, self._unread = self._unread, []
+        for data in unread:
+            asyncio.get_running_loop().call_soon(self.deliver, data)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    abort = close
+
+
+class FarClient(Client):
+    """A client over a WebSocket in memory; `accept` returns the protocol of a socket."""
+
+    def __init__(self, accept: Callable[[asyncio.Transport], asyncio.BaseProtocol]) -> None:
+        super().__init__()
+        self._frames = Frames()
+        self._upgraded = asyncio.get_running_loop().create_future()
+        self.socket = SocketInMemory(self._read)
+        protocol = accept(self.socket)
+        self.socket.set_protocol(protocol)
+        protocol.connection_made(self.socket)
+
+    def _read(self, data: bytes) -> None:
+        if not self._upgraded.done():
+            self._upgraded.set_result(data)
+            return
+        messages, pongs = self._frames.feed(data)
+        if pongs:
+            asyncio.get_running_loop().call_soon(self.socket.deliver, pongs)
+        for message in messages:
+            self._hear(message)
+
+    def _send(self, line: bytes) -> None:
+        self.socket.deliver(self._frames.framed(line[:-1]))
+
+    async def initialize(self) -> None:
+        self.socket.deliver(self._frames.upgrade(b"Host: localhost\r\n"))
+        assert b" 101 " in await self._upgraded
+        await super().initialize()
+
+
 def _service(kind: str, journal: str) -> Service:
     from acp_wire.surroundings import Surroundings
     from acphold.live.agents import wrapped
     from acphold.live.server.service import Service
     from acphold.serve_options import AgentOptions, ServeOptions
 
-    if kind == "library":
+    if kind != "hub":
         import acphold
         from acphold.library.server import service_of
 
@@ -347,7 +454,8 @@ def _service(kind: str, journal: str) -> Service:
                 if apart:
                     await asyncio.sleep(0)
 
-        return service_of(agent._definition, AgentOptions(journal=journal, snapshots=False))
+        options = AgentOptions(journal=journal, snapshots=False)
+        return service_of(agent._definition, options, share=kind != SOCKET)
     here = Surroundings.here()
     vars(wrapped).update(ChildProcess=ScriptedProgram, launch=lambda *_, **__: None)
     return Service(
@@ -359,41 +467,149 @@ def _service(kind: str, journal: str) -> Service:
     )
 
 
-async def _measure(kind: str, work: str, folder: str) -> Cost:
-    """Measure one piece of work of WORK in a process of this kind."""
-    tracer = Tracer()
-    sqlite3.connect = tracer.connect  # type: ignore[assignment]
+Come = Callable[[], Client]
+"""A client comes."""
+
+
+@asynccontextmanager
+async def _attending(service: Service) -> AsyncIterator[Come]:
+    """Serve clients on connections in memory, as long as the first is there."""
     from acphold.live.server.service import attend, journal_at, open_desk
 
-    journal = os.path.join(folder, "journal.db")
-    service = _service(kind, journal)
     async with open_desk(service, journal_at(service.journal)) as desks:
-        client = Client()
+        attending: list[asyncio.Task[None]] = []
         stop = asyncio.Event()
-        attending = asyncio.create_task(attend(desks, service, client.transport, stop))
-        await client.call("initialize", protocolVersion=1, clientCapabilities={})
+
+        def come() -> Client:
+            client = Client()
+            ends = None if attending else stop
+            work = attend(desks, service, client.transport, ends)
+            attending.append(asyncio.create_task(work))
+            return client
+
+        yield come
+        stop.set()
+        for task in attending[1:]:
+            task.cancel()
+        await asyncio.wait(attending)
+
+
+@asynccontextmanager
+async def _in_uvicorn(
+    config: uvicorn.Config, state: Callable[[asyncio.Transport], dict[str, Any]]
+) -> AsyncIterator[Come]:
+    """Serve clients over WebSockets; `state` is that of a connection."""
+    from uvicorn.server import ServerState
+
+    config.load()
+    make: Any = config.http_protocol_class
+    server = ServerState()
+    clients: list[FarClient] = []
+
+    def come() -> Client:
+        clients.append(FarClient(lambda socket: make(config, server, state(socket))))
+        return clients[-1]
+
+    yield come
+    for client in clients:
+        client.socket.close()
+    await asyncio.wait(server.tasks)
+
+
+@asynccontextmanager
+async def _mounted(service: Service) -> AsyncIterator[Come]:
+    """Serve an agent of the library to clients over WebSockets."""
+    import uvicorn
+
+    from acphold import Principal
+    from acphold.library.server import Server
+
+    async def who(_: object) -> Principal:
+        return Principal(name="bench", tenant="bench")
+
+    async with Server(service) as server:
+        config = uvicorn.Config(server.asgi(who), lifespan="off", log_config=None)
+        async with _in_uvicorn(config, lambda _: {}) as come:
+            yield come
+
+
+@asynccontextmanager
+async def _relaying(journal: str) -> AsyncIterator[Come]:
+    """Relay clients over WebSockets to a daemon in memory, as `serve` does."""
+    from acp_wire.schema import encode
+    from acphold.live.hub.alerts import Activity
+    from acphold.live.server import relay_protocol
+    from acphold.live.server.principals import THIS_USER
+    from acphold.live.server.service import journal_at
+    from acphold.web.application import attend_websocket
+    from acphold.web.connections import STATE, Connections, limits_for
+    from acphold.web.exchange import HttpExchange
+    from acphold.web.gate import Admitted, Gate
+    from acphold.web.relay import Relay, RelayedAgent
+    from acphold.web.server import configure
+
+    registered = relay_protocol.Registered("mark", "node")
+
+    class Daemon:
+        def __init__(self) -> None:
+            self.transport = LockStep(self._register)
+
+        def _register(self, data: bytes) -> bytes:
+            asked = msgspec.json.decode(data)["id"]
+            return _line(id=asked, result=msgspec.Raw(encode(registered)))
+
+        async def connect(self) -> LockStep:
+            return ScriptedProgram().transport
+
+    reach = lambda _: nullcontext(Daemon())  # noqa: E731
+    agent = RelayedAgent(relay_protocol.AskedAgent("bench", ("bench",), ()), journal, 1 << 24)
+    kept = journal_at(journal)
+    connections = Connections(limits_for(1024))
+    gate = Gate(kept.access, [], connections)
+    async with Relay([agent], reach, Activity()) as relay:
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            exchange = HttpExchange(scope, receive, send)
+            attend = partial(relay.attend, "bench", principal=THIS_USER, headers={})
+            await attend_websocket(attend, gate, exchange, Admitted(THIS_USER, "bench"))
+
+        config = configure(answer, agent.max_message)
+        async with _in_uvicorn(config, lambda socket: {STATE: connections.add(socket)}) as come:
+            yield come
+    await kept.aclose()
+
+
+def _serve(kind: str, journal: str) -> AbstractAsyncContextManager[Come]:
+    if kind == RELAY:
+        return _relaying(journal)
+    serve = _mounted if kind == SOCKET else _attending
+    return serve(_service(kind, journal))
+
+
+async def _measure(kind: str, work: str, folder: str) -> Cost:
+    """Measure one piece of work of a kind in KINDS."""
+    tracer = Tracer()
+    sqlite3.connect = tracer.connect  # type: ignore[assignment]
+    journal = os.path.join(folder, "journal.db")
+    async with _serve(kind, journal) as come:
+        client = come()
+        await client.initialize()
         opened = await client.call("session/new", cwd=folder, mcpServers=[])
         session_id = opened["sessionId"]
         updates = "10" if work in ("prompt with ten updates", "one more client") else "0"
         updates = "10 apart" if work.endswith("apart") else updates
         for _ in range(WARM_UP):
             await client.prompt(session_id, updates)
-        others: list[asyncio.Task[None]] = []
-
-        async def come() -> Client:
-            other = Client()
-            others.append(asyncio.create_task(attend(desks, service, other.transport)))
-            await other.call("initialize", protocolVersion=1, clientCapabilities={})
-            return other
-
         run: Callable[[], Awaitable[object]] = partial(client.prompt, session_id, updates)
+        opening = {"sessionId": session_id, "cwd": folder, "mcpServers": []}
         if work == "one more client":
-            other = await come()
-            await other.call("session/load", sessionId=session_id, cwd=folder, mcpServers=[])
+            other = come()
+            await other.initialize()
+            await other.call("session/load", **opening)
         elif work == "load of 1,000":
             await client.prompt(session_id, str(HISTORY))
-            other = await come()
-            opening = {"sessionId": session_id, "cwd": folder, "mcpServers": []}
+            other = come()
+            await other.initialize()
             run = partial(other.call, "session/load", **opening)
         tracer.start()
         await run()
@@ -412,10 +628,6 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
         tracer.stop()
         gc.collect()
         blocks = sys.getallocatedblocks() - blocks
-        stop.set()
-        for task in others:
-            task.cancel()
-        await asyncio.wait([attending, *others])
     return Cost(
         answered.total() / RUNS,
         (behind.total() + tracer.behind - others_before) / RUNS,
@@ -427,7 +639,7 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
 
 
 def _size(file: str) -> int:
-    return os.path.getsize(file)
+    return os.path.getsize(file) if os.path.exists(file) else 0
 
 
 def _dearest(counted: Counter[CodeType]) -> dict[str, float]:
@@ -452,8 +664,8 @@ def measure(kind: str, work: str) -> Cost:
 
 def figures(run: Run) -> Iterator[Figure]:
     """Bytecodes and steps, with the goals of a prompt."""
-    for kind in KINDS:
-        for work in WORK:
+    for kind, works in KINDS.items():
+        for work in works:
             cost = measure(kind, work)
             goals = (Goal(GOALS[kind, work]),) if (kind, work) in GOALS else ()
             yield Figure(f"{kind}: {work}", "bytecodes", [cost.bytecodes], goals=goals)

@@ -124,35 +124,26 @@ class FarWire(ABC):
         return found
 
 
-class FarSocket(FarWire):
-    """Over a WebSocket."""
+class Frames:
+    """The frames of a client's WebSocket, masked with zeros."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        super().__init__(url, token)
-        self._socket = self._connected()
-        self._socket.sendall(
-            f"GET /acp HTTP/1.1\r\n{self._head}Connection: Upgrade\r\nUpgrade: websocket\r\n"
-            "Sec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
-        )
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += self._received(self._socket)
-        if b" 101 " not in head:
-            raise RuntimeError(head.decode())
-        self._rest = head.partition(b"\r\n\r\n")[2]
+    KEY: Final = b"A" * 22 + b"=="
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def __init__(self, rest: bytes = b"") -> None:
+        self._rest = rest
 
-    def send(self, message: bytes) -> None:
-        size = len(message)
-        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        self._socket.sendall(b"\x81" + length + b"\0\0\0\0" + message)  # masked with zeros
+    @classmethod
+    def upgrade(cls, head: bytes = b"") -> bytes:
+        """The request for it, with these further lines."""
+        asked = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        key = b"Sec-WebSocket-Key: %b\r\n\r\n" % cls.KEY
+        return b"GET /acp HTTP/1.1\r\n%b%b%b" % (head, asked, key)
 
-    def lines(self) -> list[bytes]:
-        data = self._rest + self._received(self._socket)
-        found, place, size = [], 0, len(data)
+    def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """The messages that `data` completes, and the answers that its pings are owed: unanswered
+        for a while, they end the connection."""
+        data = self._rest + data
+        found, pongs, place, size = [], b"", 0, len(data)
         while size >= place + 2:
             length, begin = data[place + 1], place + 2
             if length > 125:
@@ -160,13 +151,47 @@ class FarSocket(FarWire):
                 length = int.from_bytes(data[place + 2 : begin], "big")
             if size < begin + length:
                 break
-            if data[place] & 0x0F == TEXT:
-                found.append(data[begin : begin + length])
-            elif data[place] & 0x0F == PING:  # unanswered for a while, it ends the connection
-                pong = bytes([0x80 | PONG, 0x80 | length])
-                self._socket.sendall(pong + b"\0\0\0\0" + data[begin : begin + length])
+            kind, body = data[place] & 0x0F, data[begin : begin + length]
+            if kind == TEXT:
+                found.append(body)
+            elif kind == PING:
+                pongs += self.framed(body, PONG)
             place = begin + length
         self._rest = data[place:]
+        return found, pongs
+
+    @staticmethod
+    def framed(message: bytes, kind: int = TEXT) -> bytes:
+        """A message in its frame."""
+        size = len(message)
+        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+        return bytes([0x80 | kind]) + length + b"\0\0\0\0" + message
+
+
+class FarSocket(FarWire):
+    """Over a WebSocket."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        super().__init__(url, token)
+        self._socket = self._connected()
+        self._socket.sendall(Frames.upgrade(self._head.encode()))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += self._received(self._socket)
+        if b" 101 " not in head:
+            raise RuntimeError(head.decode())
+        self._frames = Frames(head.partition(b"\r\n\r\n")[2])
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: bytes) -> None:
+        self._socket.sendall(self._frames.framed(message))
+
+    def lines(self) -> list[bytes]:
+        found, pongs = self._frames.feed(self._received(self._socket))
+        if pongs:
+            self._socket.sendall(pongs)
         return found
 
     def close(self) -> None:

@@ -305,26 +305,7 @@ async def _running(
     """
     # Strangers send garbage that is not HTTP; warnings of it would fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = _CountedServer(
-        connections,
-        tls,
-        uvicorn.Config(
-            app,
-            http=HttpProtocol,
-            ws=SocketProtocol,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            ws_max_size=limit,
-            ws_ping_interval=bounds.HEARTBEAT_SECONDS,
-            ws_ping_timeout=bounds.HEARTBEAT_SECONDS,
-            # It would cost memory for each connection, and time for each message.
-            ws_per_message_deflate=False,
-            timeout_graceful_shutdown=int(bounds.LAST_CLIENTS_SECONDS),
-        ),
-    )
+    server = _CountedServer(connections, tls, configure(app, limit))
     running = asyncio.create_task(server.serve(sockets=[bound]), name="uvicorn")
     try:
         await asyncio.wait({running, server.accepting}, return_when=asyncio.FIRST_COMPLETED)
@@ -335,6 +316,26 @@ async def _running(
         server.should_exit = True
         await asyncio.wait({running})
     running.result()
+
+
+def configure(app: Asgi, limit: int) -> uvicorn.Config:
+    """Return the settings of uvicorn for messages of at most `limit` bytes."""
+    return uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        ws=SocketProtocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws_max_size=limit,
+        ws_ping_interval=bounds.HEARTBEAT_SECONDS,
+        ws_ping_timeout=bounds.HEARTBEAT_SECONDS,
+        # It would cost memory for each connection, and time for each message.
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=int(bounds.LAST_CLIENTS_SECONDS),
+    )
 
 
 class _CountedServer(uvicorn.Server):
