@@ -78,16 +78,21 @@ async def test_any_other_read_is_left_to_the_library(
     assert not transport.take_frame(data)
 
 
+def leave(transport: SocketTransport, data: bytes) -> None:
+    """Have the library read this."""
+    assert not transport.take_frame(data)
+    transport._protocol.conn.receive_data(data)
+
+
 @pytest.mark.parametrize("before", [0, 1, 50])
 async def test_what_only_looks_like_a_frame_is_the_rest_of_one(
     before: int, transport: SocketTransport
 ) -> None:
     begin = b"\x81" + bytes([0x80 + before + len(TEXT)]) + bytes(4)  # a mask that changes nothing
     long = begin + b"x" * before + TEXT
-    conn = transport._protocol.conn
-    conn.receive_data(long[: -len(TEXT)])
-    assert not transport.take_frame(long[-len(TEXT) :])
-    conn.receive_data(long[-len(TEXT) :])
+    assert transport.take_frame(TEXT)
+    leave(transport, long[: -len(TEXT)])
+    leave(transport, long[-len(TEXT) :])
     assert transport.take_frame(TEXT)
 
 
@@ -98,7 +103,7 @@ async def test_a_message_between_the_pieces_of_another_and_behind_the_end_is_not
     assert not transport.take_frame(TEXT)
     transport._protocol.frames = []
     assert transport.take_frame(TEXT)
-    transport._protocol.conn.receive_data(frame(Opcode.CLOSE, b""))
+    leave(transport, frame(Opcode.CLOSE, b""))
     assert not transport.take_frame(TEXT)
 
 

@@ -52,6 +52,7 @@ class SocketTransport(Offering):
         self._rest = b""
         self._reason = ""
         self._is_over = False
+        self._is_between = False
         self.taken = 0
         self._received = 0
         self._left = memoryview(b"")  # the rest of a long message
@@ -114,7 +115,11 @@ class SocketTransport(Offering):
         longer than all the rest of receiving; False for any other."""
         self.taken = 0
         protocol, size = self._protocol, len(data)
-        if size < 8 or data[0] != TEXT or protocol.frames or not is_between_frames(protocol.conn):
+        # After a frame that was taken here, `websockets` has nothing more than before it.
+        is_between, self._is_between = self._is_between, False
+        if size < 8 or data[0] != TEXT or protocol.frames:
+            return False
+        if not (is_between or is_between_frames(protocol.conn)):
             return False
         length, at = data[1] - MASKED, 2
         if length == 126:
@@ -123,6 +128,7 @@ class SocketTransport(Offering):
             return False
         if length != size - at - 4 or length > protocol.config.ws_max_size:
             return False
+        self._is_between = True
         self._arrived(self._unmask(data[at + 4 :], data[at : at + 4]))
         return True
 

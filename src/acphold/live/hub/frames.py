@@ -344,6 +344,9 @@ class Frames:
         """Return the lines for a segment as it was committed; b"" if it shows nothing."""
         raw, whole, in_child = segment.raw, segment.kind == "params", segment.kind == CHILD
         if not (whole or in_child or segment.kind in ("update", "echo")):
+            if segment.kind == AUTHOR:  # nothing to show, as `history` finds the long way
+                self._author = segment
+                return b""
             if segment.kind == SENT:
                 self._is_known = any(id_of_sent(each) in self._sent for _, each in segment.raws())
             elif segment.kind == PROMPT and self._is_known:  # by the id that came before it
