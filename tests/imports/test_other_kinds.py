@@ -19,8 +19,7 @@ def told(name: str, home: Path, turns: list[Said]) -> list[str]:
     return [words for _, words in Story(reader(name), source).said()]
 
 
-# OpenCode's rows have two clocks, and it reads them by their ids, so by a clock.
-@pytest.mark.parametrize("name", [it for it in READERS if it not in ("opencode", "kilo")])
+@pytest.mark.parametrize("name", READERS)
 def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path, name: str) -> None:
     times = (60_000, 120_000, 5_000, 180_000)
     turns = [Said(n, BEGUN + at, f"Q{n}", f"A{n}") for n, at in enumerate(times)]

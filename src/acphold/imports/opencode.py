@@ -90,12 +90,29 @@ PARTS: Final = "parts"
 
 
 class _Place(NamedTuple):
-    """The place of a message: its time, its number in version 2, its id and that of its prompt."""
+    """The place of a message: its time, its number in version 2, its id, that of its prompt, and
+    the number of its row before version 2."""
 
     at: int
     number: int
     name: str
     parent: str = ""
+    row: int = 0
+
+
+def _was_in_files(session: Object) -> bool:
+    """Return True if a session was begun before version 1.2, which moved it into the database."""
+    version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
+    return (version or [99])[:2] < [1, 2]
+
+
+def _as_inserted(places: Iterable[_Place]) -> list[str]:
+    """Return the ids in the order of their rows; empty if an answer stands before its prompt there,
+    so that the rows were not inserted by turns."""
+    rows = sorted(places, key=attrgetter("row"))
+    number = {place.name: place.row for place in rows}
+    by_turns = all(number.get(place.parent, 0) <= place.row for place in rows)
+    return [place.name for place in rows] if by_turns else []
 
 
 def _in_order(places: Iterable[_Place]) -> Iterator[str]:
@@ -164,21 +181,24 @@ class OpencodeRows:
         held: dict[str, Object] = {}
         size = 0
         if "session" in self._tables:
-            for name, data in self._rows("message", "id, data", "session_id = ?", session_id):
+            columns = "id, data, rowid"
+            for name, data, row in self._rows("message", columns, "session_id = ?", session_id):
                 message = self._decode(data)
-                old[name] = _Place(_created(message), 0, name, text(message, "parentID"))
+                old[name] = _Place(_created(message), 0, name, text(message, "parentID"), row)
                 if size <= HELD_BYTES:
                     held[name], size = message, size + len(str(data))
         if "session_v2" in self._tables:
             columns = "id, seq, time_created"
-            for row in self._rows("session_message", columns, "session_id = ?", session_id):
-                name, number, at = row
+            for found in self._rows("session_message", columns, "session_id = ?", session_id):
+                name, number, at = found
                 number = number if isinstance(number, int) else 0
                 new[name] = _Place(milliseconds(at) or 0, number, name)
         if old.keys() <= new.keys():  # of version 2, or migrated whole
             order = [it.name for it in sorted(new.values(), key=attrgetter("number"))]
-        else:
-            order = [*_in_order((old | new).values())]
+        else:  # clocks are set back: if each row was inserted as it was said, that is the order
+            is_told = not (new or _was_in_files(self.session(session_id)))
+            order = _as_inserted(old.values()) if is_told else []
+            order = order or [*_in_order((old | new).values())]
         for name in order:
             if name in new:
                 for kind, data in self._rows("session_message", "type, data", "id = ?", name):
@@ -353,8 +373,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     facts = writer.facts
     facts.cwd, facts.begun_as = text(session, "directory"), text(session, "fork_session_id")
     writer.clock(obj(session, "time").get("created"))
-    version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
-    converter = _OpencodeConverter(store, writer, session_id, is_old=(version or [99])[:2] < [1, 2])
+    is_old = _was_in_files(session)
+    converter = _OpencodeConverter(store, writer, session_id, is_old=is_old)
     yield from converter.take_all(store.messages(session_id))
     writer.title(text(session, "title"))
 
