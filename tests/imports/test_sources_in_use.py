@@ -24,6 +24,7 @@ from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
 from tests.failures.test_journal import file_limit
 from tests.imports.claude_home import SESSION
+from tests.imports.every_reader import READERS, Said, write
 from tests.imports.test_intake import LONG, conversation, said, say, take, whole
 from tests.imports.test_opencode import Store
 from tests.imports.told import Story, sources
@@ -123,6 +124,35 @@ def test_a_database_that_its_owner_has_locked_is_read(tmp_path: Path, mode: str)
         owner.execute(f"PRAGMA journal_mode = {mode}")
         owner.execute("BEGIN EXCLUSIVE")
         assert Story.of(OPENCODE, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+def test_a_database_in_a_folder_that_cannot_be_read_ends_no_import(
+    journal: Path, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    store = Store(tmp_path)
+    store.db.close()
+    store.path.parent.chmod(0)
+    try:
+        done = acphold_import(journal, tmp_path)
+    finally:
+        store.path.parent.chmod(0o700)
+    assert done.returncode == 0
+    assert f"opencode: cannot read {store.path}: Permission denied" in done.stderr
+    assert "claude             1 conversation   new 1" in done.stdout
+
+
+def test_files_that_cannot_be_read_are_named_for_each_reader(journal: Path, tmp_path: Path) -> None:
+    names, home = READERS.keys() - {"acphold"}, tmp_path / "home"
+    for name in names:
+        write(name, home, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    for path in home.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0)
+    done = acphold_import(journal, home)
+    assert done.returncode == 0
+    assert names == {
+        line.split(":")[0] for line in done.stderr.splitlines() if ": cannot read" in line
+    }
 
 
 @pytest.mark.parametrize("inner", [".claude", ".claude/projects", ".claude/projects/closed"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -40,7 +39,7 @@ from acphold.imports.records import (
     small_text,
 )
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.tools import PATHS, tool_of
 from acphold.imports.values import (
     Missed,
@@ -81,9 +80,14 @@ def session_sources(folder: Path) -> Iterator[Source]:
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
         if path.suffix not in (".json", ".jsonl"):
             continue
-        with suppress(OSError), open(open_fd(path), "rb") as file:
-            if named := _SESSION_ID.search(file.read(HEAD_BYTES).replace(b"\0", b"")):
-                by_id.setdefault((path.parent, named[1].decode()), []).append(path)
+        try:
+            with open(open_fd(path), "rb") as file:
+                head = file.read(HEAD_BYTES).replace(b"\0", b"")
+        except OSError as error:
+            note(error)
+            continue
+        if named := _SESSION_ID.search(head):
+            by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():
         subagents = files_below(chats / session_id, "*.jsonl")
         yield from source_of(session_id, [*paths, *subagents])

@@ -21,7 +21,7 @@ from errno import EILSEQ, ELOOP
 from fnmatch import translate
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from pathlib import Path, PureWindowsPath
 from typing import Final, NamedTuple
 
@@ -361,12 +361,14 @@ class Search:
     def unknown(self) -> list[str]:
         """Return the other files in these folders, and in those above and below, that look like a
         conversation."""
-        for folder, is_wanted in self.below.items():
+        beside = [
+            (str(path.parent), methodcaller("endswith", path.suffix))
+            for path in self.databases
+            if _KEEPING.search(path.suffix)
+        ]
+        for folder, is_wanted in (*self.below.items(), *beside):
             with suppress(OSError), os.scandir(folder) as entries:
                 self.others.update(it.path for it in entries if is_wanted(it.name))
-        for path in self.databases:
-            if _KEEPING.search(path.suffix):
-                self.others.update(map(str, path.parent.glob(f"*{path.suffix}")))
         others = self.others - self.known - {*map(str, self.databases)}
         return sorted(path for path in others if _looks_like_one(path))
 
