@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
+from typing import Any
 
 from hypothesis import given, strategies as st
 
@@ -175,3 +177,27 @@ def test_a_prompt_sent_again_because_nothing_answered_leaves_nothing_behind() ->
     assert made(answer=False, words="go on") == "abd"
     assert made(answer=True, words="go on") == "ad"
     assert made(answer=False, words="something else") == "ad"
+
+
+def lines_run(length: int) -> int:
+    """Run over a conversation in which each record names the next one as its parent, and count."""
+    made = RecordTree()
+    for n in range(length):
+        made.add(f"r{n}", f"r{n + 1}", typed=True, words="continue")
+    count, before = 0, sys.gettrace()
+
+    def traced(*_: Any) -> Any:
+        nonlocal count
+        count += 1
+        return traced
+
+    sys.settrace(traced)
+    try:
+        made.choose("", Missed())
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_prompts_sent_again_are_found_in_linear_time_whatever_the_parents() -> None:
+    assert lines_run(400) < 5 * lines_run(100)

@@ -210,6 +210,23 @@ class RecordTree:
         return _TreeLinks(parents, order, turns, above_turn)
 
     @cached_property
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """The place of each prompt, where all that follow it stand right behind it, and how many
+        these are with itself."""
+        above = self._links.above
+        prompts = [number for number in self._links.order if number in self._typed]
+        sizes = dict.fromkeys([_NONE, *prompts], 1)
+        for number in reversed(prompts):
+            sizes[max(above[number], _NONE)] += sizes[number]
+        spans: dict[int, tuple[int, int]] = {}
+        free = {_NONE: 0}
+        for number in prompts:
+            parent = max(above[number], _NONE)
+            spans[number] = free[parent], sizes[number]
+            free[parent], free[number] = free[parent] + sizes[number], free[parent] + 1
+        return spans
+
+    @cached_property
     def _sent_again(self) -> dict[int, int]:
         """Prompts that nothing answered, each with the one that was sent in its place."""
         answered = {
@@ -218,11 +235,9 @@ class RecordTree:
         again: dict[int, int] = {}
         before = _NONE
         for number, (_, words) in self._typed.items():
-            if words and before >= 0 and before not in answered:
-                parent = self._links.above[number]
-                while parent >= 0 and parent != before:
-                    parent = self._links.above[parent]
-                if self._typed[before][1] == words and parent != before:
+            if words and before not in answered and self._typed.get(before, ("", 0))[1] == words:
+                begin, size = self._spans[before]
+                if not begin <= self._spans[number][0] < begin + size:
                     again[before] = number
             before = number
         return again
