@@ -288,14 +288,15 @@ class PostgresqlTables(Tables):
         " ON CONFLICT (kind, subject) DO UPDATE SET changed = excluded.changed, at = excluded.at"
     )
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, *, prepare: bool | None = None) -> None:
         self._line = line
+        self._prepare = prepare  # None: what is asked twice
 
     def refuse_newer(self) -> None:
         refuse_newer_by_now(self._line)
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
-        return self._line.execute(statement, values, binary=True)
+        return self._line.execute(statement, values, prepare=self._prepare, binary=True)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         if not (every := [*rows]):
@@ -401,7 +402,10 @@ class PostgresqlTables(Tables):
         *,
         counted: bool = True,
     ) -> list[SessionRow]:
-        # Written out: for a limit that it does not know the server plans each page anew.
+        # Where the best index depends on the values, no plan is kept. Else one is: but for a limit
+        # that it does not know, the server would plan each page anew.
+        depends = (filter.tenant or filter.unread) and (filter.cwd or filter.agents)
+        tables = PostgresqlTables(self._line, prepare=False) if depends else self
         newest = f"ORDER BY updated_at DESC, session_id DESC LIMIT {min(limit, 1 << 31)}"
         parts: list[str] = []
         values: list[Any] = []
@@ -412,7 +416,7 @@ class PostgresqlTables(Tables):
             )
             values += walk.values
         return select_rows(
-            self,
+            tables,
             f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM ({' UNION ALL '.join(parts)})"
             f" AS found {newest})) ORDER BY updated_at DESC, sessions.session_id DESC",
             values,
