@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import statistics
 import time
 from collections.abc import Mapping
@@ -15,14 +16,16 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
 from acphold.journal.access import new_token, token_id
+from acphold.journal.owners import clock
 from acphold.journal.stores import open_journal
 from acphold.live.reading.requests import FEED, RULES
+from acphold.web import bounds
 from acphold.web.connections import repeating
 from acphold.web.server import Listening
 from tests.editor import DEADLINE
@@ -124,6 +127,25 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(shared: Served
     with pytest.raises(RemoteRefusalError, match="pair"):
         async with acphold.connect(shared.url, token=token):
             pass
+
+
+async def test_what_a_revoked_token_sends_while_the_server_stands_still_is_not_read(
+    shared: Served,
+) -> None:
+    token = shared.token()
+    async with connect(socket_url(shared), additional_headers=bearer(token)) as phone:
+        shared.process.send_signal(signal.SIGSTOP)
+        try:
+            shared.run("access", "revoke", token.split("_")[1])
+            await phone.send(INITIALIZE)
+            stood = clock()
+            while clock() < stood + 2 * bounds.STOOD_STILL_SECONDS:  # noqa: ASYNC110  a clock
+                await asyncio.sleep(0.1)
+        finally:
+            shared.process.send_signal(signal.SIGCONT)
+        with pytest.raises(ConnectionClosed):
+            pytest.fail(str(await phone.recv()))
+        assert phone.close_code == 1008
 
 
 async def test_a_revocation_acts_within_a_second_on_what_is_open_and_on_what_is_asked(

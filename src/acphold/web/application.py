@@ -64,6 +64,7 @@ from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,
     Headers,
+    Offering,
     Receive,
     Scope,
     Send,
@@ -290,11 +291,15 @@ async def attend_websocket(
         transport = exchange.connection.direct(cut)
     else:
         transport = over_uvicorn(exchange.receive, exchange.send, cut)
+    if isinstance(transport, Offering):
+        transport.guard = gate
     transport = transport or MessageTransport(socket)
     attending = asyncio.create_task(attend(transport), name="attend")
     closing = TaskSet()
 
     def close(why: int) -> None:
+        if isinstance(transport, Offering):
+            transport.is_cut = True
         closing.start(socket.aclose(why), "close socket")
 
     try:
@@ -449,7 +454,8 @@ class Mounted:
         # With `admit`, clients have no tokens of ours.
         has_tokens = self._admit is None
         checks = repeating(gate.check, bounds.TOKENS_SECONDS) if has_tokens else nullcontext()
-        async with clients, gate.audit.kept(), checks:
+        awake = repeating(gate.keep_awake, bounds.AWAKE_SECONDS) if has_tokens else nullcontext()
+        async with clients, gate.audit.kept(), checks, awake:
             try:
                 yield
             finally:

@@ -129,6 +129,12 @@ TOKENS_SECONDS: Final = 0.8
 """Seconds after which the token list is read again to admit somebody or keep them connected: with a
 busy machine's delays, a revocation still acts within a second."""
 
+AWAKE_SECONDS: Final = 0.8
+"""Seconds between two notes that this process runs."""
+
+STOOD_STILL_SECONDS: Final = 1.5
+"""Without such a note for so long, messages wait until the tokens are read."""
+
 HELD_SECONDS: Final = 150
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
 

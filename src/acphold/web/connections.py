@@ -26,7 +26,7 @@ import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
@@ -144,8 +144,20 @@ def limits_for(descriptors: int) -> ConnectionLimits:
     return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 
+class Guard(Protocol):
+    """Says whether messages have to wait: see `Gate`."""
+
+    @property
+    def has_stood_still(self) -> bool: ...
+    async def until_read(self) -> None: ...
+
+
 class Offering:
     """The half of an `rpc.transport.OfferingTransport` that offers its messages."""
+
+    guard: Guard | None = None
+    is_cut = False
+    """True once messages that waited are dropped."""
 
     def __init__(self) -> None:
         self._offer: Callable[[bytes], bool] | None = None
@@ -157,7 +169,8 @@ class Offering:
         self._offer = take
 
     def _took(self, line: bytes) -> bool:
-        if self._is_waiting and self._offer is not None:
+        must_wait = self.guard is not None and self.guard.has_stood_still
+        if self._is_waiting and self._offer is not None and not must_wait:
             try:
                 return self._offer(line)
             except BaseException as exc:  # meant for the receiver
@@ -169,6 +182,8 @@ class Offering:
         self._is_waiting = True
         try:
             found = await message
+            if self.guard is not None:
+                await self.guard.until_read()
         finally:
             self._is_waiting = False
         if self._failed is not None:

@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import inf
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -45,6 +46,7 @@ from acphold.journal.access import (
     new_token,
     token_id,
 )
+from acphold.journal.owners import clock
 from acphold.live.server.principals import Principal
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
@@ -180,6 +182,8 @@ class Gate:
         self._read_at = -bounds.TOKENS_SECONDS
         self._reading = asyncio.Lock()
         self._connected: dict[object, tuple[str, Close]] = {}
+        self._awake_at = inf  # until `keep_awake` is called for the first time
+        self._noted = asyncio.Event()
         self._is_stopped = False
         self._is_held = False
         self._cleared_at: float | None = None
@@ -422,13 +426,34 @@ class Gate:
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
 
+    @property
+    def has_stood_still(self) -> bool:
+        """True from when this process goes on after it was stopped, or its machine slept, until
+        the tokens were read: what came meanwhile may be from one that was revoked."""
+        return clock() - self._awake_at > bounds.STOOD_STILL_SECONDS
+
+    async def until_read(self) -> None:
+        """Wait while that is so."""
+        while self.has_stood_still:
+            await self._noted.wait()
+
+    async def keep_awake(self) -> None:
+        """Note that this process runs; called every AWAKE_SECONDS."""
+        try:
+            if self.has_stood_still:
+                await self.check()
+        finally:
+            self._awake_at = clock()
+            self._noted.set()
+            self._noted = asyncio.Event()
+
     async def _token(self, id_: str, peer: str) -> AccessToken | None:
         """Return the token with this id, valid or not; raises RefusedError while none can be read.
 
         A token that was known a moment ago still is; an unknown one may just have been made. For an
         address with too many wrong guesses, the journal is not read again to find an unknown one.
         """
-        is_old = self._now() >= self._read_at + bounds.TOKENS_SECONDS
+        is_old = self._now() >= self._read_at + bounds.TOKENS_SECONDS or self.has_stood_still
         if is_old or (id_ not in self._tokens and not self._wrong.are_too_many(peer)):
             try:
                 await self._read_tokens()

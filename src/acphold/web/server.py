@@ -223,6 +223,7 @@ async def serve(
                 Relay(agents, reach, activity, folder=folder, node=listening.node) as relay,
                 HttpClients(relay, gate) as http,
                 repeating(gate.check, bounds.TOKENS_SECONDS),
+                repeating(gate.keep_awake, bounds.AWAKE_SECONDS),
                 repeating(gate.report_held, bounds.HELD_SECONDS),
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(place) as reader,
