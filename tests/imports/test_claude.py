@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -575,3 +576,23 @@ def test_its_tools_without_a_form_of_their_own_are_shown_as_those_of_other_progr
     path = arguments.get("path") or arguments.get("notebook_path")
     has_place = path is not None and kind != "other"
     assert fields.get("locations") == ([{"path": path}] if has_place else None)
+
+
+def test_of_a_long_last_record_little_more_is_read_than_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = Transcript("Hello.")
+    for _ in range(8):
+        transcript.assistant("x" * 300_000)
+    transcript.write(tmp_path)
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(file: int, size: int, at: int) -> bytes:
+        found = pread(file, size, at)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(os, "pread", counted)
+    assert [source.session_id for source in sources(READER, tmp_path)] == [SESSION]
+    assert 300_000 < sum(read) < 600_000

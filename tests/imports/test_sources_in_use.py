@@ -132,11 +132,11 @@ def test_a_database_in_a_folder_that_cannot_be_read_ends_no_import(
     conversation().write(tmp_path)
     store = Store(tmp_path)
     store.db.close()
-    store.path.parent.chmod(0)
+    (above := store.path.parent.parent).chmod(0)
     try:
         done = acphold_import(journal, tmp_path)
     finally:
-        store.path.parent.chmod(0o700)
+        above.chmod(0o700)
     assert done.returncode == 0
     assert f"opencode: cannot read {store.path}: Permission denied" in done.stderr
     assert "claude             1 conversation   new 1" in done.stdout

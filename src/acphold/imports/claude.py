@@ -137,7 +137,8 @@ def _last_id(path: Path) -> str:
         return stem
     try:
         whole = os.fstat(file).st_size
-        for size in (END_BYTES, LINE_BYTES):  # the last record may be longer
+        # The last record may be longer.
+        for size in (END_BYTES, END_BYTES << 3, END_BYTES << 6, LINE_BYTES):
             end = os.pread(file, size, max(whole - size, 0))
             _, _, named = end.rpartition(_NAMED)
             if named.lstrip(b' "').startswith(stem.encode()):
