@@ -57,6 +57,19 @@ async def test_workers_tell_what_this_process_would_tell(tmp_path: Path) -> None
     assert children() <= before
 
 
+async def test_copies_of_a_conversation_are_taken_by_turns(tmp_path: Path) -> None:
+    (whole,) = home_of(tmp_path, "one")
+    taking: list[str] = []
+
+    async def take(source: Source, _: PieceReader) -> None:
+        taking.append(source.paths[0])
+        await asyncio.sleep(0)
+        assert taking.pop() == source.paths[0]
+        assert not taking
+
+    await each([whole, replace(whole, paths=("/copy",))], take)
+
+
 async def test_a_source_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
     gone, kept = home_of(tmp_path, "gone", "kept")
     os.unlink(gone.paths[0])

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import Final
@@ -113,14 +113,17 @@ WORTH_A_WORKER: Final = 16 << 20
 async def each(
     sources: Collection[Source], take: Callable[[Source, PieceReader], Awaitable[None]]
 ) -> None:
-    """Call `take` for the sources in order, several at a time if that pays off."""
+    """Call `take` for the sources in order, several at a time if that pays off; copies of one
+    conversation by turns: while one is taken, its session is in use."""
     size = sum(source.size for source in sources)
     count = min(WORKERS_AT_MOST, os.cpu_count() or 1, size // WORTH_A_WORKER)
     waiting = iter(sources)
+    turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
     async def work(read_pieces: PieceReader) -> None:
         for source in waiting:
-            await take(source, read_pieces)
+            async with turns[source.downstream_id]:
+                await take(source, read_pieces)
 
     if not count:
         await work(read_here)
