@@ -289,8 +289,8 @@ class _ClaudeConverter(AgentConverter):
             return
         self._writer.clock(record.get("timestamp"))
         self._uuid = text(record, "uuid")
-        fork = text(record, "forkedFrom", "sessionId")
-        self._facts.begun_as = self._facts.begun_as or fork
+        if not self._facts.begun_as and "forkedFrom" in record:
+            self._facts.begun_as = text(record, "forkedFrom", "sessionId")
         self._facts.cwd = self._facts.cwd or text(record, "cwd")
         self._old = text(record, "version").startswith(("0.", "1."))
         if record.get("isSidechain") is True:

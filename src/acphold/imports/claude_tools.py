@@ -103,9 +103,11 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
 
         def in_fence(words: str) -> str:
             """Return the text read, in a fence longer than any in it."""
-            words = without(words, _REMINDER)
+            if "<system-reminder>" in words:  # a file may be long
+                words = without(words, _REMINDER)
             words = _EMPTY_LAST_LINE.sub("", words) if cut else words
-            longest = max(map(len, re.findall(r"^```+", words, re.MULTILINE)), default=2)
+            fences = re.findall(r"^```+", words, re.MULTILINE) if "```" in words else ()
+            longest = max(map(len, fences), default=2)
             fence, end = "`" * (longest + 1), "" if words.endswith("\n") else "\n"
             return f"{fence}\n{words}{end}{fence}"
 

@@ -106,9 +106,12 @@ class EntryWriter:
         if self.caller or (at := milliseconds(told)) is None:
             return
         facts, self._told_at = self.facts, at
-        facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
-        facts.updated_at = max(facts.updated_at or 0, at)
-        self._now = max(self._now, at)
+        if facts.created_at is None or at < facts.created_at:
+            facts.created_at = at
+        if facts.updated_at is None or at > facts.updated_at:
+            facts.updated_at = at
+        if at > self._now:
+            self._now = at
         self.went_back |= at < self._prompted_at
 
     # -- subagents -------------------------------------------------------------------------
@@ -322,7 +325,8 @@ class EntryWriter:
 
     def usage(self, used: int, size: int) -> None:
         """Write the tokens used of the model's context, and its size."""
-        self._append(UPDATE, {"sessionUpdate": "usage_update", "used": used, "size": size})
+        update = b'{"sessionUpdate":"usage_update","used":%d,"size":%d}' % (used, size)
+        self._entries.append(PastEntry(UPDATE, self._now, update))
 
     # -- already in the protocol's terms ---------------------------------------------------------
 

@@ -333,7 +333,7 @@ _COUNTS: Final = {
 }  # fmt: skip
 """The protocol's names for counts of tokens, and those of the programs."""
 
-_COUNTED: Final = [(name, field) for field, names in _COUNTS.items() for name in names]
+_COUNTED: Final = {name: field for field, names in _COUNTS.items() for name in names}
 
 
 def token_counts(
@@ -345,9 +345,9 @@ def token_counts(
     `together` the tokens sent include those read from a cache.
     """
     usage, counts = obj(usage), dict[str, int | None].fromkeys(_COUNTS)
-    for name, field in _COUNTED:
-        if name in usage and counts[field] is None:
-            counts[field] = number(usage, name)
+    for name in filter(usage.__contains__, _COUNTED):
+        if counts[_COUNTED[name]] is None:
+            counts[_COUNTED[name]] = number(usage[name])
     if thought:
         counts["thoughtTokens"] = number(usage, thought)
     if together:

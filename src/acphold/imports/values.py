@@ -18,6 +18,8 @@ from acphold.conversation.history.entries import LATEST_MS
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; read its values with the functions of this module."""
 
+_NUMBERS: Final = int, float
+
 UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 """Exceptions of decoding bytes that are not JSON, too deep, or not UTF-8."""
 
@@ -61,13 +63,17 @@ def text(value: object, *path: str) -> str:
 
 def first_text(value: object, names: Iterable[str]) -> str:
     """Return the first nonempty string under one of these names, or ""."""
-    return next((found for name in names if (found := text(value, name))), "")
+    if isinstance(value, dict):
+        for name in names:
+            if (found := value.get(name)) and isinstance(found, str):
+                return found
+    return ""
 
 
 def number(value: object, *path: str) -> int | None:
     """Return the number at `path`, rounded down, or None."""
-    found = look_up(value, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    found = look_up(value, *path) if path else value
+    if isinstance(found, bool) or not isinstance(found, _NUMBERS):
         return None
     return int(found) if -(2**62) < found < 2**62 else None
 
@@ -83,7 +89,7 @@ def obj(value: object, *path: str) -> Object:
 
 def objects(value: object, *path: str) -> list[Object]:
     """Return the objects in the array at `path`."""
-    found = look_up(value, *path)
+    found = look_up(value, *path) if path else value
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 

@@ -105,7 +105,7 @@ class _Cost(Struct):
 
 _WORDS: Final = {
     TURN_END: (b"oken",),
-    UPDATE: (b'"usage_update"', b'"usage"'),
+    UPDATE: (b'"cost"', b'"usage"'),
     PARAMS: (b'"usage',),
     CHILD: (b'"usage"',),
 }

@@ -7,6 +7,7 @@ A title is one sentence, what the person asks for: see `title_rules`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -67,6 +68,7 @@ GREETINGS: Final = frozenset(
 """Words that say nothing of a conversation."""
 
 
+@lru_cache(1)  # an import asks it at each prompt
 def says_nothing(title: str | None) -> bool:
     """Return True for a title of such words alone: the first prompt that says more gives another
     one."""
