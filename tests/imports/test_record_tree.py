@@ -8,10 +8,9 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from acphold.imports.entry_writer import digest_of
 from acphold.imports.record_tree import HELD_BYTES, RecordTree
 from acphold.imports.salvage import RecordLine
-from acphold.imports.values import ABANDONED, Missed
+from acphold.imports.values import ABANDONED, Missed, digest_of
 
 Record = tuple[str, str | None, bool]
 """An id, that of the parent, and whether a person wrote it."""
@@ -85,8 +84,8 @@ def test_of_two_first_prompts_the_one_that_was_gone_on_with_is_told() -> None:
         ("e", "never written", False),
     ]
     assert told(records) == ["c", "d", "e"]
-    assert [*tree(records).branch_ends()] == [digest_of("a")]
-    assert told(records, digest_of("a")) == ["a", "b", "e"]
+    assert [*tree(records).branch_ends()] == [digest_of("a", 4)]
+    assert told(records, digest_of("a", 4)) == ["a", "b", "e"]
 
 
 def test_a_copy_of_a_record_is_not_told_again() -> None:

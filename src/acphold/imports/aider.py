@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from hashlib import blake2b
 from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,7 +29,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DAMAGED, DOCUMENT_BYTES, lines
 from acphold.imports.salvage import ZEROS, RecordLine
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
-from acphold.imports.values import Missed, Object, milliseconds, squeeze
+from acphold.imports.values import Missed, Object, digest_of, milliseconds, squeeze
 
 HISTORY: Final = ".aider.chat.history.md"
 TYPED: Final = ".aider.input.history"
@@ -54,7 +53,7 @@ _MARKS: Final = EditMarks(
 def find(home: Home) -> Iterator[Source]:
     """Yield the chats of each project, and of the file that the environment names."""
     paths = list(files_of_projects(home, HISTORY))
-    if moved := home.environment.get("AIDER_CHAT_HISTORY_FILE", ""):
+    if moved := home.variable("AIDER_CHAT_HISTORY_FILE"):
         named = Path(moved)
         paths += [named] if named.is_absolute() and named not in paths else []
     for path in paths:
@@ -109,7 +108,7 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
         first = asked[place].decode(errors="replace")
         at = words.replace(" ", "T").replace(":", "")
         name, name_here = (
-            f"{at}-{blake2b(it.encode(errors='replace'), digest_size=6).hexdigest()}"
+            f"{at}-{digest_of(it, 6)}"
             for it in (f"{first}\n{words}\n{twin}", f"{file}\n{words}\n{twin}")
         )
         is_last = place + 1 == len(begun)

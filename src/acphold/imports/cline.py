@@ -53,7 +53,7 @@ from acphold.imports.readers import (
     unreadable_document,
 )
 from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, Stamp, files_below, source_of, stamp
 from acphold.imports.tools import call_fields, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -276,11 +276,8 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
         history = [*steps(document_list(path.with_name(_HISTORY), Missed()))]
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
-    changed_at = 0
-    with suppress(OSError):
-        changed_at = listed.stat().st_mtime_ns
     about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
-    cwd = _folders(listed, changed_at).get(path.parent.name, "") or text(about, "workspace")
+    cwd = _folders(listed, stamp(str(listed))).get(path.parent.name, "") or text(about, "workspace")
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
@@ -299,7 +296,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
+def _folders(listed: Path, _: Stamp) -> dict[str, str]:
     """Return the folders of the tasks in a list, by id: cached for all of them."""
     return {
         text(task, "id"): text(task, "cwdOnTaskInitialization")

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.records import LINE_BYTES, TOO_LONG
-from acphold.imports.sources import Source, note, note_database
+from acphold.imports.sources import Source, Stamp, note, note_database, stamp
 from acphold.imports.values import Missed, milliseconds
 
 ATTEMPTS: Final = 10
@@ -59,9 +59,6 @@ _COMPANIONS: Final = ("-wal", "-journal")
 
 _HEAD: Final = 32
 """Bytes at the head of a log or journal with its salt; each restart changes them."""
-
-_Mark = tuple[int, int]
-"""Size and time (ns) of a file."""
 
 
 DAMAGED_ROWS: Final = "damaged pages of databases"
@@ -271,9 +268,9 @@ def _open(path: Path) -> _CopiedDatabase:
         if copied_path == path and monotonic() < expires:
             return copy
     began = monotonic()
-    marks = [_mark(file) for file in (path, *_companions(path))]
+    marks = [stamp(str(file)) for file in (path, *_companions(path))]
     found = _database_copy(str(path), tuple(marks))
-    if marks[0][0] >= LARGE_BYTES and any(size for size, _ in marks[1:]):
+    if marks[0][0] >= LARGE_BYTES and any(size for size, _, _ in marks[1:]):
         now = monotonic()
         _reused[:] = [(path, found, now + REUSE_FACTOR * (now - began))]
     return found
@@ -288,11 +285,11 @@ class _CopiedDatabase:
 
     def __init__(self, path: Path) -> None:
         os.close(open_fd(path))  # makes sure that it is a regular file
-        if not any(_mark(file)[0] for file in _companions(path)):
+        if not any(stamp(str(file))[0] for file in _companions(path)):
             self._connection = _immutable(path)
         else:
             with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
-                needed = 2 * sum(_mark(file)[0] for file in (path, *_companions(path)))
+                needed = 2 * sum(stamp(str(file))[0] for file in (path, *_companions(path)))
                 if shutil.disk_usage(folder).free < needed:
                     why = f"not enough disk space for a copy of it in {folder}"
                     raise OSError(ENOSPC, why, str(path))
@@ -343,7 +340,7 @@ class _CopiedDatabase:
 
 
 @lru_cache(maxsize=2)
-def _database_copy(path: str, marks: tuple[_Mark, ...]) -> _CopiedDatabase:
+def _database_copy(path: str, marks: tuple[Stamp, ...]) -> _CopiedDatabase:
     return _CopiedDatabase(Path(path))
 
 
@@ -356,7 +353,7 @@ def _immutable(path: Path) -> sqlite3.Connection:
 
 def _copy_whole(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
-        before, is_whole = _mark(path), True
+        before, is_whole = stamp(str(path)), True
         _copy(path, copy)
         for file, ours in zip(_companions(path), _companions(copy), strict=True):
             try:
@@ -364,7 +361,7 @@ def _copy_whole(path: Path, copy: Path) -> Path:
                 is_whole = is_whole and _head(file) == _head(ours)  # both belong to one log
             except FileNotFoundError:
                 ours.unlink(missing_ok=True)  # its content was moved into the database
-        if is_whole and _mark(path) == before:
+        if is_whole and stamp(str(path)) == before:
             return copy
     raise OSError(
         EBUSY, "it changes too often to be copied; close the program that uses it", str(path)
@@ -378,14 +375,6 @@ def _copy(file: Path, copy: Path) -> None:
 
 def _companions(path: Path) -> list[Path]:
     return [path.with_name(path.name + ending) for ending in _COMPANIONS]
-
-
-def _mark(path: Path) -> _Mark:
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return (0, 0)
-    return (status.st_size, status.st_mtime_ns)
 
 
 def _head(path: Path) -> bytes:

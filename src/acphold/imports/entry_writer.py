@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -33,7 +32,7 @@ from acphold.conversation.history.raw_update import ROLES, string, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, plan_entries, text_block
 from acphold.imports.sources import Facts
-from acphold.imports.values import Object, milliseconds, squeeze, text
+from acphold.imports.values import Object, digest_of, milliseconds, squeeze, text
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -168,9 +167,7 @@ class EntryWriter:
             usage["totalTokens"] = sum(usage.values())
             end["usage"] = usage
             if self._first_reply or not self._turn.startswith(BY_WORDS):
-                name = self._first_reply or self._turn
-                digest = blake2b(name.encode(errors="replace"), digest_size=7)
-                self._turn_meta[REPLY] = digest.hexdigest()
+                self._turn_meta[REPLY] = digest_of(self._first_reply or self._turn, 7)
         session_total: Object = {"usage": self._session_usage} if self._session_usage else {}
         if self._session_cost is not None:
             session_total["cost"] = {"amount": self._session_cost, "currency": "USD"}
@@ -375,8 +372,8 @@ class EntryWriter:
         self._prompted_at = self._told_at
         # With its words: some programs number their prompts, in every conversation from 0.
         words = squeeze(said)
-        its = turn if turn == BY_WORDS else digest_of(turn or f"{self._told_at} {words}")
-        digest = f"{its}{digest_of(words)}"
+        its = turn if turn == BY_WORDS else digest_of(turn or f"{self._told_at} {words}", 4)
+        digest = f"{its}{digest_of(words, 4)}"
         self._told[digest] = count = self._told.get(digest, 0) + 1
         if count > 1:
             digest = f"{digest}-{count}"
@@ -391,11 +388,6 @@ class EntryWriter:
 def prompt_text(raw: bytes) -> str:
     """Return the text of a prompt, an array of content blocks."""
     return "".join(string(members(block).get("text")) or "" for block in items(raw))
-
-
-def digest_of(text: str) -> str:
-    """Return a short digest of a text."""
-    return blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
 
 
 def on_title(words: str) -> str:

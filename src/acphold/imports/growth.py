@@ -10,7 +10,7 @@ open are left alone for a while: their own process writes them down.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ from acphold.imports.sources import (
     searching,
     stamp,
 )
-from acphold.imports.turns import digest_of
+from acphold.imports.values import digest_of
 from acphold.journal.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -83,21 +83,9 @@ def _recall(file: str) -> _Memory | None:
     return found if found.home == str(Path.home()) else None
 
 
-class _Asked(dict[str, str]):
-    """Variables of an environment, and which of them were asked for."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        super().__init__(environment)
-        self.asked: dict[str, str] = {}
-
-    def get(self, name: str, default: str = "") -> str:  # type: ignore[override]
-        if name in self:
-            self.asked[name] = self[name]
-        return super().get(name, default)
-
-
-def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
-    """Return the stamps of all that finding an agent's conversations depends on, and these."""
+def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source], dict[str, str]]:
+    """Return the stamps of all that finding an agent's conversations depends on, these, and the
+    variables that move their folders."""
     with searching() as search:
         sources = [
             source
@@ -109,7 +97,8 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     paths = {path for source in sources for path in source.paths}.union(search.looks)
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
     stamps = {path: stamp(path) for path in paths | databases} | search.looks
-    return {path: known for path, known in stamps.items() if is_text(path)}, sources
+    stamps = {path: known for path, known in stamps.items() if is_text(path)}
+    return stamps, sources, search.variables
 
 
 def _noted(source: Source) -> Source:
@@ -126,10 +115,9 @@ class ImportMemory:
     def __init__(self, home: Home, names: Iterable[str], *, since: int, redact: bool) -> None:
         self._looked: dict[str, _Looked] = {}
         for name in names:
-            asked = _Asked(home.environment)
-            stamps, sources = _look(Home(home.path, asked), name)
+            stamps, sources, variables = _look(home, name)
             noted = [*map(_noted, sources)]
-            self._looked[name] = _Looked(since, redact, stamps, noted, asked.asked)
+            self._looked[name] = _Looked(since, redact, stamps, noted, variables)
 
     def keep(self, file: str) -> None:
         """Keep it in the file of a journal, beside that of other agents."""
@@ -182,7 +170,7 @@ class Growth:
             if paths <= known:
                 continue
             places = {source.place for source in looked.sources}
-            _, found = _look(_home(looked), name)
+            _, found, _ = _look(_home(looked), name)
             new = [it for it in found if it.place not in places and _is_since(it, looked)]
             new.sort(key=lambda source: -source.changed_at)
             await enlist(journal, new[:LISTED_AT_ONCE], None, redact=looked.redact)
@@ -193,7 +181,7 @@ class Growth:
         assert memory is not None
         for name in (name for wave in WAVES for name in NAMES if name in wave & {*self._differing}):
             looked = memory.agents[name]
-            stamps, sources = _look(_home(looked), name)
+            stamps, sources, _ = _look(_home(looked), name)
             before = {source.place: source for source in looked.sources}
             due = now_ms()
             left = {path: until for path, until in looked.busy.items() if until > due}

@@ -299,7 +299,7 @@ def session_sources(
     """Yield the sessions of OpenCode, or of a fork of it: those of the database, then those of
     which files have more; none of subagents."""
     folder = home.data(program)
-    moved = home.environment.get(variable, "")
+    moved = home.variable(variable)
     own = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
     channels = [] if moved else files_below(folder, f"{program}-*.db")
     stored: dict[str, Path] = {}

@@ -34,9 +34,8 @@ from acphold.imports.turns import (
     ReadTurn,
     ReadTurns,
     compare,
-    digest_of,
 )
-from acphold.imports.values import Missed
+from acphold.imports.values import Missed, digest_of
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 

@@ -24,11 +24,11 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from acphold.imports.entry_writer import EntryWriter, NotStraightError, digest_of
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.records import decoded, lines, readable, record_lines
 from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
 from acphold.imports.sources import Source
-from acphold.imports.values import ABANDONED, Missed, Object
+from acphold.imports.values import ABANDONED, Missed, Object, digest_of
 
 HELD_BYTES: Final = 8 << 20
 """Bytes of records held back until their parents are told."""
@@ -352,8 +352,8 @@ class RecordTree:
                 last[first[number]] = number
         found: dict[str, int] = {}
         for end, begin in sorted((end, begin) for begin, end in last.items()):
-            name = digest_of(self._typed[begin][0])
-            found[digest_of(f"{name} {begin}") if name in found else name] = end
+            name = digest_of(self._typed[begin][0], 4)
+            found[digest_of(f"{name} {begin}", 4) if name in found else name] = end
         return found
 
 

@@ -23,7 +23,8 @@ from acphold.conversation.history.timeline import left_by
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
-from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns, digest_of
+from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
+from acphold.imports.values import digest_of
 from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
 from acphold.journal.rows import RowChange, SessionRow
 

@@ -20,7 +20,6 @@ from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
 from fnmatch import translate
 from functools import lru_cache
-from hashlib import blake2b
 from operator import attrgetter, methodcaller
 from pathlib import Path, PureWindowsPath
 from typing import Final, NamedTuple
@@ -29,7 +28,7 @@ from msgspec import Struct, field
 
 from acp_wire.workspace.regular_files import contents, open_fd
 from acphold.conversation.history.entries import Origin
-from acphold.imports.values import Missed
+from acphold.imports.values import Missed, digest_of
 
 MARK: Final = " (imported)"
 """Added to the title of a session whose id belonged to another conversation here."""
@@ -135,9 +134,7 @@ class Source(Struct, frozen=True, gc=False):
         return self._own(self.kept_as or self.session_id)
 
     def _own(self, name: str) -> str:
-        if not self.apart:
-            return name
-        return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
+        return f"{name}~{digest_of(self.place, 4)}" if self.apart else name
 
     @property
     def branch_of(self) -> str:
@@ -176,10 +173,16 @@ class Home(Struct, frozen=True):
     path: Path
     environment: Mapping[str, str] = {}
 
+    def variable(self, name: str) -> str:
+        """Return the value of a variable, or "", and note that the search depends on it."""
+        if found := self.environment.get(name, ""):
+            _findings().variables[name] = found
+        return found
+
     def folder(self, default: str | Path, variable: str = "", below: str = "") -> Path:
         """Return the folder in `variable` with `below` appended, or else `default`: a Path as it
         is, a name inside this home."""
-        if moved := self.environment.get(variable, "") if variable else "":
+        if moved := self.variable(variable):
             return Path(moved, below)
         return default if isinstance(default, Path) else self.path / default
 
@@ -345,13 +348,14 @@ class Search:
     """The findings of a search for conversations.
 
     `unreadable` are errors for files that cannot be read, `looks` the stamps of the folders and
-    databases that it depends on, existing or not, as they were before. `known` are the files there
-    that a reader knows.
+    databases that it depends on, existing or not, as they were before, `variables` those that name
+    some. `known` are the files there that a reader knows.
     """
 
     def __init__(self) -> None:
         self.unreadable: list[OSError] = []
         self.looks: dict[str, Stamp] = {}
+        self.variables: dict[str, str] = {}
         self.known: set[str] = set()
         self.databases: set[Path] = set()
         self.others: set[str] = set()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -40,6 +39,7 @@ from acphold.conversation.history.raw_update import members, plain_chunk, string
 from acphold.conversation.history.timeline import turn_end
 from acphold.imports.entry_writer import BY_WORDS, prompt_text
 from acphold.imports.record_tree import is_left
+from acphold.imports.values import digest_of
 
 ENOUGH_CHARACTERS: Final = 40
 """Characters that two prompts must share at an end, if one of them goes on there: agents add text
@@ -234,11 +234,6 @@ def squeeze(words: str) -> str:
 def _whole(answer: str) -> str:
     """Return an answer without half a character, where its file was cut."""
     return answer.rstrip("\ufffd")
-
-
-def digest_of(text: str) -> str:
-    """Return a digest of a text."""
-    return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _extend(spans: list[tuple[int, int]], first: int, last: int) -> None:

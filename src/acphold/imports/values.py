@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -168,6 +169,14 @@ class Missed(Struct):
     def is_foreign(self) -> bool:
         """True if there were damaged lines, or records that are not of the program."""
         return bool(self.torn or self.counts["records of an unknown form"])
+
+
+# -- texts ---------------------------------------------------------------------------------
+
+
+def digest_of(words: str, size: int = 8) -> str:
+    """Return a digest of a text, of so many bytes."""
+    return blake2b(words.encode(errors="replace"), digest_size=size).hexdigest()
 
 
 # -- text between tags ---------------------------------------------------------------------
