@@ -265,8 +265,7 @@ class _ClaudeConverter(AgentConverter):
         self._subagents = Subagents(source)
         self._tasks = Tasks()
         self._spent: object = None
-        self._old = False
-        self._uuid = ""
+        self._record: Object = {}
         self._compaction: Object | None = None
         self._summary = ""
         named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
@@ -288,11 +287,10 @@ class _ClaudeConverter(AgentConverter):
                 self._writer.missed.kind("records", kind, record)
             return
         self._writer.clock(record.get("timestamp"))
-        self._uuid = text(record, "uuid")
+        self._record = record
         if not self._facts.begun_as and "forkedFrom" in record:
             self._facts.begun_as = text(record, "forkedFrom", "sessionId")
         self._facts.cwd = self._facts.cwd or text(record, "cwd")
-        self._old = text(record, "version").startswith(("0.", "1."))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.
             with self._writer.within(self._subagents.caller(record, self._calls) or "unknown"):
@@ -346,8 +344,11 @@ class _ClaudeConverter(AgentConverter):
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             writer.finish_answer()
 
+    def _is_old(self) -> bool:
+        return text(self._record, "version").startswith(("0.", "1."))
+
     def _shown(self, name: str, arguments: Object, part: Object) -> Object:
-        fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
+        fields = call_fields(name, arguments, self._facts.cwd, old=self._is_old())
         return fields | {"_meta": _meta(name, self._writer.caller)}
 
     def _other_part(self, kind: str, part: Object, message_id: str) -> None:
@@ -359,7 +360,7 @@ class _ClaudeConverter(AgentConverter):
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         details = result.get(_DETAILS)
         if name not in PLAN_TOOLS:
-            self._writer.update(call_id, result_fields(name, result, details, old=self._old))
+            self._writer.update(call_id, result_fields(name, result, details, old=self._is_old()))
         elif (
             result.get("is_error") is not True
             and (steps := self._tasks.plan(name, arguments, details)) is not None
@@ -414,7 +415,7 @@ class _ClaudeConverter(AgentConverter):
             while (by_it := _BY_PROGRAM.match(rest)) and by_it[1] != "system-reminder":
                 rest = rest[by_it.end() :]
             parts.append(part if rest == words else text_block(rest))
-        self._writer.prompt(prompt_blocks(self._blocks(parts)), turn=self._uuid)
+        self._writer.prompt(prompt_blocks(self._blocks(parts)), turn=text(self._record, "uuid"))
 
     def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
         found = document_of(part)
@@ -425,10 +426,12 @@ class _ClaudeConverter(AgentConverter):
         tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
-            self._writer.prompt([text_block(words)], turn=self._uuid)
+            self._writer.prompt([text_block(words)], turn=text(self._record, "uuid"))
             self._compact()
         elif "bash-input" in tags:
-            self._writer.prompt([text_block(f"! {tags['bash-input']}")], turn=self._uuid)
+            self._writer.prompt(
+                [text_block(f"! {tags['bash-input']}")], turn=text(self._record, "uuid")
+            )
         elif "local-command-stdout" in tags:
             self._compact()
             if not (words := tags["local-command-stdout"]).startswith("Compacted"):

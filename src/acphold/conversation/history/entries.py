@@ -309,7 +309,7 @@ def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
 
     for (kind, at, is_single), group in groupby(_single_segments(past, first_seq), alike):
         run = [*group]
-        if is_single:
+        if is_single and len(run) > 1:
             raw = b"\n".join([segment.raw for segment in run])
             yield Segment(run[0].first_seq, run[-1].last_seq, kind, at, raw)
         else:
