@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 import acphold
@@ -28,6 +28,7 @@ from acphold.live.reading.requests import FEED, RULES
 from acphold.web import bounds
 from acphold.web.connections import repeating
 from acphold.web.server import Listening
+from tests.conversations import entries_of
 from tests.editor import DEADLINE
 from tests.web.certificates import new_authority
 from tests.web.conftest import Served, serving, until_closed
@@ -129,23 +130,28 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(shared: Served
             pass
 
 
-async def test_what_a_revoked_token_sends_while_the_server_stands_still_is_not_read(
+async def test_a_prompt_of_a_revoked_token_sent_while_the_server_stands_still_is_not_read(
     shared: Served,
 ) -> None:
-    token = shared.token()
-    async with connect(socket_url(shared), additional_headers=bearer(token)) as phone:
+    token, journal = shared.token(), open_journal(shared.env["ACPHOLD_JOURNAL"])
+    async with acphold.connect(shared.url, token=token) as phone:
+        session = await phone.new_session(cwd=shared.folder)
+        await session.prompt("quick: before")
         shared.process.send_signal(signal.SIGSTOP)
         try:
             shared.run("access", "revoke", token.split("_")[1])
-            await phone.send(INITIALIZE)
+            behind = asyncio.ensure_future(session.prompt("quick: behind"))
             stood = clock()
             while clock() < stood + 2 * bounds.STOOD_STILL_SECONDS:  # noqa: ASYNC110  a clock
                 await asyncio.sleep(0.1)
         finally:
             shared.process.send_signal(signal.SIGCONT)
-        with pytest.raises(ConnectionClosed):
-            pytest.fail(str(await phone.recv()))
-        assert phone.close_code == 1008
+        with pytest.raises(RemoteError, match="pair"):
+            await behind
+    said = b"".join(entry.raw for entry in entries_of(await journal.read(session.id, 0)))
+    await journal.aclose()
+    assert b"quick: before" in said
+    assert b"quick: behind" not in said
 
 
 async def test_a_revocation_acts_within_a_second_on_what_is_open_and_on_what_is_asked(

@@ -157,7 +157,7 @@ class Offering:
 
     guard: Guard | None = None
     is_cut = False
-    """True once messages that waited are dropped."""
+    """True once the other side may say nothing more: messages are dropped."""
 
     def __init__(self) -> None:
         self._offer: Callable[[bytes], bool] | None = None
@@ -169,6 +169,8 @@ class Offering:
         self._offer = take
 
     def _took(self, line: bytes) -> bool:
+        if self.is_cut:
+            return True
         must_wait = self.guard is not None and self.guard.has_stood_still
         if self._is_waiting and self._offer is not None and not must_wait:
             try:
