@@ -6,10 +6,13 @@ constant default: journals of earlier releases get it, too.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 
-class SchemaWords(NamedTuple):
+class SchemaWords(Struct, frozen=True):
     """The words of a database, for types and the like."""
 
     schema: str  # in front of each name
@@ -206,9 +209,9 @@ _TABLES: Final = (
 
 def session_columns(words: SchemaWords) -> list[str]:
     """The columns of a session's row, beside its keys."""
-    return [column.format(**words._asdict()) for column in _SESSION_COLUMNS]
+    return [column.format(**asdict(words)) for column in _SESSION_COLUMNS]
 
 
 def common_tables(words: SchemaWords) -> list[str]:
     """The statements that make the tables, and the indexes of sessions and links."""
-    return [statement.format(**words._asdict()) for statement in _TABLES]
+    return [statement.format(**asdict(words)) for statement in _TABLES]

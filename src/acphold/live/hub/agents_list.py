@@ -17,7 +17,6 @@ title counts. A change that is made here is told to an agent that has a method f
 from __future__ import annotations
 
 import logging
-import ntpath
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
@@ -59,6 +58,8 @@ class ListLine(Struct, frozen=True):
         """True if its folder is an absolute path, here or on Windows."""
         if os.path.isabs(cwd := self.info.cwd):
             return True
+        import ntpath  # late: it looks for modules of another system
+
         drive, rest = ntpath.splitdrive(cwd)
         return bool(drive) and rest.startswith(("\\", "/"))
 

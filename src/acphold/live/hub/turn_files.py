@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -65,7 +65,7 @@ NOT_KEPT_HOW = (
 )
 
 
-class _TakenRow(NamedTuple):
+class _TakenRow(Struct, frozen=True):
     """The row of a snapshot; `is_full`: there was no room for it; `is_last`: the folder is left
     alone from now on."""
 
@@ -226,7 +226,7 @@ class FileKeeper(Struct, eq=False):
         await self._taking.finish(bounds.LAST_SNAPSHOTS_SECONDS)
 
 
-class Moment(NamedTuple):
+class Moment(Struct, frozen=True):
     """An end of a turn; `turn` is the last entry before its prompt."""
 
     turn: int
