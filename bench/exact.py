@@ -23,7 +23,12 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import thread as pools
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    nullcontext,
+    redirect_stdout,
+)
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,6 +81,11 @@ KINDS: Final = {
 }
 """What is measured, and the work of each."""
 
+LINES: Final = ("list --all", "list --json --all", "usage --by session")
+"""Commands that print a line for each session."""
+
+LINES_OF_A_PAGE: Final = 50, 150
+
 GOALS: Final = {
     ("hub", "prompt"): 5_800,
     ("hub", "prompt with ten updates"): 8_800,
@@ -107,12 +117,12 @@ UNCOUNTED: Final = os.path.dirname(__file__)
 
 class Tracer:
     """Counts bytecodes and steps of SQLite's machine: those of the loop's thread, the bytecodes by
-    their code; and the bytecodes of all other threads."""
+    their code; and those of all other threads."""
 
     def __init__(self) -> None:
         self.by_code = Counter[CodeType]()
         self.behind = 0
-        self.steps = 0
+        self.steps = self.steps_behind = 0
         self._loops = threading.get_ident()
 
     def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -122,7 +132,10 @@ class Tracer:
         return opened
 
     def _step(self) -> int:
-        self.steps += threading.get_ident() == self._loops
+        if threading.get_ident() == self._loops:
+            self.steps += 1
+        else:
+            self.steps_behind += 1
         return 0
 
     def start(self) -> None:
@@ -649,8 +662,45 @@ def _dearest(counted: Counter[CodeType]) -> dict[str, float]:
     }
 
 
+def _print_lines(command: str, journal: str) -> Cost:
+    """Measure a command that has run once before, so that its modules are there."""
+    tracer = Tracer()
+    sqlite3.connect = tracer.connect  # type: ignore[assignment]
+    from acphold.faces.cli import main
+
+    words = [*command.split(), "--journal", journal]
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        assert main.main(words) == 0
+        tracer.steps = tracer.steps_behind = 0
+        tracer.start()
+        main.main(words)
+        tracer.stop()
+    bytecodes, steps = tracer.by_code.total() + tracer.behind, tracer.steps + tracer.steps_behind
+    return Cost(bytecodes, 0, steps, 0, 0, _dearest(tracer.by_code))
+
+
+def measure_line(command: str) -> Cost:
+    """Measure a line of a command of LINES: all that it adds to a page."""
+    from bench.big_journal import take_in  # late: see `quick_loop`
+
+    with TemporaryDirectory() as folder:
+        few, many = (
+            (asyncio.run(take_in(place := os.path.join(folder, f"{number}.db"), number)), place)[1]
+            for number in LINES_OF_A_PAGE
+        )
+        less, more = measure(command, few), measure(command, many)
+    by = LINES_OF_A_PAGE[1] - LINES_OF_A_PAGE[0]
+    dearest = {
+        name: round((number - less.dearest.get(name, 0.0)) * RUNS / by, 1)
+        for name, number in more.dearest.items()
+    }
+    bytecodes, steps = more.bytecodes - less.bytecodes, more.steps - less.steps
+    return Cost(bytecodes / by, 0, steps / by, 0, 0, dearest)
+
+
 def measure(kind: str, work: str) -> Cost:
-    """Measure one piece of work in a process of its own, of a kind of KINDS."""
+    """Measure one piece of work in a process of its own, of a kind of KINDS; or a command of LINES,
+    with the journal `work`."""
     command = [sys.executable, "-m", "bench.exact", kind, work]
     done = subprocess.run(
         command,
@@ -673,10 +723,17 @@ def figures(run: Run) -> Iterator[Figure]:
             yield Figure(f"{kind}: {work}", "SQLite steps", [cost.steps])
             yield Figure(f"{kind}: {work}", "bytes of the log", [cost.log_bytes])
             yield Figure(f"{kind}: {work}, left behind", "blocks", [cost.blocks])
+    for command in LINES:
+        cost = measure_line(command)
+        yield Figure(f"{command}: a line", "bytecodes", [cost.bytecodes])
+        yield Figure(f"{command}: a line", "SQLite steps", [cost.steps])
 
 
 if __name__ == "__main__":
     given_kind, given_work = sys.argv[1:]
+    if given_kind in LINES:
+        print(msgspec.json.encode(_print_lines(given_kind, given_work)).decode())
+        sys.exit()
     with (
         TemporaryDirectory() as place,
         asyncio.Runner(loop_factory=partial(quick_loop, given_work)) as runner,

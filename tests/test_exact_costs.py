@@ -15,7 +15,7 @@ from acphold.journal.postgresql.pipelines import Pipelines
 from acphold.journal.postgresql.session_rows import appending
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.live.hub import bounds
-from bench.exact import PAUSE, RELAY, SOCKET, measure
+from bench.exact import PAUSE, RELAY, SOCKET, measure, measure_line
 from tests.hub.shared import shared
 from tests.postgresql import Databases
 
@@ -39,6 +39,13 @@ COSTS = {
 only the bytecodes in which its own code has a part. Whoever changes one says in the commit why it
 had to rise; one that fell is lowered here, so that it stays so."""
 
+LINES = {
+    "list --all": (617, 139),
+    "list --json --all": (555, 105),
+    "usage --by session": (386, 145),
+}
+"""Bytecodes, on Python 3.11, and steps of SQLite's machine for each line that a command prints."""
+
 EXACT = 0.01
 """A cost that rises by less, as a part, need not be explained."""
 
@@ -56,6 +63,18 @@ def test_the_cost_of_a_prompt_is_that_of_the_table(kind: str, work: str) -> None
         is_same = cost.bytecodes <= OTHER_PYTHONS * expected
     dearest = f"the table has {expected}; dearest: {cost.dearest}"
     assert is_same, f"{cost.bytecodes} bytecodes, {dearest}"
+    assert cost.steps == pytest.approx(steps, EXACT, 1)
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_the_cost_of_a_line_of_a_list_is_that_of_the_table(command: str) -> None:
+    expected, steps = LINES[command]
+
+    cost = measure_line(command)
+    is_same = abs(cost.bytecodes - expected) <= EXACT * expected
+    if sys.version_info[:2] != (3, 11):
+        is_same = cost.bytecodes <= OTHER_PYTHONS * expected
+    assert is_same, f"{cost.bytecodes} bytecodes, the table has {expected}; dearest: {cost.dearest}"
     assert cost.steps == pytest.approx(steps, EXACT, 1)
 
 

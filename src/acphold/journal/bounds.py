@@ -101,6 +101,9 @@ IMPORT_LOOK_SECONDS: Final = 0.2
 
 # -- lists ----------------------------------------------------------------------------------------
 
+SUMS_AT_ONCE: Final = 50
+"""Sums of groups that are in memory unpacked, and added up together."""
+
 IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 

@@ -243,6 +243,9 @@ NAMED_CHARACTERS: Final = 30
 LISTED_SESSIONS: Final = 20
 """Sessions shown on a terminal by default: people mostly look for the newest."""
 
+LINES_AT_ONCE: Final = 500
+"""Lines of a table that are split into cells, to find how wide these are."""
+
 FOLLOWED_SESSIONS: Final = 200
 """Sessions of a followed list shown at the beginning, unless `--limit` says otherwise."""
 

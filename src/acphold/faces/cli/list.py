@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -219,7 +220,7 @@ async def _read_rows(reader: SessionReader, pages: AsyncIterator[Sequence[Listed
 
     async for page in pages:
         short_ids = await reader.short_ids(it.row.session_id for it in page)
-        rows.are_unread = rows.are_unread or any(it.row.is_unread for it in page)
+        rows.are_unread = rows.are_unread or any(map(attrgetter("row.is_unread"), page))
         rows.places += ((it.row.session_id, it.row.tail_of) for it in page)
         rows.table.add(
             *(

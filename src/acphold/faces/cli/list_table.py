@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, repeat
+from operator import itemgetter, methodcaller
 from typing import Final, NamedTuple
 
 from acphold.conversation.history.prompt_queue import ELSEWHERE, moment
+from acphold.faces.cli import bounds
 from acphold.faces.cli.terminal_text import cell_width, console, cut, on_one_line, short_age
 from acphold.journal.moves import destination
 from acphold.live.reading.session_reader import ListedSession
@@ -96,38 +97,39 @@ class Table:
         self.lines: list[str] = []
         self._columns = columns
         self._is_right = is_right
-        self._widths = [0 for _ in columns]
 
     def add(self, *rows: Sequence[str]) -> None:
         """Add lines, each given by its cells."""
         self.lines += map("\0".join, rows)  # no cell contains it
-        if rows:
-            self._widths = [*map(max, self._widths, _widths(rows))]
 
     def print(self, above: Sequence[str] = (), below: Sequence[str] = ()) -> None:
         """Print headings and lines, each cell as wide as its column; on a terminal cut to fit, with
         a heading `above` each group of lines that has the same, and words `below` each line."""
         headings = [column.heading for column in self._columns]
         if not sys.stdout.isatty():
-            shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
-            widths = [max(self._widths[n], len(headings[n])) for n in shown]
+            most = [0 for _ in headings]
+            for start in range(0, len(self.lines), bounds.LINES_AT_ONCE):
+                lines = self.lines[start : start + bounds.LINES_AT_ONCE]
+                most = [*map(max, most, _widths([*map(_split, lines)]))]
+            shown = [n for n, it in enumerate(headings) if it not in IF_ANY or most[n]]
+            widths = [max(most[n], len(headings[n])) for n in shown]
             sides = ["-", *("" if self._is_right else "-" for _ in shown[1:])]
             aligned = GAP.join(
                 f"%{side}{width}s" for side, width in zip(sides, widths, strict=True)
             )
             pick = itemgetter(*shown)
-            for line in chain(["\0".join(headings)], self.lines):
-                row = pick(line.split("\0"))
-                if line.isascii():
-                    text = aligned % row  # a third of the time
-                else:
-                    text = GAP.join(_pad(row, widths, is_right=self._is_right))
-                sys.stdout.write(f"{text.rstrip()}\n")
+            texts = (
+                aligned % pick(_split(line))  # a third of the time
+                if line.isascii()
+                else GAP.join(_pad(pick(_split(line)), widths, is_right=self._is_right))
+                for line in chain(["\0".join(headings)], self.lines)
+            )
+            sys.stdout.writelines(map("{}\n".format, map(str.rstrip, texts)))
             return
         from rich.text import Text
 
         terminal = console()
-        rows = fit_columns([it.split("\0") for it in self.lines], terminal.width, self._columns)
+        rows = fit_columns([*map(_split, self.lines)], terminal.width, self._columns)
         columns = [self._columns[headings.index(heading)] for heading in rows[0]]
         widths, before = _widths(rows), ""
         for number, row in enumerate(rows):
@@ -145,6 +147,9 @@ class Table:
             if number and below and (words := on_one_line(below[number - 1])):
                 words = cut(f"  {words}", terminal.width - 1)
                 terminal.print(Text(words, "faint"), no_wrap=True, overflow="crop")
+
+
+_split: Final = methodcaller("split", "\0")
 
 
 def style_cell(cell: str, column: Column) -> Iterator[tuple[str, str]]:
@@ -210,7 +215,7 @@ def under_origins(places: Sequence[tuple[str, str]]) -> list[tuple[int, bool]]:
         if origin:
             tails.setdefault(origin, []).append(number)
     if not tails:
-        return [(number, False) for number in range(len(places))]
+        return [*zip(range(len(places)), repeat(False))]
     ids = {session_id for session_id, _ in places}
     order: list[tuple[int, bool]] = []
     for number, (session_id, origin) in enumerate(places):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from typing import get_args
 
 from msgspec.structs import astuple, replace
@@ -73,14 +72,16 @@ async def usage(
             if grouping == "agent":
                 found = replace(found, groups=_by_short_name(found.groups))
             shown = found.groups[:limit]
-            names = [await _first_cell(reader, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             if shown:
                 table = Table((Column(grouping.upper(), ""), *COLUMNS), is_right=True)
-                named = zip(names, shown, strict=True)
-                for name, sum_ in chain(named, [] if total is None else [("total", total)]):
-                    table.add([name, *_cells(sum_, short=sys.stdout.isatty())])
+                short = sys.stdout.isatty()
+                for sum_ in shown:
+                    name = await _first_cell(reader, sum_, grouping)
+                    table.add([name, *_cells(sum_, short=short)])
+                if total is not None:
+                    table.add(["total", *_cells(total, short=short)])
                 table.print()
         unread = await unread_and_resumed(reader)
     if as_json:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -32,15 +33,26 @@ from acphold.known_agents import keys_like
 
 _FIELDS: Final = SessionRow.__struct_fields__
 _TYPES: Final = [field.type for field in fields(SessionRow)]
-_FLAGS: Final = [place for place, type_ in enumerate(_TYPES) if type_ is bool]
-_JSON: Final = [
+_DECODED: Final = [
     (place, kind, msgspec.json.Decoder(type_, strict=False).decode)
     for place, type_ in enumerate(_TYPES)
-    if (kind := get_origin(type_)) in (tuple, dict)
+    if (kind := get_origin(type_) or type_) in (bool, tuple, dict)
 ]
+_encoded: Final = itemgetter(*(place for place, *_ in _DECODED))
 _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
     _FIELDS.index, ("last_seq", "prompted", "message_count", "followers", "lineage")
 )
+
+_SETTLED: Final = len(_FIELDS)
+"""The column behind those of fields; the others that `_select` adds come after it."""
+
+_in_order: Final = itemgetter(
+    *(
+        next((_SETTLED + 3 + n for n, (at, *_) in enumerate(_DECODED) if at == place), place)
+        for place in range(_SETTLED)
+    )
+)
+"""The values of the fields, of a row with what `_decode` makes of it behind it."""
 
 
 @cache
@@ -50,7 +62,7 @@ def _select(tables: type[Tables], *, outcomes: bool) -> str:
         "last_seq": tables.last_seq(),
         "downstream_id": "(SELECT downstream_id FROM acphold.links"
         f" WHERE links.{tables.KEY} = sessions.{tables.OWN_KEY}"
-        " ORDER BY links.number DESC LIMIT 1)",
+        f" ORDER BY links.number DESC{tables.FIRST})",
         "shared_with": tables.SHARED_WITH,
         "lineage": tables.LINEAGE,
     }
@@ -219,12 +231,8 @@ def select_rows(
     found: list[SessionRow] = []
     select = _select(type(tables), outcomes=outcomes is not None)
     for row in tables.execute(f"{select} {rest}", values).fetchall():
-        *kept, settled, number, end = row
-        for place in _FLAGS:
-            kept[place] = kept[place] == 1
-        for place, kind, decode in _JSON:
-            text = kept[place]
-            kept[place] = kind() if len(text) == 2 else decode(text)  # [] or {}
+        kept = [*_in_order((*row, *_decode(_encoded(row))))]
+        settled, number, end = row[_SETTLED:]
         if kept[_LAST] <= settled:
             kept[_FOLLOWERS] = 0
         elif counted and kept[_PROMPTED]:
@@ -238,10 +246,19 @@ def select_rows(
         era = kept[_LINEAGE]
         kept[_LINEAGE] = "" if era is None else lineage_of(era, number)
         found.append(SessionRow(*kept))
-    if any(row.queued for row in found):
+    if any(map(attrgetter("queued"), found)):
         journal = tables.identity().mark
         return [row_for(row, journal) for row in found]
     return found
+
+
+@lru_cache(1000)
+def _decode(encoded: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of the columns _DECODED; most sessions have the same, and these go by C."""
+    return tuple(
+        text == 1 if kind is bool else kind() if len(text) == 2 else decode(text)  # [] or {}
+        for text, (_, kind, decode) in zip(encoded, _DECODED, strict=True)
+    )
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:

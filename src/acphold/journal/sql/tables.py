@@ -125,6 +125,9 @@ class Tables(ABC):
     LONE_CHUNK: ClassVar[str]
     """A condition for segments that hold nothing but one chunk, as most of a turn do."""
 
+    FIRST: ClassVar[str] = " LIMIT 1"
+    """Ends a query for one value: its first row counts."""
+
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
 
@@ -162,7 +165,7 @@ class Tables(ABC):
         """An expression for the number of a session's last entry; 0 if it has none."""
         return (
             f"coalesce((SELECT {cls.END} FROM acphold.segments WHERE {cls.OF_SESSION}"
-            f" ORDER BY {cls.ORDER} DESC LIMIT 1), 0)"
+            f" ORDER BY {cls.ORDER} DESC{cls.FIRST}), 0)"
         )
 
     @classmethod
@@ -175,7 +178,7 @@ class Tables(ABC):
             SELECT CASE WHEN kind = {end} THEN raw END FROM (
                 SELECT kind, raw FROM acphold.segments WHERE {cls.OF_SESSION}
                 ORDER BY {cls.ORDER} DESC LIMIT {bounds.SEGMENTS_BEHIND_A_TURN}
-            ) AS behind WHERE kind IN ({prompt}, {end}) LIMIT 1
+            ) AS behind WHERE kind IN ({prompt}, {end}){cls.FIRST}
         )"""
 
     @abstractmethod

@@ -217,27 +217,29 @@ class SumsQuery:
         if span is not None:
             self.values["lowest"], self.values["highest"] = span
         groups: MutableMapping[str, UsageSum] = PackedGroups() if self._is_long else {}
-        is_mixed = False
-        for row in self._tables.execute(self._groups, self.values):
-            name, title, sessions, telling, first, last, cost, *counts = row
-            is_mixed |= first != last
-            its = self._names.get(name, name)
-            groups[its] = UsageSum(
-                *(its, title, sessions, sessions - telling, Tokens(*counts)),
-                {} if cost is None or first != last else {first: cost},
-            )
+        is_mixed, total = False, UsageSum("")
+        found = self._tables.execute(self._groups, self.values)
+        for rows in batches(found, bounds.SUMS_AT_ONCE):
+            told: list[Tokens] = []
+            for name, title, sessions, telling, first, last, cost, *counts in rows:
+                is_mixed |= first != last
+                its = self._names.get(name, name)
+                costs = {} if cost is None or first != last else {first: cost}
+                told.append(tokens := Tokens(*counts))
+                groups[its] = UsageSum(its, title, sessions, sessions - telling, tokens, costs)
+                total.sessions += sessions
+                total.not_reported += sessions - telling
+                if costs:
+                    _pay(total, first, cost)
+            _add(total, told)
         if is_mixed:
+            total.costs.clear()
             for name, currency, cost in self._rows(self._costs):
                 sum_ = groups[its := self._names.get(name, name)]
                 sum_.costs[currency] = cost
                 groups[its] = sum_
-        total = UsageSum("")
-        for sum_ in groups.values():
-            _add(total, [sum_.tokens], sum_.costs.items())
-        if self._is_in_one:
-            total.sessions = sum(sum_.sessions for sum_ in groups.values())
-            total.not_reported = sum(sum_.not_reported for sum_ in groups.values())
-        else:
+                _pay(total, currency, cost)
+        if not self._is_in_one:
             ((total.sessions, telling),) = self._rows(self._total)
             total.not_reported = total.sessions - telling
         by_request = {agent for (agent,) in self._rows(self._by_request)}
@@ -365,16 +367,27 @@ class PackedSums(Sequence[UsageSum]):
             return PackedSums(self._packed[place])
         return _unpack(self._packed[place])
 
+    def __iter__(self) -> Iterator[UsageSum]:
+        return map(_unpack, self._packed)
+
 
 _unpack: Final = msgspec.msgpack.Decoder(UsageSum).decode
 
 
-def _add(sum_: UsageSum, tokens: Iterable[Tokens], costs: Iterable[tuple[str, float]]) -> None:
+def _add(sum_: UsageSum, tokens: Iterable[Tokens], costs: Iterable[tuple[str, float]] = ()) -> None:
     columns = zip(*map(astuple, (sum_.tokens, *tokens)), strict=True)
-    known = ([count for count in column if count is not None] for column in columns)
-    sum_.tokens = Tokens(*(min(sum(some), MOST_TOKENS) if some else None for some in known))
+    sum_.tokens = Tokens(
+        *(
+            min(sum(filter(None, column)), MOST_TOKENS) if {*column} != {None} else None
+            for column in columns
+        )
+    )
     for currency, cost in costs:
-        sum_.costs[currency] = min(sum_.costs.get(currency, 0.0) + cost, MOST_COST)
+        _pay(sum_, currency, cost)
+
+
+def _pay(sum_: UsageSum, currency: str, cost: float) -> None:
+    sum_.costs[currency] = min(sum_.costs.get(currency, 0.0) + cost, MOST_COST)
 
 
 def _add_all(sum_: UsageSum, more: UsageSum) -> None:

@@ -161,6 +161,10 @@ class LocalReader(SessionReader):
             # One more than shown, to tell whether more follow.
             at_once = bounds.PAGE if wanted.mine else limit + 1
             rows = await self.journal.page(filter, after, at_once, outcomes)
+            if not (wanted.words or wanted.mine) and (
+                not rows or rows[-1].updated_at >= wanted.since
+            ):
+                return rows[:limit], rows[limit - 1].key if len(rows) > limit else None, 0
             repeated = await _repeated_titles(self.journal, rows) if wanted.mine else ()
             last: SessionRow | None = None
             for row in rows:
@@ -254,7 +258,9 @@ class LocalReader(SessionReader):
         }
         person = self._tenant or ""
         repeated = await _repeated_titles(self.journal, rows)
-        own = {row.cwd for row in rows if self._only is None and self._tenant in (None, row.tenant)}
+        its = self._tenant
+        own = {row.cwd for row in rows if its is None or row.tenant == its}
+        own = own if self._only is None else set()
         if new := own - self._projects.keys():  # once for all pages of a list
             self._projects |= await _projects(new)
         words = await self.endings([row.session_id for row in rows]) if said else None
