@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from acphold.conversation.history.entries import PastEntry
+from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD
 from tests.cli.conversation import remember
@@ -58,6 +60,15 @@ room
 """
 
 
+LITTLE_ROOM = """
+rm -f *-reserve
+fill
+truncate -s -192K filler
+"$@" session prune --yes --now --keep 1
+"$@" list --json | grep -c '"sessionId"'
+"""
+
+
 def on_a_full_disk(journal: Path, disk: Path, script: str) -> list[str]:
     """The words that a script says on a disk of 16 MiB."""
     disk.mkdir()
@@ -100,6 +111,27 @@ def test_without_a_reserve_it_says_how_much_to_free_and_a_little_is_enough(
     assert told[12:15] == ["Deleted", "3", "sessions."]
     assert int(told[15]) >= 3
     assert told[16:] == ["shorter", '"sessionId":"s-4"', "0"]
+
+
+def test_many_sessions_are_deleted_one_by_one_with_little_room(
+    journal: Path, tmp_path: Path
+) -> None:
+    asyncio.run(begin(journal, 200))
+    told = on_a_full_disk(journal, tmp_path / "disk", LITTLE_ROOM)
+    assert told == ["Deleted", "199", "sessions.", "1"]
+
+
+async def begin(journal: Path, sessions: int) -> None:
+    """Have a short turn in so many sessions."""
+    async with aclosing(open_journal(journal)) as written:
+        for number in range(sessions):
+            new = NewSession(
+                f"s-{number}", "agent", f"/work/{number}", title=f"Title {number} " * 9
+            )
+            lease = await written.create(new)
+            past = [PastEntry(kind, number, raw) for kind, raw in CONVERSATION]
+            change = RowChange(prompted=True, updated_at=number)
+            await written.take_in(lease, past, change, release=True)
 
 
 async def go_on(journal: Path, folder: Path) -> Path:

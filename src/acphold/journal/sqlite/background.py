@@ -86,9 +86,10 @@ class Background:
             nonlocal pieces
             if pieces is None:
                 pieces = work(connection)
+            connection.is_full = is_full
             until = min(deadline, time.monotonic() + connection.piece_seconds)
             try:
-                return any(is_full or time.monotonic() >= until for _ in pieces)
+                return any(time.monotonic() >= until for _ in pieces)
             except OlderFile:
                 pieces = None
                 raise

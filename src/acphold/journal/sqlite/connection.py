@@ -71,7 +71,8 @@ class Connection(sqlite3.Connection):
     at once. `patience` is how many seconds to block for other programs: 0 in the thread of the
     loop, where `store` waits instead. `writes_of_others` is SQLite's counter of writes by others,
     at the last check. `older` is the version of a file of an earlier release, otherwise 0.
-    While it is `beside_turns`, a piece of work holds the lock for less time.
+    While it is `beside_turns`, a piece of work holds the lock for less time; while its disk
+    `is_full`, a piece is as small as it can be, and so is what it adds to the log.
     """
 
     path: str
@@ -81,6 +82,7 @@ class Connection(sqlite3.Connection):
     access: OpenMode
     older: int = 0
     beside_turns = False
+    is_full = False
     writes_of_others: int | None = None
     _keeps_more = False
     _began = _ended = _held = 0.0
@@ -88,6 +90,8 @@ class Connection(sqlite3.Connection):
     @property
     def piece_seconds(self) -> float:
         """Time for which a piece of work holds the lock, beyond the step it is in."""
+        if self.is_full:
+            return 0.0
         return bounds.PIECE_BESIDE_TURNS if self.beside_turns else bounds.PIECE_SECONDS
 
     def fit_cache(self, sessions: int) -> None:

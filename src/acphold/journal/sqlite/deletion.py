@@ -47,6 +47,8 @@ def delete(
     at_once = bounds.DELETED_TOGETHER
     if _gives_more_way(connection, len(ids)):
         at_once = bounds.DELETED_BESIDE_TURNS
+    if connection.is_full:
+        at_once = 1
     waiting = deque(batches(ids, at_once))
     tables = SqliteTables(connection)
     find = (
