@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -147,6 +149,33 @@ def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession
     assert "add a line: acphold why cart.py:1" in acphold.run("why", "cart.py").err
     assert "no commit 'nobranch' here" in acphold.run("why", "nobranch").err
     assert "no file 'nothing.py'" in acphold.run("why", "nothing.py:1").err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a folder")
+def test_a_line_of_kept_files_that_are_read_only_leads_to_its_prompt(
+    journal: Path, session: KeptSession
+) -> None:
+    at = str(journal.parent)
+    mounts = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounts, at]
+    asking = [*alone, sys.executable, "-P", "-m", "acphold", "--journal", str(journal)]
+    done = subprocess.run([*asking, "why", "cart.py:2"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [word for word in LINES[2] if word not in done.stdout] == []
+    done = subprocess.run([*asking, "diff", "aa-1@1"], capture_output=True, text=True)
+    assert "made by a command" in done.stdout, done.stderr
+
+
+def test_kept_files_that_cannot_be_read_are_named(
+    acphold: CommandLine, session: KeptSession, journal: Path
+) -> None:
+    (lock,) = journal.parent.glob("*-files/*/lock")
+    lock.unlink()
+    lock.mkdir()
+    done = acphold.run("why", "cart.py:2")
+    assert (done.code, done.out) == (2, "")
+    assert "cart.py:2: " in done.err
+    assert str(lock) in done.err
 
 
 def test_names_and_reasons_are_printed_without_control_characters() -> None:

@@ -96,7 +96,7 @@ async def why(
             ids = {session_id for session_id, _ in facts}
             ids |= {claim.session_id for run in runs for claim in run.origin.claims}
             short_ids = await reader.short_ids(ids)
-    except (GitError, TimeoutError, BufferError) as error:
+    except (GitError, BufferError, OSError) as error:
         raise UsageError(f"{target}: {error}") from None
     if form == "json":
         for run in runs:

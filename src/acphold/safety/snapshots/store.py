@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EXDEV
+from errno import EROFS, EXDEV
 from hashlib import sha256
 
 from acp_wire.errors import WorkspaceError
@@ -411,8 +411,13 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
     Raises StoreInUseError at the deadline.
     """
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "rb") as file:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != EROFS:
+            raise
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # to read is all that is left
+    with open(descriptor, "rb") as file:
         while True:
             try:
                 fcntl.flock(file, how)
