@@ -187,7 +187,9 @@ def keep_reserve(path: str) -> None:
     """
     reserve = f"{path}{_RESERVE}"
     with suppress(OSError):
-        most = min(bounds.RESERVED_BYTES, 2 * os.stat(path).st_size)
+        log = f"{path}-wal"  # a young journal is all in it
+        taken = sum(os.stat(it).st_size for it in (path, log) if os.path.exists(it))
+        most = min(bounds.RESERVED_BYTES, 2 * taken)
         wanted = min(most, _free_bytes(path) // 10)
         has = os.stat(reserve).st_size if os.path.exists(reserve) else 0
         if has >= wanted // 2 or wanted < min(most, bounds.RESERVED_BYTES // 32):
