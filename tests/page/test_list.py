@@ -239,7 +239,10 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
         await page.set_viewport_size({"width": width, "height": 800})
         await page.goto(f"{page.url.partition('#')[0]}#/usage" if width > 1000 else page.url)
         assert await about.evaluate("(it) => it.scrollWidth <= it.clientWidth")
-        assert await about.locator(".agent").evaluate("(it) => it.scrollWidth <= it.clientWidth")
+        agent_name = about.locator(".agent")  # it is 1 px wide where it is only read out
+        assert await agent_name.evaluate(
+            "(it) => it.clientWidth === 1 || it.scrollWidth <= it.clientWidth"
+        )
 
 
 async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_phone(

@@ -593,6 +593,16 @@ async def test_words_that_were_begun_before_a_question_answer_nothing(
         assert shown["height"] >= height // 3
         await expect(page.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
         await expect(area).to_be_in_viewport(ratio=1)
+    await page.locator(".asking").get_by_role("button", name="Go on").focus()
+    places = [""]
+    while places[-1] != "queue" and len(places) < 40:  # Tab goes in the order that is seen
+        await page.keyboard.press("Tab")
+        places.append(
+            await page.evaluate("""document.activeElement
+            .closest(".asking > .question, .asking > .composer, .asking > .queue")
+            ?.classList[0]""")
+        )
+    assert places.index("composer") < places.index("queue")
     await page.locator(".asking").get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
     await expect(page.locator(".said", has_text="heard: ")).to_contain_text("And then")
