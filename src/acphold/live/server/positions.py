@@ -105,8 +105,10 @@ _SAID: Mapping[str, tuple[str, Any, str]] = {
 def resuming_in(meta: Mapping[str, bytes]) -> Resuming:
     """Return what the `_meta` of a request says that opens a session: nothing without a position.
     Raises InvalidParamsError for a member that is something else."""
+    if AFTER not in meta:
+        return Resuming()
     said: dict[str, object] = {}
-    for name, (key, kind, what) in _SAID.items() if AFTER in meta else ():
+    for name, (key, kind, what) in _SAID.items():
         if (raw := meta.get(key)) is not None:
             try:
                 said[name] = msgspec.json.decode(raw, type=kind)

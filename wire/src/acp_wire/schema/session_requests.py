@@ -1,9 +1,9 @@
 """A client's requests about a session, and the settings of one: its mode and its config options.
 
 `cwd` and `additional_directories` are absolute paths; `updated_at` is ISO 8601.
-"""
 
-from __future__ import annotations
+Annotations are no strings here: the first `session/load` of a process waits for its decoder.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
