@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
@@ -89,18 +91,27 @@ class Client:
             self.told.put_nowait(json.loads(told.params))
 
 
-async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap() -> None:
+@asynccontextmanager
+async def opened(**capabilities: Any) -> AsyncIterator[tuple[Server, Client, Peer]]:
+    """A client that has a session of a server open, at position 7, and its end of the line."""
     server, client = Server(), Client()
     ours, theirs = memory_pair()
     line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
     running = asyncio.create_task(line.run())
     peer = Peer(ours, client, name="there", is_agent=True)
-    notices = {"clientCapabilities": {"session": {"notices": {}}}, "protocolVersion": 1}
+    introduction = {"clientCapabilities": capabilities, "protocolVersion": 1}
     async with connected(peer), asyncio.timeout(DEADLINE):
-        await peer.call_raw("initialize", json.dumps(notices).encode())
+        await peer.call_raw("initialize", json.dumps(introduction).encode())
         await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
         server.tell(7)
         await client.told.get()
+        yield server, client, peer
+    await running
+    await server.aclose()
+
+
+async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap() -> None:
+    async with opened(session={"notices": {}}) as (server, client, _):
         server.asked.clear()
         await server.connections[-1].aclose()
         await server.resumed.wait()
@@ -127,21 +138,10 @@ async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap(
         await server.connections[-1].aclose()
         await server.resumed.wait()
         assert server.asked[1][1]["_meta"] == {"acphold/after": 3, "acphold/lineage": "second"}
-    await running
-    await server.aclose()
 
 
 async def test_a_prompt_written_behind_a_gap_is_shown_though_the_connection_is_lost_again() -> None:
-    server, client = Server(), Client()
-    ours, theirs = memory_pair()
-    line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
-    running = asyncio.create_task(line.run())
-    peer = Peer(ours, client, name="there", is_agent=True)
-    async with connected(peer), asyncio.timeout(DEADLINE):
-        await peer.call_raw("initialize", b'{"protocolVersion":1}')
-        await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
-        server.tell(7)
-        await client.told.get()
+    async with opened() as (server, _, peer):
         asking = asyncio.create_task(peer.call_raw("session/prompt", b'{"sessionId":"s"}'))
         server.lineage, server.has_prompt = "second", False
         for _ in range(2):  # the first one is a gap: the next owner has not written the prompt yet
@@ -157,24 +157,14 @@ async def test_a_prompt_written_behind_a_gap_is_shown_though_the_connection_is_l
         assert place["acphold/after"] == 7
         assert len(place["acphold/sent"]) == 1
         assert "acphold/lineage" not in place
-    await end(running, asking)
-    await server.aclose()
+    await end(asking)
 
 
 async def test_a_cancel_while_the_connection_is_away_is_answered_and_nothing_is_sent_again() -> (
     None
 ):
-    server, client = Server(), Client()
-    ours, theirs = memory_pair()
-    line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
-    running = asyncio.create_task(line.run())
-    peer = Peer(ours, client, name="there", is_agent=True)
     prompt = b'{"sessionId":"s","prompt":[]}'
-    async with connected(peer), asyncio.timeout(DEADLINE):
-        await peer.call_raw("initialize", b'{"protocolVersion":1}')
-        await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
-        server.tell(7)
-        await client.told.get()
+    async with opened() as (server, _, peer):
         sent = asyncio.create_task(peer.call_raw("session/prompt", prompt))
         while server.asked[-1][0] != "session/prompt":  # noqa: ASYNC110 - in a few steps
             await asyncio.sleep(0)
@@ -194,5 +184,3 @@ async def test_a_cancel_while_the_connection_is_away_is_answered_and_nothing_is_
             {"sessionId": "s", "_meta": {"acphold/sent": {"id": id_}}},
         )
         assert [method for method, _ in server.asked] == ["initialize", "session/resume"]
-    await running
-    await server.aclose()

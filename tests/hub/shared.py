@@ -408,6 +408,15 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 
 
 @asynccontextmanager
+async def apart(journal: Path | str) -> AsyncIterator[tuple[Shared, Shared]]:
+    """Two hubs on one journal that share nothing, and give way to each other."""
+    async with shared(journal) as first, shared(journal) as second:
+        await first.give_way()
+        await second.give_way()
+        yield first, second
+
+
+@asynccontextmanager
 async def shared(
     journal: Path | str,
     *,

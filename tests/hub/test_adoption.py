@@ -16,7 +16,7 @@ from acphold.journal.rows import NewSession
 from acphold.live.hub import adoption, bounds
 from acphold.machine.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
-from tests.hub.shared import Shared, said, shared
+from tests.hub.shared import Shared, apart, said, shared
 from tests.owners import left_by_killed
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
@@ -85,9 +85,7 @@ async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
 async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
-        await first.give_way()
-        await second.give_way()
+    async with apart(journal) as (first, second):
         one, two = await first.client(), await second.client()
         for house, client in ((first, one), (second, two)):
             holding(house)

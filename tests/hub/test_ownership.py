@@ -27,7 +27,7 @@ from acphold.live.hub.pauses import BACK
 from acphold.live.hub.session import HubSession
 from acphold.machine.addresses import unix_address
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
-from tests.hub.shared import PERMISSION, Shared, said, shared
+from tests.hub.shared import PERMISSION, Shared, apart, said, shared
 from tests.owners import owning
 from tests.watched_processes import until
 
@@ -117,9 +117,7 @@ async def test_a_long_turn_that_a_crash_cut_off_is_closed_without_reading_all_of
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(
     journal: Path,
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
-        await first.give_way()
-        await second.give_way()
+    async with apart(journal) as (first, second):
         one, two = await first.client(), await second.client()
         session = await one.new()
         await one.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
@@ -154,9 +152,7 @@ async def test_a_prompt_that_is_refused_because_the_session_was_taken_never_reac
 async def test_a_session_that_is_taken_in_the_middle_of_a_turn_is_told_and_leaves(
     journal: Path,
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
-        await first.give_way()
-        await second.give_way()
+    async with apart(journal) as (first, second):
         one, two = await first.client(), await second.client()
         session = await one.new()
         turn = await first.begun(one, session, "go")
@@ -173,9 +169,7 @@ async def test_a_session_that_is_taken_in_the_middle_of_a_turn_is_told_and_leave
 async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new_words(
     journal: Path,
 ) -> None:
-    async with shared(journal) as first, shared(journal) as second:
-        await first.give_way()
-        await second.give_way()
+    async with apart(journal) as (first, second):
         one, two = await first.client(), await second.client()
         session = await one.new()
         await first.told(one, session, "of the old one")

@@ -58,6 +58,19 @@ async def opened_at(owner: PosedOwner, client: Guest, session: str) -> None:
     await loading
 
 
+@asynccontextmanager
+async def opened_again(
+    journal: Path, client: Guest, session: str
+) -> AsyncIterator[tuple[PosedOwner, dict[str, Any]]]:
+    """The next owner and its request to open the session again: the one that it was opened at has
+    died."""
+    async with posed_owner(journal, session) as first:
+        await opened_at(first, client, session)
+        async with posed_owner(journal, session) as second:
+            first.die()
+            yield second, await second.next("session/resume")
+
+
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once a line has heard something, for which its client may have no room."""
@@ -106,12 +119,7 @@ async def test_an_owner_that_dies_right_behind_its_answer_to_who_comes_back_is_f
     journal: Path, heard: asyncio.Event
 ) -> None:
     async with kept(journal) as (other, session):
-        async with AsyncExitStack() as stack:
-            first = await stack.enter_async_context(posed_owner(journal, session))
-            await opened_at(first, other, session)
-            second = await stack.enter_async_context(posed_owner(journal, session))
-            first.die()
-            request = await second.next("session/resume")
+        async with opened_again(journal, other, session) as (second, request):
             await dies_behind_its_answer(second, request, other, heard)
         await other.prompt(session, {"say": "again"})
         assert other.text().endswith("again")
@@ -139,12 +147,10 @@ async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.0)
-    async with kept(journal) as (other, session), AsyncExitStack() as stack:
-        first = await stack.enter_async_context(posed_owner(journal, session))
-        await opened_at(first, other, session)
-        second = await stack.enter_async_context(posed_owner(journal, session))
-        first.die()
-        request = await second.next("session/resume")
+    async with (
+        kept(journal) as (other, session),
+        opened_again(journal, other, session) as (second, request),
+    ):
         await other.until(lambda: AWAY in str(other.updates(session)))
         second.answer(request)
         await other.until(lambda: BACK in str(other.updates(session)))
@@ -179,12 +185,10 @@ async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_f
 async def test_a_client_that_closes_a_session_while_it_is_opened_for_it_again_hears_no_more_of_it(
     journal: Path,
 ) -> None:
-    async with kept(journal) as (other, session), AsyncExitStack() as stack:
-        first = await stack.enter_async_context(posed_owner(journal, session))
-        await opened_at(first, other, session)
-        second = await stack.enter_async_context(posed_owner(journal, session))
-        first.die()
-        request = await second.next("session/resume")
+    async with (
+        kept(journal) as (other, session),
+        opened_again(journal, other, session) as (second, request),
+    ):
         await other.call("session/close", {"sessionId": session})
         second.answer(request)  # too late to know
         second.tell(request, 5, "nobody is here")
@@ -238,12 +242,10 @@ async def test_a_client_that_leaves_has_left_the_owners_of_its_sessions(journal:
 async def test_a_cancel_without_a_connection_does_not_hit_the_prompt_behind_it(
     journal: Path,
 ) -> None:
-    async with kept(journal) as (other, session), AsyncExitStack() as stack:
-        first = await stack.enter_async_context(posed_owner(journal, session))
-        await opened_at(first, other, session)
-        second = await stack.enter_async_context(posed_owner(journal, session))
-        first.die()
-        request = await second.next("session/resume")
+    async with (
+        kept(journal) as (other, session),
+        opened_again(journal, other, session) as (second, request),
+    ):
         other.tell("session/cancel", {"sessionId": session})
         turn = other.begin("session/prompt", prompt_params(session, {"say": "again"}))
         mode = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
