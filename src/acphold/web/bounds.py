@@ -343,9 +343,6 @@ PRESENT_SECONDS: Final = 5.0
 SEEN_NUMBERS: Final = 1000
 """Most rules that are marked as seen at once."""
 
-SERVER_FILE_BYTES: Final = 1 << 16
-"""Largest size of the file of a running server, in bytes."""
-
 # -- notices --------------------------------------------------------------------------------
 
 NOTICE_HOLD_SECONDS: Final = 10.0

@@ -39,6 +39,7 @@ from acp_wire.errors import InvalidParamsError
 from acphold.conversation.history.entries import LATEST_MS, QUEUE, Segment, clamp_moment, in_utc
 from acphold.conversation.history.raw_update import items, members, string
 from acphold.conversation.history.timeline import turn_end
+from acphold.conversation.history.titles import shorten
 
 Deed = Literal["add", "edit", "move", "drop", "hold", "go", "set", "begin"]
 """The kinds of changes. `begin` is never a client's."""
@@ -330,8 +331,7 @@ def words_of(prompt: bytes) -> str:
         fields = members(block)
         text = string(fields.get("text"))
         parts.append(f"[{string(fields.get('type')) or 'block'}]" if text is None else text)
-    words = " ".join(" ".join(parts).split())
-    return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
+    return shorten(" ".join(parts), WORDS)
 
 
 def _begins_at(change: QueueChange, before: int | None) -> int | None:

@@ -232,7 +232,13 @@ async def continue_conversation(**given: Any) -> int:
         found = await find_id(words[0]) if len(words) == 1 else None
     if found is not None:
         return await talk_here(WantedConversation(found, cwd=cwd))
-    before, acting = Picked("", "", words=" ".join(words)), ListActions()
+    return await _talk_in_chosen(" ".join(words), cwd)
+
+
+async def _talk_in_chosen(words: str, cwd: str | None) -> int:
+    """Let the person choose from all sessions, and do with them what the keys say, until one is
+    opened or they leave."""
+    before, acting = Picked("", "", words=words), ListActions()
     while True:
         choice = await pick_session(
             before.words,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +11,17 @@ import msgspec
 from msgspec.structs import asdict
 
 from acphold import errors
+from acphold.conversation.history.titles import shorten
 from acphold.faces.cli.command_line import Exit, confirm
-from acphold.faces.cli.terminal_text import folder, on_one_line, size, tell, visible, visible_json
+from acphold.faces.cli.terminal_text import (
+    folder,
+    local,
+    on_one_line,
+    size,
+    tell,
+    visible,
+    visible_json,
+)
 from acphold.imports import (
     OUTCOMES,
     Explanation,
@@ -52,7 +60,7 @@ async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_j
 def _lines(told: Explanation) -> Iterable[str]:
     yield "Files" if told.sources else "No file has it: it was held here, or its files are gone."
     for source in told.sources:
-        changed = _minute(source.changed_at)
+        changed = local(source.changed_at)
         whole = "all else is here" if source.taken_out else "all of it is here"
         state = whole if source.is_current else "not current"
         if source.problem:
@@ -60,26 +68,17 @@ def _lines(told: Explanation) -> Iterable[str]:
         where = on_one_line(folder(source.file))
         yield f"  {where}: {source.reader}, {size(source.size)}, {changed}; {state}"
         for moment in source.taken_out:
-            yield f"    forgotten by you: the turn of {_minute(moment)}"
+            yield f"    forgotten by you: the turn of {local(moment)}"
         for words in source.left_out:
-            yield f"    left out: {_short(words)}"
+            yield f"    left out: {shorten(on_one_line(words), WORDS)}"
         for what, count in source.missed.most_common():
             yield f"    skipped: {on_one_line(what)} ({count:,})"
     yield "Turns"
     places = {source.file: Path(source.file).name for source in told.sources}
     for turn in told.turns:
-        at = _minute(turn.at)
+        at = local(turn.at)
         where = ", ".join(on_one_line(places[file]) for file in turn.files) or "in no file"
-        yield f"  {turn.seq:>6}  {at}  {_short(turn.words)}  ({where})"
-
-
-def _minute(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
-
-
-def _short(words: str) -> str:
-    words = on_one_line(words)
-    return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
+        yield f"  {turn.seq:>6}  {at}  {shorten(on_one_line(turn.words), WORDS)}  ({where})"
 
 
 async def take_again(

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from acp_wire.schema import McpServerStdio
 from acphold.conversation.history.entries import Entry, iso
 from acphold.conversation.history.replay import named_user
+from acphold.conversation.history.titles import shorten
 from acphold.conversation.history.words import document
 from acphold.errors import AcpError, NoJournalError
 from acphold.extras import require
@@ -152,7 +153,9 @@ async def search_answer(reader: SessionReader, request: SearchRequest, cwd: str 
         parts.append("There are more hits; narrow the query.")
     if lagging := await reader.lagging(cwd):
         parts.append(f"{lagging} older sessions cannot be searched yet.")
-    return _cut("\n\n".join(parts), bounds.RECALL_CHARACTERS)
+    text = "\n\n".join(parts)
+    most = bounds.RECALL_CHARACTERS
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[\s({:])", re.I)
@@ -171,11 +174,7 @@ def _by(speaker: str, user: str | None) -> str:
 
 
 def _line(text: str) -> str:
-    return _cut(on_one_line(text), 120)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return shorten(on_one_line(text), 120)
 
 
 # -- reading ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from acp_wire.markdown_text import plain
 from acp_wire.workspace.regular_files import contents
+from acphold.conversation.history.titles import shorten
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import sessions_here
@@ -209,9 +210,7 @@ def _places(found: Sequence[LineRun]) -> str:
 
 def _beginning(prompt: str) -> str:
     """Return the beginning of a prompt, on one line."""
-    text = " ".join(prompt.split())
-    most = bounds.PROMPT_CHARACTERS
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return shorten(prompt, bounds.PROMPT_CHARACTERS)
 
 
 def _describe_runs(found: Sequence[LineRun]) -> Iterator[str]:

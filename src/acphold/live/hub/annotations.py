@@ -213,10 +213,8 @@ GIVEN_LENGTH = 200
 def as_title(text: str) -> str | None:
     """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
     digit."""
-    line = " ".join(storable(text).split())
-    if not any(map(str.isalnum, line)):
-        return None
-    return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"
+    line = storable(text)
+    return shorten(line, GIVEN_LENGTH) if any(map(str.isalnum, line)) else None
 
 
 def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
