@@ -1,6 +1,7 @@
 """`lone_hub.py [OPTIONS] -- CMD`: an agent on stdin and stdout, with the options of `acphold wrap`.
 
 Its hub is in this process, as that of an agent of the library is: another owner beside the daemon.
+After each SIGCONT its clock is a minute ahead, as the journal's is by `tests.owners.silent`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ load_asyncio()
 load_msgspec()
 
 import asyncio  # noqa: E402
+import signal  # noqa: E402
+import time  # noqa: E402
 from contextlib import aclosing  # noqa: E402
 
 from acp_wire.surroundings import Surroundings  # noqa: E402
@@ -32,8 +35,15 @@ gc.freeze()
 gc.enable()
 
 
+def go_ahead(*_: object) -> None:
+    """Have been stopped for a minute."""
+    clock = time.clock_gettime
+    time.clock_gettime = lambda which: clock(which) + 60
+
+
 async def main(words: list[str]) -> None:
     """Serve until the client leaves, or a signal comes."""
+    signal.signal(signal.SIGCONT, go_ahead)
     place = words.index("--")
     settings = settings_of(words[:place], words[place + 1 :], None)
     log_file = start_log(settings.log_level, settings.log_file)

@@ -49,13 +49,22 @@ def silent(journal: Path | str, owner: Editor) -> Iterator[None]:
     """Stop a process, and let it have reported so long ago that its sessions are free."""
     os.kill(owner.process.pid, signal.SIGSTOP)
     try:
-        make_silent(journal, owner.process.pid)
+        while True:
+            try:
+                make_silent(journal, owner.process.pid, patience=1.0)
+                break
+            except sqlite3.OperationalError:  # it was stopped in a transaction
+                os.kill(owner.process.pid, signal.SIGCONT)
+                time.sleep(0.01)
+                os.kill(owner.process.pid, signal.SIGSTOP)
         yield
     finally:
         os.kill(owner.process.pid, signal.SIGCONT)
 
 
-def make_silent(journal: Path | str, owner: int | str, seconds: float = 60) -> None:
+def make_silent(
+    journal: Path | str, owner: int | str, seconds: float = 60, patience: float = DEADLINE
+) -> None:
     """Let the owner in a process of this number, or with this id, have reported so long ago."""
     column = "pid" if isinstance(owner, int) else "id"
     if "://" in str(journal):
@@ -66,7 +75,7 @@ def make_silent(journal: Path | str, owner: int | str, seconds: float = 60) -> N
                 (seconds, owner),
             )
         return
-    with closing(sqlite3.connect(journal, timeout=DEADLINE)) as file, file:
+    with closing(sqlite3.connect(journal, timeout=patience)) as file, file:
         since = time.monotonic_ns() // 1_000_000 - round(seconds * 1000)
         file.execute(f"UPDATE owners SET renewed_at = ? WHERE {column} = ?", (since, owner))
 

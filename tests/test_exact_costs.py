@@ -20,17 +20,17 @@ from tests.hub.shared import shared
 from tests.postgresql import Databases
 
 COSTS = {
-    ("hub", "prompt"): (5_774, 114),
-    ("hub", PAUSE): (6_414, 366),
+    ("hub", "prompt"): (5_842, 114),
+    ("hub", PAUSE): (6_482, 366),
     ("hub", "prompt with ten updates"): (8_666, 165),
-    ("hub", "prompt with ten updates apart"): (22_630, 624),
+    ("hub", "prompt with ten updates apart"): (22_865, 624),
     ("hub", "load of 1,000"): (30_429, 751),
     ("hub", "one more client"): (9_952, 165),
-    ("library", "prompt"): (5_304, 136),
+    ("library", "prompt"): (5_372, 136),
     ("library", "prompt with ten updates"): (7_713, 180),
     ("library", "prompt with ten updates apart"): (27_438, 646),
-    (SOCKET, "prompt"): (6_106, 180),
-    (SOCKET, "prompt with ten updates"): (8_893, 224),
+    (SOCKET, "prompt"): (6_169, 180),
+    (SOCKET, "prompt with ten updates"): (8_956, 224),
     (SOCKET, "prompt with ten updates apart"): (29_315, 690),
     (RELAY, "prompt"): (838, 0),
     (RELAY, "prompt with ten updates"): (1_238, 0),

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from acp_wire.rpc import Peer
 from acphold.journal.stores import open_journal
 from acphold.live.server import bounds, remote_sessions
+from acphold.live.server.far_line import FarLine
 from acphold.live.server.remote_sessions import SessionLine
 from tests.editor import DEADLINE, Editor, Refused
 from tests.owners import program, silent
@@ -96,6 +98,38 @@ async def test_a_prompt_that_a_stopped_owner_has_not_begun_is_begun_by_the_next(
         with silent(journal, owner):
             await client.prompt(session, {"say": "you"})
             assert client.text().endswith("you")
+
+
+async def test_a_prompt_that_an_owner_begins_as_it_goes_on_is_not_taken_from_it(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owes, go_on = SessionLine._owes_a_beginning, FarLine._go_on
+    looked, has_begun, is_back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def look(line: SessionLine) -> bool:
+        owed = await owes(line)
+        looked.set()
+        await has_begun.wait()
+        return owed
+
+    def note(line: FarLine, server: Peer) -> None:
+        is_back.set()
+        go_on(line, server)
+
+    monkeypatch.setattr(SessionLine, "_owes_a_beginning", look)
+    async with sharing(journal) as (owner, client, session):
+        monkeypatch.setattr(FarLine, "_go_on", note)
+        with silent(journal, owner):
+            turn = client.begin_prompt(session, {"say": "once "}, {"until": str(tmp_path / "go")})
+            async with asyncio.timeout(DEADLINE):
+                await looked.wait()
+        await owner.until_text("once ")
+        has_begun.set()
+        async with asyncio.timeout(DEADLINE):
+            await is_back.wait()
+        (tmp_path / "go").touch()
+        assert await turn == {"stopReason": "end_turn"}
+        assert client.text().count("once ") == owner.text().count("once ") == 1
 
 
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:

@@ -71,6 +71,7 @@ if "serve" in sys.orig_argv:
     from acphold.journal import bounds
 
     bounds.RENEW_SECONDS, bounds.LATE_SECONDS, bounds.SILENT_SECONDS = 4.0, 5.0, 12.0
+    bounds.TRUSTED_SECONDS = 8.0
 """
 """Run by each Python of a machine at its start: a third of the usual times, and a little more."""
 

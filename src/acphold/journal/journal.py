@@ -103,13 +103,13 @@ class Owners(Protocol):
         """Create a session and own it; raises SessionExistsError. `yields` is as in `acquire`."""
 
     async def acquire(
-        self, session_id: str, seen: int | None = None, *, yields: bool = False
+        self, session_id: str, seen: Whose | None = None, *, yields: bool = False
     ) -> Lease:
         """Take the session over from any owner; raises UnknownSessionError.
 
-        `seen` is the epoch that `owner` returned. If the epoch has changed since,
-        HeldElsewhereError is raised, so that only one of two simultaneous attempts succeeds. With
-        `yields`, the session is free to anybody who wants it: for background work such as an
+        `seen` is what `owner` returned. If the epoch has changed since, or the owner was silent and
+        has reported, HeldElsewhereError is raised: of two simultaneous attempts, only one succeeds.
+        With `yields`, the session is free to anybody who wants it: for background work such as an
         import.
         """
 
@@ -121,7 +121,13 @@ class Owners(Protocol):
         Free."""
 
     async def holds(self, lease: Lease) -> bool:
-        """True while the lease stands. Quick: it is asked before every prompt."""
+        """True while the lease stands. Quick: it is asked before every prompt. An owner that is
+        late reports first."""
+
+    @property
+    def is_late(self) -> bool:
+        """True if this owner has not reported for so long that others may soon take its sessions,
+        or have."""
 
     async def owners(self) -> list[Owner]:
         """The live owners that have an address, as far as is known without asking them."""
@@ -483,7 +489,7 @@ async def take_lease(journal: Owners, session_id: str, *, yields: bool = False) 
     """
     whose = await journal.owner(session_id)
     refuse_held(session_id, whose)
-    return await journal.acquire(session_id, whose.epoch, yields=yields)
+    return await journal.acquire(session_id, whose, yields=yields)
 
 
 async def is_live(journal: Owners, session_id: str) -> bool:

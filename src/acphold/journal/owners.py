@@ -16,7 +16,8 @@ another one. So if that cannot be seen from here, it keeps its sessions until it
 that time, the process itself ends its work there.
 
 Whoever takes a session that is free replaces an owner that is only silent. It cannot write after
-that, because its epoch is old.
+that, because its epoch is old. An owner that goes on after a silence reports before it begins
+anything; then nobody can take its sessions any more.
 """
 
 # See docs/decisions.md, 15.
@@ -50,9 +51,11 @@ class Owner(Struct, frozen=True):
 
 
 class Free(Struct, frozen=True):
-    """The session may be acquired; `epoch` is that of the last lease."""
+    """The session may be acquired; `epoch` is that of the last lease. Its owner `is_silent` if only
+    that makes it free."""
 
     epoch: int
+    is_silent: bool = False
 
 
 class Here(Struct, frozen=True):
@@ -82,7 +85,9 @@ def clock() -> float:
 def owned_by(owner: Owner, epoch: int, silent: float) -> At | Free:
     """Return the owner of a session that another process lives to own, and that last reported
     `silent` seconds ago."""
-    return Free(epoch) if silent > bounds.SILENT_SECONDS else At(owner, epoch)
+    if silent > bounds.SILENT_SECONDS:
+        return Free(epoch, is_silent=True)
+    return At(owner, epoch)
 
 
 def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:

@@ -375,7 +375,7 @@ async def test_that_an_owner_was_killed_is_seen_at_once(location: str) -> None:
             async with asyncio.timeout(10):
                 while not isinstance(await journal.owner("s1"), Gone):
                     pass
-            await journal.acquire("s1", whose.epoch)
+            await journal.acquire("s1", whose)
     finally:
         if owner.returncode is None:
             owner.kill()

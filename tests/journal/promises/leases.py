@@ -195,7 +195,7 @@ async def a_session_belongs_to_its_owner_and_is_free_again_when_that_lets_go(
     session = await free(journal)
     before = await journal.owner(session)
     assert isinstance(before, Free)
-    lease = await journal.acquire(session, before.epoch)
+    lease = await journal.acquire(session, before)
     assert await journal.owner(session) == Here(lease.epoch)
     there = await owner_of(other, session)
     assert (there.epoch, there.owner.pid) == (lease.epoch, os.getpid())
@@ -216,7 +216,7 @@ async def two_owners_of_one_process_are_two(journal: Journal, other: Journal) ->
 @promised
 async def one_of_two_that_take_what_is_free_gets_it(journal: Journal, other: Journal) -> None:
     session = await free(journal)
-    seen = (await journal.owner(session)).epoch
+    seen = await journal.owner(session)
     await other.acquire(session, seen)
     with pytest.raises(HeldElsewhereError):
         await journal.acquire(session, seen)
@@ -315,7 +315,7 @@ async def a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
 ) -> None:
     await journal.links.enlist([Listed(NewSession("s1", "a", "/"), "d1", 1000, b"there")])
     assert await journal.owner("s1") == Free(0)
-    lease = await journal.acquire("s1", 0)
+    lease = await journal.acquire("s1", Free(0))
     assert await journal.owner("s1") == Here(lease.epoch)
     with pytest.raises(HeldElsewhereError):
-        await journal.acquire("s1", 0)
+        await journal.acquire("s1", Free(0))

@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import HistoryLostError, JournalUnavailableError, LeaseLostError
+from acphold.errors import (
+    HeldElsewhereError,
+    HistoryLostError,
+    JournalUnavailableError,
+    LeaseLostError,
+)
 from acphold.journal.access import new_token
 from acphold.journal.journal import Append, Journal
 from acphold.journal.owners import At, Free
@@ -87,8 +92,11 @@ async def test_what_an_owner_has_that_has_told_nothing_for_long_is_free_until_it
     lease = await other.acquire(session)
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE owners SET renewed_at = renewed_at - 60000")
-    assert await journal.owner(session) == Free(lease.epoch)
+    silent = Free(lease.epoch, is_silent=True)
+    assert await journal.owner(session) == silent
     await other.renew([lease])
+    with pytest.raises(HeldElsewhereError, match=f"process {os.getpid()}"):
+        await journal.acquire(session, silent)
     assert isinstance(await journal.owner(session), At)
     with closing(sqlite3.connect(path)) as file, file:  # of a machine that was started anew since
         file.execute("UPDATE owners SET renewed_at = renewed_at + 86400000")
@@ -140,7 +148,7 @@ async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     shutil.rmtree(f"{path}-owners")
     seen = await journal.owner(session)
     assert isinstance(seen, Free)
-    await journal.acquire(session, seen.epoch)
+    await journal.acquire(session, seen)
     [lost] = await other.renew([lease])
     assert (lost.session_id, lost.deleted) == (session, False)
     with pytest.raises(LeaseLostError):

@@ -108,19 +108,21 @@ def grant(
     session_id: str,
     owner_id: str,
     epoch: int,
-    seen: int | None = None,
+    seen: Whose | None = None,
     *,
     yields: bool = False,
 ) -> Lease:
     """Give the session to an owner, whoever had it; raises UnknownSessionError.
 
-    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
-    was quicker.
+    Raises HeldElsewhereError if `seen` is given but is no longer so: somebody was quicker.
     """
+    known = None if seen is None else seen.epoch
+    if isinstance(seen, Free) and seen.is_silent:
+        owners.refuse_held(session_id, whose(tables, session_id, owner_id))
     done = tables.execute(
         "UPDATE acphold.leases SET owner = %s, epoch = %s, yields = %s"
         " WHERE session_id = %s AND (%s::bigint IS NULL OR epoch = %s)",
-        (owner_id, epoch, yields, session_id, seen, seen),
+        (owner_id, epoch, yields, session_id, known, known),
     )
     if done.rowcount == 0:
         row = tables.execute(

@@ -184,7 +184,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     # -- owning ---------------------------------------------------------------------------
 
     async def _grant(
-        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
+        self, session_id: str, seen: Whose | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
         async with self._registering:
             if (owner_id := self._owner_id) is None:
@@ -215,7 +215,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             return lease
 
         lease = await self._write(work)
-        self._recent.note_taken(lease, seen, owner_id)
+        self._recent.note_taken(lease, None if seen is None else seen.epoch, owner_id)
         return lease
 
     async def owner(self, session_id: str) -> Whose:

@@ -18,6 +18,7 @@ from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access, AccessChanges
 from acphold.journal.journal import Append, Journal, Lease, Links, Outcomes
+from acphold.journal.owners import clock
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
 from acphold.journal.seams import (
     Grouping,
@@ -36,6 +37,7 @@ from acphold.journal.stored_journal import APPENDS, Transcripts
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from acphold.journal.owners import Whose
     from acphold.journal.sql.usage_sums import PlainSums, Span
 
 log = logging.getLogger(__name__)
@@ -210,6 +212,8 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     _transcripts: Transcripts
     _addresses: tuple[str, ...] = ()
     _retired = False
+    _heard = inf
+    """The time of the last report; see `owners.clock`."""
     _settling = 0
 
     index = cached_property(SqlIndex)
@@ -260,7 +264,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
 
     @abstractmethod
     async def _grant(
-        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
+        self, session_id: str, seen: Whose | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
         """Make this process own a session, as `acquire` does, or a `new` one."""
 
@@ -279,7 +283,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         return await self._grant(new.session_id, None, new, yields=yields)
 
     async def acquire(
-        self, session_id: str, seen: int | None = None, *, yields: bool = False
+        self, session_id: str, seen: Whose | None = None, *, yields: bool = False
     ) -> Lease:
         return await self._grant(session_id, seen, None, yields=yields)
 
@@ -295,7 +299,16 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         self._retired = self._retired or retiring
         return await self._report([*leases])
 
+    @property
+    def is_late(self) -> bool:
+        return clock() - self._heard > bounds.TRUSTED_SECONDS
+
     async def holds(self, lease: Lease) -> bool:
+        if self.is_late:
+            await self._report([])
+        return await self._stands(lease)
+
+    async def _stands(self, lease: Lease) -> bool:
         with suppress(UnknownSessionError):
             return (await self.owner(lease.session_id)).epoch == lease.epoch
         return False

@@ -166,20 +166,21 @@ def grant(
     session_id: str,
     number: int,
     owner_id: str,
-    seen: int | None = None,
+    seen: Whose | None = None,
     *,
     yields: bool = False,
 ) -> Lease:
     """Give the session to an owner, whoever had it.
 
-    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
-    was quicker.
+    Raises HeldElsewhereError if `seen` is given but is no longer so: somebody was quicker.
     """
+    if isinstance(seen, Free) and seen.is_silent:
+        owners.refuse_held(session_id, whose(connection, session_id, owner_id))
     if seen is not None:
         (epoch,) = connection.execute(
             "SELECT coalesce(max(epoch), 0) FROM leases WHERE session = ?", (number,)
         ).fetchone()
-        if epoch != seen:
+        if epoch != seen.epoch:
             raise HeldElsewhereError(session_id, "another acphold process", epoch)
     mark = identity(connection).mark
     if went_back(connection):

@@ -21,7 +21,7 @@ from acphold.conversation.history.entries import Run, Segment, now_ms
 from acphold.conversation.history.fold import Summary
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
-from acphold.journal.owners import Owner, Whose
+from acphold.journal.owners import Owner, Whose, clock
 from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import Grouping, SearchHit, Sought
 from acphold.journal.sql import entry_rows, session_tables
@@ -188,7 +188,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     # -- owning ---------------------------------------------------------------------------
 
     async def _grant(
-        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
+        self, session_id: str, seen: Whose | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
         def work(tables: SqliteTables) -> Lease:
             if self._owner is None:
@@ -207,8 +207,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 session_tables.change_row(tables, number, RowChange(home=lease.journal))
             return lease
 
+        now = clock()
         lease = await self._write(work)
-        self._is_registered = True
+        if not self._is_registered:
+            self._is_registered, self._heard = True, now
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
@@ -217,7 +219,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         own_id = None if self._owner is None else self._owner.id
         return await self._ask(lambda tables: leases.whose(tables.connection, session_id, own_id))
 
-    async def holds(self, lease: Lease) -> bool:
+    async def _stands(self, lease: Lease) -> bool:
         return await self._when_free(partial(self._holds, lease))
 
     def _holds(self, lease: Lease) -> bool:
@@ -237,13 +239,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         await self._sweeps.look()
         if not self._is_registered:
             return []
-        own_id = self._owner.id
+        own_id, now = self._owner.id, clock()
 
         def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
             leases.register(tables.connection, own_id, self._addresses, retired=self._retired)
             return session_tables.all_lost(tables, held)
 
-        return await self._write(work)
+        lost = await self._write(work)
+        self._heard = now
+        return lost
 
     async def owners(self) -> list[Owner]:
         return await self._ask(lambda tables: leases.all_owners(tables.connection))

@@ -208,6 +208,8 @@ class Turns(Struct, eq=False):
             if turn.stage is TurnStage.QUEUED:
                 turn.stage = TurnStage.STARTING
             try:
+                if self._shared.journal.is_late:
+                    await self._session.verify()
                 await self._start(turn)
             except errors.AcpError as exc:
                 await self._end(turn, exc)
