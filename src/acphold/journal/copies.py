@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
@@ -61,6 +61,7 @@ from acphold.journal.rows import (
     NewSession,
     RowChange,
     SessionRow,
+    WholeSession,
 )
 from acphold.journal.seams import with_numbers
 
@@ -192,27 +193,27 @@ async def copy_all(
     expect(await source.count())
     became: dict[str, Became] = {}
 
-    async def take(session_id: str) -> None:
-        outcome = await _copy(source, target, session_id)
-        if outcome is None:
-            return
-        # A second look at a session that changed meanwhile keeps its first outcome.
-        if outcome in ("same", "grown") and became.get(session_id) in ("new", "grown"):
-            outcome = became[session_id]
-        became[session_id] = outcome
-        on_copied(session_id, outcome)
+    async def take(session_ids: Iterable[str]) -> None:
+        async for session_id, was_added in _add(source, target, session_ids):
+            outcome = await _copy(source, target, session_id)
+            if outcome is None:
+                continue
+            # A second look at a session that changed meanwhile keeps its first outcome.
+            if outcome in ("same", "grown"):
+                first = "new" if was_added else became.get(session_id)
+                outcome = first if first in ("new", "grown") else outcome
+            became[session_id] = outcome
+            on_copied(session_id, outcome)
 
     after: ListKey | None = None
     while rows := await source.page(_EVERYTHING, after, bounds.COPIED_ROWS):
-        for row in rows:
-            await take(row.session_id)
+        await take(row.session_id for row in rows)
         after = rows[-1].key
     # A session that was continued meanwhile has moved up in the list, maybe past our place.
     is_news = True
     while is_news:
         news = await source.changes(mark)
-        for session_id in news.session_ids:
-            await take(session_id)
+        await take(news.session_ids)
         mark, is_news = news.last, news.more
     # And tombstones of ids unknown there, so that agents' lists do not bring deleted sessions back.
     gone: dict[str, list[str]] = {}
@@ -224,6 +225,51 @@ async def copy_all(
             if downstream_id not in known:
                 await target.links.link(None, agent, downstream_id)
     return Counter(became.values())
+
+
+async def _add(
+    source: Journal, target: Journal, session_ids: Iterable[str]
+) -> AsyncIterator[tuple[str, bool]]:
+    """Add those of these sessions to the target that it lacks, some in each transaction; yield
+    each with True if it was added. Large, open and unread ones are left to `_copy`."""
+    whole: list[WholeSession] = []
+    size = 0
+    for session_id in session_ids:
+        found = await _whole(source, target, session_id)
+        if found is None:
+            yield session_id, False
+            continue
+        whole.append(found)
+        size += sum(len(entry.raw) for entry in found.past)
+        if size > bounds.PIECE_BYTES:
+            for it in await _add_whole(target, whole):
+                yield it
+            whole, size = [], 0
+    for it in await _add_whole(target, whole):
+        yield it
+
+
+async def _add_whole(target: Journal, whole: list[WholeSession]) -> list[tuple[str, bool]]:
+    is_added = bool(whole)
+    try:
+        if whole:
+            await target.add_whole(whole)
+    except (errors.IllegibleNameError, errors.SessionExistsError):  # `_copy` finds which one
+        is_added = False
+    return [(it.new.session_id, is_added) for it in whole]
+
+
+async def _whole(source: Journal, target: Journal, session_id: str) -> WholeSession | None:
+    with suppress(errors.NotAJournalError, errors.RewrittenError, errors.UnknownSessionError):
+        row = await source.session(session_id)
+        if row.is_unread or await is_live(source, session_id) or await row_of(target, session_id):
+            return None
+        found = await source.read(session_id, 0, bounds.PIECE_BYTES)
+        if (found[-1].last_seq if found else 0) == row.last_seq:
+            past = [entry for segment in found for entry in _past(segment)]
+            links = await source.links.of(session_id)
+            return WholeSession(_new(row), past, _completed(row), links)
+    return None
 
 
 async def _copy(source: Journal, target: Journal, session_id: str) -> Became | None:
@@ -317,7 +363,7 @@ async def _take_out(source: Journal, target: Journal, lease: Lease, end: int) ->
 
 
 async def _create(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
-    new = NewSession(**{name: getattr(row, name) for name in NewSession.__struct_fields__})
+    new = _new(row)
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
         await target.links.enlist([Listed(new, known_as, row.updated_at, row.unread)])
@@ -337,6 +383,10 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     return "new"
 
 
+def _new(row: SessionRow) -> NewSession:
+    return NewSession(**{name: getattr(row, name) for name in NewSession.__struct_fields__})
+
+
 async def _fill(
     source: Journal, target: Journal, lease: Lease, row: SessionRow, after: int, through: int
 ) -> None:
@@ -344,25 +394,31 @@ async def _fill(
 
     The row comes last and puts it into the list: without it, the copy was interrupted.
     """
-    past = (
-        [PastEntry(entry.kind, entry.at, entry.raw, entry.seq) for entry in segment.entries()]
-        async for segment in history(source, row.session_id, after, through)
-    )
+    past = (_past(segment) async for segment in history(source, row.session_id, after, through))
     piece = await _take_in_pieces(target, lease, past)
     for agent, downstream_id in await source.links.of(row.session_id):
         await target.links.link(lease, agent, downstream_id)
     for tenant, prompts in row.shared_with.items():
         await target.access.keep_share(Share(row.session_id, tenant, prompts))
-    change = RowChange(
+    change = _completed(row)
+    if piece:
+        await target.take_in(lease, piece, change)
+    else:
+        await target.change(lease, change)
+
+
+def _past(segment: Segment) -> list[PastEntry]:
+    return [PastEntry(entry.kind, entry.at, entry.raw, entry.seq) for entry in segment.entries()]
+
+
+def _completed(row: SessionRow) -> RowChange:
+    """The change that completes the row of a copy."""
+    return RowChange(
         **{name: getattr(row, name) for name in _COPIED},
         title=UNSET if row.renamed else row.title,
         given=row.title if row.renamed else UNSET,
         unread=None,
     )
-    if piece:
-        await target.take_in(lease, piece, change)
-    else:
-        await target.change(lease, change)
 
 
 _COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "followers", "home"}

@@ -33,6 +33,7 @@ from acphold.journal.rows import (
     RowChange,
     RowChanges,
     SessionRow,
+    WholeSession,
 )
 from acphold.journal.seams import Index, InFile, Snapshots
 
@@ -396,6 +397,12 @@ class Arrivals(Protocol):
 
         With `instead`, they replace the last entry, which must be one that nobody has seen: a note
         that the import itself wrote a moment ago. With `release`, the lease ends here.
+        """
+
+    async def add_whole(self, sessions: Sequence[WholeSession]) -> object:
+        """Add sessions that nobody owns, in one transaction: as many write little more than one.
+
+        Raises SessionExistsError. As with `take_in`, pass half a megabyte at a time.
         """
 
     async def withdraw(

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from acp_wire.surroundings import is_same_folder
-from acphold.conversation.history.entries import Origin
+from acphold.conversation.history.entries import Origin, PastEntry
 
 
 class NewSession(Struct, frozen=True):
@@ -81,6 +81,16 @@ class RowChange(Struct, frozen=True):
 
 
 NO_CHANGE: Final = RowChange()
+
+
+class WholeSession(Struct, frozen=True):
+    """A session from another journal, to be added as it is: its entries, the change that completes
+    its row, and the agents' ids for it."""
+
+    new: NewSession
+    past: Sequence[PastEntry]
+    change: RowChange
+    links: Sequence[tuple[str, str]]
 
 
 def merge_changes(change: RowChange, later: RowChange) -> RowChange:

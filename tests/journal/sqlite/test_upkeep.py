@@ -13,6 +13,7 @@ from acphold.conversation.history.entries import Segment
 from acphold.conversation.history.fold import fold
 from acphold.conversation.history.timeline import Message
 from acphold.journal import bounds
+from acphold.journal.copies import copy_all
 from acphold.journal.journal import session_of, state_of
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
@@ -154,3 +155,20 @@ async def test_what_happened_earlier_is_taken_in_with_its_times_settled_and_all_
     assert (await journal.summary("s1")).turn == "idle"
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 5
     assert await journal.file.damage() == []
+
+
+async def test_a_copy_of_many_sessions_writes_little_more_than_it_copies(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    for number in range(200):
+        lease = await journal.create(NewSession(f"s{number * 7919:x}", f"agent {number % 5}", "/w"))
+        said = f"what was said {number} times is not short at all " * 100
+        await append(journal, lease, turn("Hi", chunk("agent_message", said)))
+        await journal.change(lease, RowChange(prompted=True))
+        await journal.release(lease)
+    target = open_file(tmp_path / "target.db")
+    became = await copy_all(journal, target, lambda *_: None)
+    log = (tmp_path / "target.db-wal").stat().st_size
+    await target.aclose()
+    assert became == {"new": 200}
+    assert log < 1.5 * (tmp_path / "target.db").stat().st_size

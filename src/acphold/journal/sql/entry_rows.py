@@ -35,7 +35,7 @@ from acphold.errors import ForgottenTurnError, RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
 from acphold.journal.journal import Lease, Outcomes, PageBack
-from acphold.journal.rows import NO_CHANGE, RowChange, merge_changes
+from acphold.journal.rows import NO_CHANGE, RowChange, WholeSession, merge_changes
 from acphold.journal.sql import session_tables, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.journal.stored_history import (
@@ -128,6 +128,26 @@ def take_in(
             session_tables.release_lease(tables, lease)
     lease.next_seq = through + 1
     return through
+
+
+def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> bool:
+    """Like `Arrivals.add_whole`."""
+    old_before = tables.now() - bounds.OLD_MS
+    nothing = going_on(Summary())
+    pieces = [
+        Piece(found, nothing, stored=False, old_before=old_before) if found else None
+        for found in (list(in_segments(it.past, 1)) for it in sessions)
+    ]
+    with tables.writing():
+        for it, piece in zip(sessions, pieces, strict=True):
+            key = tables.create(it.new)
+            if piece is not None:
+                _write(tables, key, piece)
+            session_tables.change_row(tables, key, it.change)
+            usage_rows.keep_time(tables, key)
+            for link in it.links:
+                tables.link(*link, key)
+    return True
 
 
 def withdraw(

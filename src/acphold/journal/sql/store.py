@@ -386,6 +386,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     is_exact = at_one_moment(entry_rows.is_exact)
     summary = at_one_moment(entry_rows.summary)
     take_in = slowly(entry_rows.take_in)
+    add_whole = slowly(entry_rows.add_whole)
 
     async def page(
         self,
