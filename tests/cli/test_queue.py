@@ -246,7 +246,7 @@ async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
         with pytest.raises(InvalidParamsError, match="ms since the epoch"):
             await change_queue(store, session, wanted)
         # As an older release has written it.
-        lease = await store.acquire(session, seen=(await store.owner(session)).epoch)
+        lease = await store.acquire(session, seen=await store.owner(session))
         held = QueueChange("hold", why="limited", until=moment)
         await store.append(
             lease,

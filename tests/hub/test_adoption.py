@@ -95,7 +95,7 @@ async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
         loads: list[asyncio.Future[Any]] = []
 
         async def slow(journal: Owners, session_id: str) -> Lease:
-            seen = (await journal.owner(session_id)).epoch
+            seen = await journal.owner(session_id)
             if not loads:  # the other one is quicker, and is at it now
                 loads.append(two.begin("session/load", open_params("theirs", "/")))
                 await second.agent.replayed.wait()

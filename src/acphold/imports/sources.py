@@ -365,7 +365,7 @@ class Search:
     def unknown(self) -> list[str]:
         """Return the other files in these folders, and in those above and below, that look like a
         conversation."""
-        beside = [
+        beside: list[tuple[str, Callable[[str], object]]] = [
             (str(path.parent), methodcaller("endswith", path.suffix))
             for path in self.databases
             if _KEEPING.search(path.suffix)

@@ -100,6 +100,10 @@ Titled = tuple[str, str, str]
 class Owners(Protocol):
     """Ownership: which process may write to a session. See `journal.owners`, and Lease."""
 
+    late_at: float
+    """By `owners.clock`: if this process has not reported until then, others may soon take its
+    sessions."""
+
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         """Create a session and own it; raises SessionExistsError. `yields` is as in `acquire`."""
 
@@ -124,11 +128,6 @@ class Owners(Protocol):
     async def holds(self, lease: Lease) -> bool:
         """True while the lease stands. Quick: it is asked before every prompt. An owner that is
         late reports first."""
-
-    @property
-    def is_late(self) -> bool:
-        """True if this owner has not reported for so long that others may soon take its sessions,
-        or have."""
 
     async def owners(self) -> list[Owner]:
         """The live owners that have an address, as far as is known without asking them."""

@@ -25,7 +25,7 @@ anything; then nobody can take its sessions any more.
 from __future__ import annotations
 
 import time
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -75,11 +75,12 @@ Whose: TypeAlias = Free | Here | At
 """The owner of a session: see the module."""
 
 
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def clock() -> float:
     """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+    return time.clock_gettime(_CLOCK)
 
 
 def owned_by(owner: Owner, epoch: int, silent: float) -> At | Free:

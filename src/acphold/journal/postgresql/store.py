@@ -175,7 +175,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         is followed."""
         self._announcing: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
         self._announced_at = -bounds.ANNOUNCED_SECONDS
-        self._heard = self._certain_from = clock()
+        self._certain_from = clock()
         self._timeline = ""
 
     def now_ms(self) -> int:
@@ -254,9 +254,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             lambda line: work(PostgresqlTables(line)), slow=True
         )
         self._recent.server = self._recent.server or server
-        heard, self._heard = self._heard, began
+        was_late, self.late_at = began > self.late_at, began + bounds.TRUSTED_SECONDS
         before, self._timeline = self._timeline, timeline
-        if before not in ("", timeline) and began - heard > bounds.TRUSTED_SECONDS:
+        if before not in ("", timeline) and was_late:
             # A takeover that this server lacks comes back by then, or its agents are stopped, too.
             self._certain_from = clock() + bounds.TRUSTED_SECONDS
 

@@ -212,8 +212,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     _transcripts: Transcripts
     _addresses: tuple[str, ...] = ()
     _retired = False
-    _heard = inf
-    """The time of the last report; see `owners.clock`."""
+    late_at = inf
     _settling = 0
 
     index = cached_property(SqlIndex)
@@ -299,12 +298,8 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         self._retired = self._retired or retiring
         return await self._report([*leases])
 
-    @property
-    def is_late(self) -> bool:
-        return clock() - self._heard > bounds.TRUSTED_SECONDS
-
     async def holds(self, lease: Lease) -> bool:
-        if self.is_late:
+        if clock() > self.late_at:
             await self._report([])
         return await self._stands(lease)
 

@@ -210,7 +210,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         now = clock()
         lease = await self._write(work)
         if not self._is_registered:
-            self._is_registered, self._heard = True, now
+            self._is_registered, self.late_at = True, now + bounds.TRUSTED_SECONDS
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
@@ -246,7 +246,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             return session_tables.all_lost(tables, held)
 
         lost = await self._write(work)
-        self._heard = now
+        self.late_at = now + bounds.TRUSTED_SECONDS
         return lost
 
     async def owners(self) -> list[Owner]:

@@ -44,6 +44,7 @@ from acphold import errors
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.journal.journal import Journal
+from acphold.journal.owners import clock
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
@@ -208,7 +209,7 @@ class Turns(Struct, eq=False):
             if turn.stage is TurnStage.QUEUED:
                 turn.stage = TurnStage.STARTING
             try:
-                if self._shared.journal.is_late:
+                if clock() > self._shared.journal.late_at:
                     await self._session.verify()
                 await self._start(turn)
             except errors.AcpError as exc:
@@ -217,7 +218,7 @@ class Turns(Struct, eq=False):
                 await self._end(turn, CANCELLED)
             if len(turn.prompt) >= bounds.LONG_PROMPT_BYTES:
                 await asyncio.sleep(0)  # the commit takes as long as all before
-            if turn.is_at_agent and self._side.agent.reads_journal:
+            if self._side.agent.reads_journal and turn.is_at_agent:
                 self._shared.release.add(self._session, partial(self._record, turn))
             else:
                 await self._record(turn)
