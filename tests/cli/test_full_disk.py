@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from contextlib import aclosing
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from acphold.conversation.history.entries import PastEntry
+from acphold.errors import JournalUnavailableError
+from acphold.faces.cli.findings import remove_from_disk
 from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.file import failure
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD
 from tests.cli.conversation import remember
@@ -143,3 +147,26 @@ async def go_on(journal: Path, folder: Path) -> Path:
         for name in (journal.name, f"{journal.name}-wal", f"{journal.name}-reserve"):
             shutil.copy(journal.with_name(name), folder / name)
     return folder / journal.name
+
+
+def test_what_is_hidden_and_not_yet_overwritten_is_told_so(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(journal, "first", *CONVERSATION)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    async def sweep() -> None:
+        raise failure(full, str(journal))
+
+    async def delete() -> None:
+        async with aclosing(open_journal(journal)) as opened:
+            assert opened.file is not None
+            await opened.delete("first")
+            monkeypatch.setattr(opened.file, "sweep", sweep)
+            await remove_from_disk(opened, now=True)
+
+    with pytest.raises(JournalUnavailableError, match="hidden, but not overwritten yet") as error:
+        asyncio.run(delete())
+    advice = "free 8 MiB on its disk, then run `acphold journal compact`"
+    assert str(error.value).rpartition("; ")[2] == advice

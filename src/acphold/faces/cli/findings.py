@@ -310,7 +310,13 @@ async def remove_from_disk(journal: Journal, *, now: bool = False) -> None:
     """Remove the files of deleted sessions, and say so if that takes too long; their words, too, if
     it is to be `now`."""
     if now and journal.file is not None:
-        await journal.file.sweep()
+        try:
+            await journal.file.sweep()
+        except errors.JournalUnavailableError as error:
+            raise errors.JournalUnavailableError(
+                f"what was deleted is hidden, but not overwritten yet: {error}, then run "
+                "`acphold journal compact`"
+            ) from error
         if left := await journal.file.unswept():
             whose = quantity(left, "deleted session")
             tell(

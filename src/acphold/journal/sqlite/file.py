@@ -566,8 +566,8 @@ _KINDS: Final = {
 _ADVICE: Final = {
     sqlite3.SQLITE_BUSY: "another program holds it; close that program or try again",
     sqlite3.SQLITE_LOCKED: "another program holds it; close that program or try again",
-    sqlite3.SQLITE_FULL: "free 8 MiB on its disk; nothing was half written",
-    sqlite3.SQLITE_IOERR: "check its disk, which is full or failing; nothing was half written",
+    sqlite3.SQLITE_FULL: "nothing was half written; free 8 MiB on its disk",
+    sqlite3.SQLITE_IOERR: "nothing was half written; check its disk, which is full or failing",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable",
     sqlite3.SQLITE_PERM: "make the file and its folder writable",
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",
