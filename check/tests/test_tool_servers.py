@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from acp_check import bounds
 from acp_check.checks import CheckReport, choose, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
+from acp_check.exemplar_servers import INTRODUCTION, StdioLink, connect
 from acp_check.record import Json
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
@@ -41,6 +43,9 @@ BRIEF = CheckSettings(timeout=1.5)
 
 STOPPING = {"mcp.missing", "mcp.silent"}
 
+ONE_KIND = CheckSettings(timeout=5.0)
+"""For agents that connect to other servers: to this one the check waits three times as long."""
+
 
 @pytest.mark.parametrize("rule", [it for it in SERVER_FAULTS if it != "mcp.silent"])
 async def test_an_agent_that_uses_its_servers_keeps_the_rules(rule: str) -> None:
@@ -59,6 +64,8 @@ async def test_each_fault_with_servers_is_found(fault: str) -> None:
     rule = fault.partition(":")[0]
     if rule in STOPPING:
         report = await checked(FAULTS[fault], rule, BRIEF)
+    elif fault in ("mcp.http", "mcp.sse"):
+        report = await checked(patient(FAULTS[fault]), rule, ONE_KIND)
     else:
         report = await checked(patient(FAULTS[fault]), rule, GENEROUS)
     (finding,) = report.findings
@@ -89,12 +96,46 @@ class ThinksFirst(ConnectsWhenCalled):
         return await super().call_tool(session_id, tool)
 
 
+class LoadsForLong(ConnectsWhenCalled):
+    """Starts programs at once, and initializes servers when all turns that ask for a tool ended."""
+
+    calls = 0
+
+    async def connect(self, session_id: str, servers: list[Json]) -> None:
+        self.named[session_id] = [it for it in servers if "url" in it]
+        self.links[session_id] = [await StdioLink.to(it) for it in servers if "url" not in it]
+        for link in self.links[session_id]:
+            await link.call("ping", {})  # it runs
+
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        self.calls += 1
+        if self.calls == bounds.CALLING_TURNS:
+            self.start(self.load(session_id))
+        return "still loading"
+
+    async def load(self, session_id: str) -> None:
+        await asyncio.sleep(0.2)  # the answer to the prompt is sent first
+        for link in self.links[session_id]:
+            await link.call("initialize", INTRODUCTION)
+        for server in self.named[session_id]:
+            assert await connect(server, 30.0) is not None
+
+
 MUSTS = [check.rule.id for check in choose(CHECKS, ["mcp"]) if check.rule.level is Level.MUST]
 
 
 @pytest.mark.parametrize("rule", MUSTS)
 async def test_an_agent_that_connects_when_a_tool_is_called_keeps_the_rules(rule: str) -> None:
     (finding,) = (await checked(patient(ConnectsWhenCalled), rule, GENEROUS)).findings
+    assert finding.verdict is Verdict.PASS, finding
+
+
+@pytest.mark.parametrize("rule", MUSTS)
+async def test_an_agent_that_loads_its_client_for_longer_than_turns_take_keeps_the_rules(
+    rule: str,
+) -> None:
+    at_once = CheckSettings(timeout=30.0, patience=0.0)
+    (finding,) = (await checked(LoadsForLong, rule, at_once)).findings
     assert finding.verdict is Verdict.PASS, finding
 
 

@@ -159,7 +159,7 @@ class Stage:
         self.work.mkdir()
         self.records: list[Record] = [] if records is None else records
         self.made: dict[str, str] = {}
-        """Every session that was made, with its folder."""
+        """The sessions that a case may expect to find, each with its folder."""
         self.leftovers: int | None = None
         """Number of processes left behind when the client left; None if unknown."""
         self._shell = shell or (lambda: RealShell(self.folder))
@@ -419,7 +419,14 @@ class Stage:
         """Delete the sessions that were made; raises NotAdvertised if the agent cannot do that."""
         await self.needs("delete")
         dialogue = await self.main()
-        calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in self.made]
+        answered = (
+            str(it.result["sessionId"])
+            for record in self.records
+            for it in record.exchanges("client", "session/new")
+            if "sessionId" in it.result
+        )
+        ids = dict.fromkeys([*self.made, *answered])  # some are not for another case
+        calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in ids]
         for call in calls:
             await dialogue.answer_to(call)
 

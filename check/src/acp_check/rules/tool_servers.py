@@ -209,13 +209,26 @@ async def _connects(
     return False
 
 
+def _loading_seconds(stage: Stage) -> float:
+    """Return the longest time in which an agent that connects loads its MCP client."""
+    return bounds.START_TIMEOUTS * stage.settings.timeout
+
+
+async def _initializes(stage: Stage, dialogue: Dialogue, session: CheckedSession, log: Log) -> bool:
+    """Return True if a server on stdio is connected; one that was started may be so much later."""
+    done = partial(log.of, "initialize")
+    if await _connects(stage, dialogue, session, done):
+        return True
+    return bool(log.of("start")) and await wait_until(done, _loading_seconds(stage))
+
+
 async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     """Make a session with a stdio server, which the agent has connected."""
     await stage.need(plain_session)
     dialogue = await stage.meet("tools")
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
-    if not await _connects(stage, dialogue, session, lambda: log.of("initialize")):
+    if not await _initializes(stage, dialogue, session, log):
         why = "the agent never started the server"
         if log.of("start"):
             why = "the agent started the server, but never initialized it"
@@ -250,7 +263,7 @@ async def every_one(stage: Stage) -> None:
     servers = [server(stage, name) for name in ("hazel", "pecan")]
     session = await stage.new_session(dialogue, mcpServers=[named for _, named in servers])
     for log, _ in servers:
-        if not await _connects(stage, dialogue, session, partial(log.of, "initialize")):
+        if not await _initializes(stage, dialogue, session, log):
             await stage.leave(dialogue)
             raise Violation(
                 f"the agent never connected to the server {log.path.stem}", *session.answer.lines
@@ -393,7 +406,8 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         came = partial(endpoint.came, "initialize", path)
         if not await _connects(stage, dialogue, session, came):
             await stage.need(with_server)  # an agent that connects to no server fails only once
-            raise Violation("the agent never connected to the server", *session.answer.lines)
+            if not await wait_until(came, _loading_seconds(stage)):
+                raise Violation("the agent never connected to the server", *session.answer.lines)
         await stage.leave(dialogue)
         for method, where, lost in [*endpoint.calls]:
             if where == path and lost:
@@ -425,7 +439,7 @@ async def _open_again(stage: Stage, method: str) -> None:
     params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
     answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
     answer.require_result()
-    connected = await _connects(stage, dialogue, session, lambda: log.of("initialize"))
+    connected = await _initializes(stage, dialogue, session, log)
     await stage.leave(dialogue)
     if not connected:
         raise Violation("the agent never connected to the server", *answer.lines)
