@@ -412,6 +412,11 @@ class JournalBusyError(JournalUnavailableError):
 class ReadOnlyJournalError(JournalUnavailableError):
     """The journal is in a place where nothing can be written; it can be read."""
 
+    @classmethod
+    def of(cls, path: str) -> ReadOnlyJournalError:
+        """Return the error for a journal in a file."""
+        return cls(f"the journal {path} is read-only; make the file and its folder writable")
+
 
 class OlderJournalError(ReadOnlyJournalError):
     """The journal was written by an earlier release, and processes of it own sessions there.

@@ -103,9 +103,13 @@ def test_what_was_not_searchable_yet_is_no_reason_not_to_search(medium: Path) ->
     assert (found.code, told.code) == (0, 0)
 
 
-def test_what_would_change_it_says_what_to_do(medium: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("session", "rename", "aa-1", "Another"), ("import",), ("access", "token", "--name", "a")],
+)
+def test_what_would_change_it_says_what_to_do(medium: Path, arguments: tuple[str, ...]) -> None:
     with read_only(medium):
-        done = run(medium, "session", "rename", "aa-1", "Another")
+        done = run(medium, *arguments)
     assert done.code == 4
     assert "is read-only; make the file and its folder writable" in done.err
 

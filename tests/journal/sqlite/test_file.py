@@ -258,7 +258,7 @@ async def test_a_journal_that_may_only_be_read_takes_nothing_and_loses_nothing(
     path = open_folder / "journal.db"
     history = await written(path)
     with read_only(open_folder):
-        refused(path, JournalUnavailableError, "Permission denied")
+        refused(path, JournalUnavailableError, "is read-only", "writable")
         with pytest.raises(JournalUnavailableError, match="writable"):
             await written(path, create=False)
     journal = open_file(path)

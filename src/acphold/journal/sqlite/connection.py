@@ -150,9 +150,7 @@ class Connection(sqlite3.Connection):
         """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError, and OlderFile
         if the file has to be upgraded first."""
         if not self.access.writes:  # SQLite would refuse the first statement that writes
-            raise ReadOnlyJournalError(
-                f"the journal {self.path} is read-only; make the file and its folder writable"
-            )
+            raise ReadOnlyJournalError.of(self.path)
         if self.older:
             raise OlderFile
         if self.gives_way:

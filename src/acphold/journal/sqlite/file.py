@@ -401,6 +401,8 @@ def _beginning(path: str, *, create: bool) -> tuple[bytes, int, bool, int]:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
                 if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                    if os.access(path, os.R_OK, effective_ids=True):
+                        raise errors.ReadOnlyJournalError.of(path) from None
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise errors.NotAJournalError(
