@@ -235,7 +235,8 @@ def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
 def test_an_unknown_command_of_a_family_suggests_only_a_similar_one(
     acphold: CommandLine, typed: str, meant: str
 ) -> None:
-    assert meant in acphold.run("session", typed).err
+    assert meant in (said := acphold.run("session", typed).err)
+    assert said.endswith("; `acphold session --help` lists its commands\n")
 
 
 @pytest.mark.parametrize(
@@ -253,6 +254,7 @@ def test_an_unknown_command_of_a_family_suggests_only_a_similar_one(
         (["chat", "demo", "-m", "hi"], "did you mean: acphold ask hi demo"),
         (["ask", "claude"], 'the prompt is missing: acphold ask "PROMPT" claude'),
         (["queue", "ab12", "go on"], "did you mean: acphold queue ab12 add 'go on'"),
+        (["access", "share", "--stop", "ada", "11"], "acphold access share --with USER --stop ID"),
         (["queue", "add", "ab12", "go"], "did you mean: acphold queue ab12 add go"),
         (["import", "claude"], "did you mean: acphold import --agent claude?"),
         (["show", "--ful"], "unrecognized arguments: --ful (`--full`?); see `acphold show --help`"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing, nullcontext, suppress
 from itertools import starmap
 from typing import Any, Final
@@ -331,7 +332,15 @@ async def pair(
         print_code(server.url, code)
 
 
-@command("access share", "[OPTIONS] [ID]", options.JOURNAL)
+def _with_user(arguments: Sequence[str]) -> str:
+    """Return the hint for a user who is named like the session."""
+    flags = [word for word in arguments if word.startswith("-")]
+    if len(arguments) - len(flags) != 2 or not {*flags} <= {"--prompt", "--stop"}:
+        return ""
+    return f"name the user with --with: acphold access share {' '.join(['--with USER', *flags])} ID"
+
+
+@command("access share", "[OPTIONS] [ID]", options.JOURNAL, meant=_with_user)
 async def share(
     *,
     session_id: str | None = options.argument("ID", "a session's id, or a prefix of it", nargs="?"),

@@ -317,7 +317,9 @@ def parser_of(name: str) -> Parser:
         meant = "".join(f" (`{command}`?)" for command in near)
         if not near:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
-        raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
+        family = name.partition(" ")[0]
+        lists = f"{family} --help` lists its" if family in FAMILIES else "help --all` lists all"
+        raise UsageError(f"no command {name!r}{meant}; `acphold {lists} commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     import_module(f"acphold.faces.cli.{entry.module}")
     return declared_parser(name)
