@@ -98,6 +98,12 @@ def test_a_chat_is_told_as_it_was_held(tmp_path: Path) -> None:
     assert first["_meta"]["acphold/soFar"]["cost"] == {"amount": 0.0025, "currency": "USD"}
 
 
+def test_prompts_that_lost_the_spaces_behind_them_are_counted(tmp_path: Path) -> None:
+    project(tmp_path, BEGUN, "> Aider v0.86.2\n\n#### One.\n\n#### Two.\n\nDone.\n")
+    told = Story.of(READER, tmp_path)
+    assert told.facts.missed.counts == {"prompts without the two spaces behind them": 2}
+
+
 def test_each_chat_of_a_file_is_one_and_keeps_its_name_when_the_file_grows(tmp_path: Path) -> None:
     again = BEGUN.replace("03:04:05", "04:00:00")
     path = project(tmp_path, BEGUN, "\n#### One.  \n\nFirst.\n\n", again, "\n#### Two.  \n")

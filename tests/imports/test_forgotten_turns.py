@@ -93,6 +93,22 @@ async def test_a_turn_that_was_taken_out_comes_back_with_no_import(
     assert await others(opened) == []
 
 
+@pytest.mark.parametrize("prompts", [["my secret"], ["my secret", "two"]])
+async def test_an_import_that_brings_nothing_back_is_not_announced(
+    opened: Journal, tmp_path: Path, prompts: list[str]
+) -> None:
+    whole = conversation(*prompts)
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    await forget_turn(opened, 1)
+    (source,) = sources(READER, tmp_path)
+    assert await Intake(opened).forecast(source, READER) == "same"
+    say(whole, "more")
+    put(tmp_path, whole)
+    (source,) = sources(READER, tmp_path)
+    assert await Intake(opened).forecast(source, READER) == "grown"
+
+
 async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
     opened: Journal, tmp_path: Path
 ) -> None:

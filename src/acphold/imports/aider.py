@@ -186,6 +186,8 @@ class _AiderConverter(AgentConverter):
             # A heading or a quote in an answer begins the same way.
             if words.startswith(mark) and words.endswith(_BREAK):
                 kind, words = mark, words.removeprefix(mark).rstrip()
+        if not kind and words.startswith(_PROMPT) and not self._writer.in_turn:
+            self._missed.add("prompts without the two spaces behind them", raw)
         if kind != self._kind:  # an empty line ends a prompt as well
             self.end()
             self._kind = kind

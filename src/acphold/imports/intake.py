@@ -194,14 +194,14 @@ class Intake:
 
     async def forecast(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take` as `expect` does, but read a source that is new, or whose
-        session was continued here; raises as `take`."""
+        session was continued here or lacks forgotten turns; raises as `take`."""
         source, row = await self.find_session(source, reader)
         outcome = await self._expect(source, row, reader)
         if outcome == "new":
             return forecast(source, reader, self._selection)
         if outcome == "grown" and row is not None and not row.moved:
             session = await read_known(self._journal, row.session_id)
-            if any(turn.is_here for turn in session.turns):
+            if session.forgotten or any(turn.is_here for turn in session.turns):
                 part = session.part(source)
                 selection = replace(self._selection, redact=False)
                 for piece in pieces(source, reader, part, selection):
