@@ -46,6 +46,7 @@ _SEGMENTS = """
 _SHIFTED: Final = {
     "session_id": "session_id || '-' || n",
     "downstream_id": "downstream_id || '-' || n",
+    "number": "nextval('acphold.epochs')",
     **{name: f"{name} - n * %(gap)s::bigint" for name in ("created_at", "updated_at", "at")},
     "summed_at": "CASE WHEN summed_at < 0 THEN summed_at ELSE summed_at - n * %(gap)s::bigint END",
     "slot": f"slot - n * %(gap)s::bigint / {SLOT_MS}",

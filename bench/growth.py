@@ -156,5 +156,12 @@ def _fill_database(place: str, sessions: int) -> None:
         assert await journal.index.catch_up(3600.0) == 0
         await journal.aclose()
 
+    async def tidy() -> None:
+        journal = open_journal(place)
+        while await journal.index.tidy(60.0):
+            pass
+        await journal.aclose()
+
     asyncio.run(begin())
     multiply(place, sessions // templates)
+    asyncio.run(tidy())

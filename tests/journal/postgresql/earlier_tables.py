@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (17, "f0a951beed1a8921")
+MADE: Final = (18, "1a6c3cb881324be1")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -183,6 +183,30 @@ _USAGE_SUMS: Final = (
     )""",
 )
 
+_USAGE_BLOCKS: Final = (
+    "CREATE INDEX numbered ON acphold.sessions (number)",
+    """CREATE TABLE acphold.usage_blocks (
+        highest bigint PRIMARY KEY,
+        lowest bigint NOT NULL,
+        by_agent bytea NOT NULL,
+        by_day bytea NOT NULL,
+        by_folder bytea NOT NULL,
+        by_model bytea NOT NULL
+    )""",
+    """CREATE TABLE acphold.usage_ends (number bigint NOT NULL);
+    CREATE FUNCTION acphold.block_ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO acphold.usage_ends SELECT number FROM ended;
+        DELETE FROM acphold.usage_blocks WHERE highest IN (
+            SELECT highest FROM acphold.usage_blocks WHERE EXISTS (
+                SELECT FROM ended WHERE number BETWEEN lowest AND highest
+            ) FOR UPDATE SKIP LOCKED
+        );
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER block_ended AFTER DELETE ON acphold.sessions REFERENCING OLD TABLE AS ended
+        FOR EACH STATEMENT EXECUTE FUNCTION acphold.block_ended()""",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -196,4 +220,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _ACCESS_CHANGES,
     _PROGRAMS,
     _USAGE_SUMS,
+    _USAGE_BLOCKS,
 )

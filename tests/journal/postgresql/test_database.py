@@ -325,6 +325,7 @@ async def test_a_role_that_may_make_nothing_runs_and_leaves_migrations_to_the_ow
             await journal.append(lease, [("prompt", [b'[{"type":"text","text":"word"}]'])])
             await journal.settle(lease, 1)
             assert [hit.seq for hit in await journal.index.search("word")] == [1]
+            await journal.index.tidy(1)
             assert await journal.delete("s1") == ["s1"]
         execute(location, "CREATE TABLE acphold.of_an_update (session_id text PRIMARY KEY)")
         may = f"SELECT has_table_privilege('{role}', 'acphold.of_an_update', 'INSERT')"

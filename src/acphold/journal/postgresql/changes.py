@@ -69,6 +69,10 @@ _SESSIONS: Final[Logs] = (
     "SELECT 'session', session_id, changed FROM acphold.gone",
 )
 
+_NUMBERS: Final[Logs] = (
+    "SELECT 'session' AS kind, number::text AS subject, changed FROM acphold.sessions",
+)
+
 _ACCESS: Final[Logs] = ("SELECT kind, subject, changed FROM acphold.access_changes",)
 
 
@@ -88,7 +92,7 @@ def _since(logs: Logs) -> str:
 
 
 def _read(
-    tables: Tables, after: str | None, limit: int, logs: Logs
+    tables: Tables, after: str | None, limit: int, logs: Logs, *, forgetting: bool = True
 ) -> tuple[list[tuple[str, str]], Position, bool]:
     """The kinds and subjects that have changed, the position behind them, and True if there are
     more; raises RewrittenError."""
@@ -105,7 +109,8 @@ def _read(
     if before is None:
         return [], now, False
     age = now.at - before.at
-    if before.server != now.server or abs(age) > bounds.KEPT_CHANGES_SECONDS // 2:
+    is_old = forgetting and abs(age) > bounds.KEPT_CHANGES_SECONDS // 2
+    if before.server != now.server or is_old:
         raise RewrittenError(
             "the database may have gone back to an earlier state since these changes were read, "
             "or they were read too long ago"
@@ -128,3 +133,10 @@ def access_changes(tables: Tables, after: str | None) -> AccessChanges:
     """Like `Access.changes`."""
     found, last, is_more = _read(tables, after, bounds.ACCESS_CHANGES, _ACCESS)
     return AccessChanges.of(found, str(last), is_more)
+
+
+def changed_numbers(tables: Tables, after: str) -> list[int]:
+    """The numbers of sessions that have changed since a position, of whatever age, and are not
+    deleted; raises RewrittenError."""
+    found, _, _ = _read(tables, after, 1 << 31, _NUMBERS, forgetting=False)
+    return [int(number) for _, number in found]

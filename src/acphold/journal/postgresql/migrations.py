@@ -133,6 +133,30 @@ TABLES: Final = (
         PRIMARY KEY (kind, subject)
     )""",
     "CREATE INDEX access_changed ON acphold.access_changes (changed)",
+    # By it blocks of sums find their sessions: see journal.sql.usage_blocks.
+    "CREATE INDEX numbered ON acphold.sessions (number)",
+    """CREATE TABLE acphold.usage_blocks (
+        highest bigint PRIMARY KEY,
+        lowest bigint NOT NULL,
+        by_agent bytea NOT NULL,
+        by_day bytea NOT NULL,
+        by_folder bytea NOT NULL,
+        by_model bytea NOT NULL
+    )""",
+    # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks. A block
+    # that somebody else takes away at this moment is not waited for.
+    """CREATE TABLE acphold.usage_ends (number bigint NOT NULL);
+    CREATE FUNCTION acphold.block_ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO acphold.usage_ends SELECT number FROM ended;
+        DELETE FROM acphold.usage_blocks WHERE highest IN (
+            SELECT highest FROM acphold.usage_blocks WHERE EXISTS (
+                SELECT FROM ended WHERE number BETWEEN lowest AND highest
+            ) FOR UPDATE SKIP LOCKED
+        );
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER block_ended AFTER DELETE ON acphold.sessions REFERENCING OLD TABLE AS ended
+        FOR EACH STATEMENT EXECUTE FUNCTION acphold.block_ended()""",
     *common_tables(_WORDS),
     "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )
@@ -140,7 +164,7 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 17
+VERSION: Final = 18
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(

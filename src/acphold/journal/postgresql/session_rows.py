@@ -329,6 +329,16 @@ class PostgresqlTables(Tables):
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()
 
+    @contextmanager
+    def upkeep(self, table: str) -> Iterator[None]:
+        """A transaction that sees one moment and writes, one at a time for a table, which others
+        read and write meanwhile; raises LockNotAvailable."""
+        with self._line.transaction():
+            self._line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            # Before the moment, which is that of the first query: the one before us is seen.
+            self._line.execute(f"LOCK acphold.{table} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
+            yield
+
     def now(self) -> int:
         return int(self.execute(f"SELECT {NOW_MS}").fetchone()[0])
 
@@ -337,9 +347,11 @@ class PostgresqlTables(Tables):
 
     def day(self, wanted: str, values: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
         # Slots with any report, even in sessions that are not asked for: excluding these takes
-        # longer than adding up a few empty days.
+        # longer than adding up a few empty days, unless a span is asked for.
+        asked = f"SELECT session_id FROM acphold.sessions WHERE {wanted}"
+        its = f" AND session_id = ANY(ARRAY({asked}))" if "lowest" in values else ""
         found = self.execute(
-            "SELECT DISTINCT slot FROM acphold.usage_sums WHERE slot >= %(first)s"
+            f"SELECT DISTINCT slot FROM acphold.usage_sums WHERE slot >= %(first)s{its}"
             f" UNION SELECT greatest(updated_at, 0) / {SLOT_MS} FROM acphold.sessions"
             f" WHERE {wanted}",
             values,

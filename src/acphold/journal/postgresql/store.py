@@ -25,7 +25,7 @@ from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
@@ -42,12 +42,15 @@ from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.pipelines import ANNOUNCE
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.rows import NewSession, RowChange, RowChanges
-from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.seams import Grouping, SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
 from acphold.journal.sql.store import SqlAccess, SqlJournal, asked, repeat
 from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
+
+if TYPE_CHECKING:
+    from acphold.journal.sql.usage_sums import PlainSums, Span
 
 T = TypeVar("T")
 
@@ -497,6 +500,18 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         from acphold.journal.sql.search import search
 
         return search(tables, sought, find_in_index)
+
+    def _kept_sums(
+        self, tables: PostgresqlTables, by: Grouping
+    ) -> tuple[list[PlainSums], list[Span]]:
+        from acphold.journal.postgresql import usage_blocks  # late, for a quick start
+
+        return usage_blocks.kept_sums(tables, by)
+
+    def _make_block(self, tables: PostgresqlTables) -> bool:
+        from acphold.journal.postgresql import usage_blocks  # late, for a quick start
+
+        return usage_blocks.make_next(tables)
 
     def _unindex(
         self, tables: PostgresqlTables, key: Key, found: Sequence[Segment], *, overwrites: bool

@@ -113,6 +113,12 @@ class SqlPart:
 class SqlIndex(SqlPart, Index):
     """The search, the sums of usage and the upkeep of a journal."""
 
+    def __init__(self, journal: SqlJournal[Any]) -> None:
+        super().__init__(journal)
+        self._kept_sums = journal._kept_sums
+        self._make_block = journal._make_block
+        self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
+
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         return await self._at_one_moment(lambda tables: self._search(tables, sought), slow=True)
 
@@ -131,10 +137,6 @@ class SqlIndex(SqlPart, Index):
             slow=True,
         )
 
-    def _kept_sums(self, tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
-        """The sums that are kept for many sessions, and the spans of numbers of all others."""
-        return [], []
-
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         if seconds > 0:
             await self._index(seconds, since=since)
@@ -148,6 +150,12 @@ class SqlIndex(SqlPart, Index):
         adding = max(seconds, bounds.ADDING_SECONDS)
         await repeat(lambda: self._slowly(usage_rows.add_up_next), adding)
         await repeat(lambda: self._slowly(piece), seconds)
+        if seconds or time.monotonic() >= self._blocks_at:
+            while await self._slowly(self._make_block):
+                if not seconds:
+                    break
+            else:
+                self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
         return await self._ask(lambda tables: entry_rows.count_unpacked(tables, _old(tables)))
 
 
@@ -248,6 +256,14 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     @abstractmethod
     def _search(self, tables: Kept, sought: Sought | str) -> list[SearchHit]:
         """Like `Index.search`."""
+
+    @abstractmethod
+    def _kept_sums(self, tables: Kept, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+        """The sums that are kept for many sessions, and the spans of numbers of all others."""
+
+    @abstractmethod
+    def _make_block(self, tables: Kept) -> bool:
+        """Keep sums for many sessions, as many as a block has; False if nothing is left to do."""
 
     @abstractmethod
     def _unindex(

@@ -1,8 +1,8 @@
 """Adding up the reported tokens and cost, on one moment of the journal.
 
-The database adds up the sums that are kept of each session: see `usage_rows`; a file keeps those of
-many sessions, too: see `usage_blocks`. Sessions that need a closer look, because a turn runs in
-them, or the time in question begins inside of a slot, are gone through one by one.
+The database adds up the sums that are kept of each session: see `usage_rows`; those of many are
+kept, too: see `usage_blocks`. Sessions that need a closer look, because a turn runs in them, or the
+time in question begins inside of a slot, are gone through one by one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TOTAL: Final = """
 _BY_REQUEST: Final = """
     SELECT agent FROM (
         SELECT DISTINCT agent FROM acphold.usage_sums
-        WHERE by_request > 0 AND slot >= %(first)s{by_agents}{in_span}
+        WHERE by_request > 0 AND slot >= %(first)s{by_agents}
     ) AS those WHERE EXISTS (
         SELECT 1 FROM acphold.usage_sums CROSS JOIN acphold.sessions
         WHERE usage_sums.agent = those.agent AND by_request > 0 AND slot >= %(first)s
@@ -86,7 +86,7 @@ _BY_REQUEST_SINCE: Final = """
     WHERE usage_sums.{key} = sessions.{own_key} AND by_request > 0 AND slot >= %(first)s{by_agents}
         AND {plain}
 """
-"""The same from the sessions since a time: they are few."""
+"""The same from the sessions since a time, or in a span: they are few."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "coalesce(usage_sums.agent, sessions.agent)",
@@ -150,7 +150,7 @@ class SumsQuery:
     """The sums that are asked for, as parts of statements with `values`.
 
     For `plain` sessions, the sums by whole slots have all that they have reported; `odd` ones have
-    to be gone through. Both are among those that are `wanted`, and in a span if it is `in_spans`.
+    to be gone through. Both are among those that are `wanted`, and in the `span` if one is given.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class SumsQuery:
         cwd: str | None = None,
         since: int = 0,
         *,
-        in_spans: bool = False,
+        span: Span | None = None,
     ) -> None:
         self.wanted, self.values = _WANTED, dict[str, Any](since=since, first=-(-since // SLOT_MS))
         if since:  # along an index; all are read faster without
@@ -174,8 +174,10 @@ class SumsQuery:
             self.values["slot"] = since // SLOT_MS
             its = f"{tables.KEY} = sessions.{tables.OWN_KEY} AND slot = %(slot)s"
             summed += f" AND NOT EXISTS (SELECT 1 FROM acphold.usage_sums WHERE {its})"
-        in_span = " AND {} BETWEEN %(lowest)s AND %(highest)s" if in_spans else ""
-        asked = self.wanted + in_span.format(f"sessions.{tables.OWN_KEY}")
+        asked = self.wanted
+        if span is not None:
+            asked += " AND sessions.number BETWEEN %(lowest)s AND %(highest)s"
+            self.values["lowest"], self.values["highest"] = span
         self._odd = (
             f"SELECT {tables.OWN_KEY} FROM acphold.sessions WHERE {asked} AND NOT ({summed})"
         )
@@ -195,15 +197,15 @@ class SumsQuery:
         name = _NAMES.get(by, "")
         self._names: Mapping[str, str] = {}
         if by == "day":
-            name, self._names = tables.day(self.wanted, self.values)
+            name, self._names = tables.day(asked, self.values)
         # By its key a session is grouped without sorting.
         at = f"sessions.{tables.OWN_KEY}" if by == "session" else "1"
         title = "min(title)" if by == "session" else "NULL"
         self._groups = _GROUPS.format(**own, name=name, title=title, used=used, at=at)
         self._costs = _COSTS.format(name=name, used=used, at=at)
         self._total = _TOTAL.format(its=its + by_agents, plain=plain, of_agents=used_by)
-        self._by_request = (_BY_REQUEST_SINCE if since else _BY_REQUEST).format(
-            **own, plain=plain, by_agents=by_agents, in_span=in_span.format(tables.KEY)
+        self._by_request = (_BY_REQUEST_SINCE if since or span else _BY_REQUEST).format(
+            **own, plain=plain, by_agents=by_agents
         )
         self._is_in_one = by in ("folder", "session")
         self._is_long = by == "session"
@@ -212,10 +214,8 @@ class SumsQuery:
     def _rows(self, statement: str) -> list[Any]:
         return self._tables.execute(statement, self.values).fetchall()
 
-    def ask(self, span: Span | None = None) -> PlainSums:
-        """The sums of all, or of a span."""
-        if span is not None:
-            self.values["lowest"], self.values["highest"] = span
+    def ask(self) -> PlainSums:
+        """The sums."""
         groups: MutableMapping[str, UsageSum] = PackedGroups() if self._is_long else {}
         is_mixed, total = False, UsageSum("")
         found = self._tables.execute(self._groups, self.values)
@@ -258,8 +258,11 @@ def sums(
     numbers of all others."""
     is_of_all = by != "session" and not (agents or cwd or since)
     parts, spans = kept_sums(tables, by) if is_of_all else ([], [])
-    query = SumsQuery(tables, by, agents, cwd, since, in_spans=bool(parts))
-    first, *others = [*parts, *map(query.ask, spans if parts else [None])]
+    queries = [
+        SumsQuery(tables, by, agents, cwd, since, span=span)
+        for span in (spans if parts else [None])
+    ]
+    first, *others = [*parts, *(it.ask() for it in queries)]
     groups, total, by_request, odd = first.groups, first.total, first.by_request, first.odd
     for part in others:
         for name, its in part.groups.items():
@@ -293,9 +296,9 @@ def sums(
     if not isinstance(groups, PackedGroups):
         return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
     in_list = tables.execute(
-        f"SELECT session_id FROM acphold.sessions WHERE {query.wanted}"
+        f"SELECT session_id FROM acphold.sessions WHERE {queries[0].wanted}"
         " ORDER BY updated_at DESC, session_id DESC",
-        query.values,
+        queries[0].values,
     )
     packed = [it for (name,) in in_list if (it := groups.pop_packed(name)) is not None]
     return UsageSums(PackedSums(packed), total, frozenset(by_request))

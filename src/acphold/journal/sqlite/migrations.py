@@ -146,7 +146,7 @@ TABLES: Final = (
         PRIMARY KEY (kind, subject)
     ) WITHOUT ROWID""",
     "CREATE UNIQUE INDEX access_changed ON access_changes (changed)",
-    # Sums of usage of the sessions with these numbers: see journal.sqlite.usage_blocks.
+    # Sums of usage of the sessions with these numbers: see journal.sql.usage_blocks.
     """CREATE TABLE usage_blocks (
         highest INTEGER PRIMARY KEY,
         lowest INTEGER NOT NULL,

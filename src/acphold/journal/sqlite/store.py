@@ -26,7 +26,7 @@ from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import Grouping, SearchHit, Sought
 from acphold.journal.sql import entry_rows, session_tables
 from acphold.journal.sql.store import SqlIndex, SqlJournal
-from acphold.journal.sql.tables import CODES, Key, Tables
+from acphold.journal.sql.tables import CODES, Key
 from acphold.journal.sqlite import file_system, leases, session_rows
 from acphold.journal.sqlite.background import Background, Sweeps
 from acphold.journal.sqlite.connection import (
@@ -102,23 +102,9 @@ class SqliteIndex(SqlIndex):
     def __init__(self, journal: SqliteJournal) -> None:
         super().__init__(journal)
         self._background = journal._background
-        self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
-
-    def _kept_sums(self, tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
-        from acphold.journal.sqlite import usage_blocks  # late, for a quick start
-
-        return usage_blocks.kept_sums(tables, by)
 
     async def tidy(self, seconds: float) -> int:
         left = await super().tidy(seconds)
-        if seconds or time.monotonic() >= self._blocks_at:
-            from acphold.journal.sqlite import usage_blocks  # late, for a quick start
-
-            while await self._slowly(usage_blocks.make_next):
-                if not seconds:
-                    break
-            else:
-                self._blocks_at = time.monotonic() + bounds.BLOCKS_SECONDS
         await self._background.shorten_log()
         return left
 
@@ -463,6 +449,16 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.journal.sqlite.search import find_in_index
 
         return search(tables, sought, find_in_index)
+
+    def _kept_sums(self, tables: SqliteTables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+        from acphold.journal.sqlite import usage_blocks  # late, for a quick start
+
+        return usage_blocks.kept_sums(tables, by)
+
+    def _make_block(self, tables: SqliteTables) -> bool:
+        from acphold.journal.sqlite import usage_blocks  # late, for a quick start
+
+        return usage_blocks.make_next(tables)
 
     def _unindex(
         self, tables: SqliteTables, key: Key, found: Sequence[Segment], *, overwrites: bool

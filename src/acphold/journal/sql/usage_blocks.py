@@ -1,0 +1,118 @@
+"""Sums of usage that are kept for many sessions together, so that `usage` does not go through all.
+
+The upkeep makes a block of SUMMED_TOGETHER sessions, in the order of their numbers, once the next
+one has begun: the sums by each grouping. They hold as long as none of the sessions has changed, so
+whoever writes pays nothing; a trigger drops a block with its first deleted session. Which ones have
+changed since is for each store to say. Days are those of a time zone: see `_midnights`.
+See docs/decisions.md, 22.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.journal import bounds
+from acphold.journal.seams import Grouping
+from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.usage_sums import PlainSums, Span, SumsQuery
+
+_KEPT: Final[tuple[Grouping, ...]] = ("agent", "day", "folder", "model")
+"""The groupings, each of which has a column."""
+
+_LAST: Final = (1 << 63) - 1
+"""The highest number that there may be."""
+
+
+class _Kept(Struct, array_like=True):
+    """The content of a column."""
+
+    sums: PlainSums
+    midnights: list[tuple[float, float]]
+
+
+_decode: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
+def kept_sums(
+    holding: Iterable[tuple[Span, bytes]], by: Grouping
+) -> tuple[list[PlainSums], list[Span]]:
+    """The sums of the blocks that hold, in the order of their numbers, from the columns of this
+    grouping; and the spans of numbers outside of them."""
+    kept: list[PlainSums] = []
+    spans: list[Span] = []
+    begin = 0
+    for (lowest, highest), row in holding:
+        with suppress(msgspec.DecodeError):
+            found = _decode(row)
+            if by == "day" and found.midnights != _midnights(found.sums.groups):
+                continue
+            kept.append(found.sums)
+            if begin < lowest:
+                spans.append((begin, lowest - 1))
+            begin = highest + 1
+    return kept, [*spans, (begin, _LAST)]
+
+
+def next_due(tables: Tables, holding: Iterable[Span]) -> Span | None:
+    """The first numbers outside of the blocks that hold, of as many sessions as a block has; None
+    if only the last are left, which are too few yet."""
+    begin = 0
+    for lowest, highest in (*holding, (_LAST, _LAST)):
+        if begin < lowest:
+            row = tables.execute(
+                "SELECT number FROM acphold.sessions WHERE number >= %s AND number < %s"
+                " ORDER BY number LIMIT 1 OFFSET %s",
+                (begin, lowest, bounds.SUMMED_TOGETHER),
+            ).fetchone()
+            if row is not None:
+                return begin, max(begin, row[0] - 1)
+            return None if lowest == _LAST else (begin, lowest - 1)
+        begin = highest + 1
+    return None
+
+
+def columns(tables: Tables, span: Span) -> dict[str, object]:
+    """The columns of a new block."""
+    lowest, highest = span
+    return {"lowest": lowest, "highest": highest} | {
+        f"by_{by}": _sums_of(tables, by, span) for by in _KEPT
+    }
+
+
+def _sums_of(tables: Tables, by: Grouping, span: Span) -> bytes:
+    found = SumsQuery(tables, by, span=span).ask()
+    midnights = _midnights(found.groups) if by == "day" else []
+    return msgspec.msgpack.encode(_Kept(found, midnights))
+
+
+def insert(tables: Tables, block: dict[str, object]) -> None:
+    """Write a block, in place of those that had some of its numbers."""
+    tables.execute(
+        "DELETE FROM acphold.usage_blocks WHERE highest >= %s AND lowest <= %s",
+        (block["lowest"], block["highest"]),
+    )
+    marks = ", ".join(["%s"] * len(block))
+    tables.execute(
+        f"INSERT INTO acphold.usage_blocks ({', '.join(block)}) VALUES ({marks})",
+        (*block.values(),),
+    )
+
+
+def place_of(number: int, spans: Sequence[Span]) -> int | None:
+    """The place of the span with this number among some, in their order."""
+    place = bisect_left(spans, number, key=lambda it: it[1])
+    return place if place < len(spans) and spans[place][0] <= number else None
+
+
+def _midnights(days: Iterable[str]) -> list[tuple[float, float]]:
+    """The beginning and the end of each of these days here: sums by day hold wherever these are the
+    same moments."""
+    begin = [datetime.fromisoformat(name) for name in days]
+    return [(it.timestamp(), (it + timedelta(1)).timestamp()) for it in begin]

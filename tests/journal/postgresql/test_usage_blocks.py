@@ -1,0 +1,210 @@
+"""Sums that a database keeps of many sessions are those of the sessions, whatever is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import psycopg
+import pytest
+
+from acphold.journal import bounds
+from acphold.journal.postgresql import usage_blocks
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.seams import Grouping, UsageSums
+from acphold.journal.sql import usage_blocks as blocks, usage_sums
+from tests.journal.postgresql.test_list_page import rows_read
+from tests.postgresql import Databases
+
+pytestmark = pytest.mark.postgresql
+
+GROUPINGS: Final[tuple[Grouping, ...]] = ("agent", "day", "folder", "model")
+
+FILL: Final = (
+    """
+    INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder, additional_directories,
+        created_at, updated_at, prompted, summed_at)
+    SELECT 's' || n, n * 7, 'a' || n % 3, '/w' || n % 4, '/w' || n % 4, '[]',
+        n * 900000::bigint, n * 900000::bigint, true, n * 900000::bigint
+    FROM generate_series({first}, {last}) AS n
+    """,
+    """
+    INSERT INTO acphold.usage_sums
+        (session_id, slot, agent, model, currency, told, by_request, cost, total)
+    SELECT session_id, number / 7 + k, agent, 'm' || k, 'USD', 1, k, 0.5, 7
+    FROM acphold.sessions CROSS JOIN generate_series(1, 3) AS k WHERE number >= 7 * {first}
+    """,
+    "INSERT INTO acphold.meta VALUES ('added_up', '') ON CONFLICT DO NOTHING",
+    "VACUUM ANALYZE",
+)
+"""Sessions with 21 tokens each."""
+
+
+def fill(line: Line, first: int, last: int) -> None:
+    for statement in FILL:
+        line.execute(statement.format(first=first, last=last).encode())
+
+
+def make_all(line: Line) -> None:
+    while usage_blocks.make_next(PostgresqlTables(line)):
+        pass
+
+
+def holding(line: Line) -> int:
+    """The number of blocks that hold, after a comparison of all sums with those of the sessions."""
+
+    def seen(sums: UsageSums) -> UsageSums:
+        return UsageSums([*sums.groups], sums.total, sums.by_request)
+
+    tables = PostgresqlTables(line)
+    with tables.reading():
+        for by in GROUPINGS:
+            kept = usage_sums.sums(tables, by, (), None, 0, usage_blocks.kept_sums)
+            assert seen(kept) == seen(usage_sums.sums(tables, by, (), None, 0)), by
+        return len(usage_blocks.kept_sums(tables, "agent")[0])
+
+
+@pytest.fixture
+def line(location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+    """A connection to a journal with four blocks of eight sessions."""
+    monkeypatch.setattr(bounds, "SUMMED_TOGETHER", 8)
+    with psycopg.connect(location, autocommit=True) as line:
+        fill(line, 1, 33)
+        make_all(line)
+        assert holding(line) == 4
+        yield line
+
+
+def used(name: str) -> tuple[str, ...]:
+    """Statements that report 7 tokens more in a session."""
+    return (
+        f"UPDATE acphold.usage_sums SET total = total + 7 WHERE session_id = '{name}'",
+        f"UPDATE acphold.sessions SET changed = pg_current_xact_id() WHERE session_id = '{name}'",
+    )
+
+
+def do(line: Line, *statements: str) -> None:
+    for statement in statements:
+        line.execute(statement.encode())
+
+
+def test_what_is_committed_after_a_block_was_made_ends_it_whenever_it_began(
+    line: Line, location: str
+) -> None:
+    with (
+        psycopg.connect(location) as early,
+        psycopg.connect(location) as open_one,
+        psycopg.connect(location) as late,
+    ):
+        do(early, "SELECT pg_current_xact_id()")
+        do(open_one, *used("s3"))
+        do(late, *used("s10"))
+        late.commit()
+        assert holding(line) == 3
+        make_all(line)  # beside two that are open
+        assert holding(line) == 4
+        do(late, *used("s11"))
+        late.commit()
+        do(early, *used("s12"))
+        make_all(line)
+        assert holding(line) == 4
+        early.commit()  # its number is lower than that of the change before
+        assert holding(line) == 3
+        open_one.commit()
+        assert holding(line) == 2
+        make_all(line)
+        assert holding(line) == 4
+
+
+def test_a_reader_sees_the_blocks_of_its_moment(line: Line, location: str) -> None:
+    with psycopg.connect(location) as reader:
+        tables = PostgresqlTables(reader)
+        with tables.reading():
+            before = usage_sums.sums(tables, "agent", (), None, 0, usage_blocks.kept_sums).total
+            do(line, *used("s3"), "DELETE FROM acphold.sessions WHERE session_id = 's20'")
+            make_all(line)
+            after = usage_sums.sums(tables, "agent", (), None, 0, usage_blocks.kept_sums).total
+            assert after == before
+        assert holding(reader) == 4
+
+
+def test_a_session_that_is_deleted_while_its_block_is_made_is_not_in_it(
+    line: Line, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums_of = blocks._sums_of
+    do(line, *used("s3"))
+    with psycopg.connect(location, autocommit=True) as other:
+
+        def meanwhile(*given: object) -> bytes:
+            do(other, "DELETE FROM acphold.sessions WHERE session_id = 's5'")
+            return sums_of(*given)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(blocks, "_sums_of", meanwhile)
+            assert usage_blocks.make_next(PostgresqlTables(line))
+    assert holding(line) == 3
+    make_all(line)
+    assert holding(line) == 4
+    assert line.execute("SELECT count(*) FROM acphold.usage_ends").fetchone() == (0,)
+
+
+def test_deletions_in_the_same_blocks_wait_neither_for_each_other_nor_for_the_upkeep(
+    line: Line, location: str
+) -> None:
+    delete = "DELETE FROM acphold.sessions WHERE session_id = '{}'"
+    with (
+        psycopg.connect(location) as one,
+        psycopg.connect(location) as two,
+        psycopg.connect(location) as keeper,
+    ):
+        for other in (one, two):
+            do(other, "SET lock_timeout = 1", "COMMIT")
+        do(keeper, "LOCK acphold.usage_blocks IN SHARE UPDATE EXCLUSIVE MODE")
+        do(one, delete.format("s1"))
+        do(two, delete.format("s10"))
+        do(one, delete.format("s11"))
+        do(two, delete.format("s2"))
+        assert holding(line) == 4
+        two.commit()
+        assert holding(line) == 2
+        one.rollback()
+        assert holding(line) == 2
+        assert not usage_blocks.make_next(PostgresqlTables(line)), "another process is at it"
+        keeper.rollback()
+        make_all(line)
+        assert holding(line) == 4
+
+
+def test_no_sums_of_a_deleted_session_are_kept(line: Line) -> None:
+    do(line, "DELETE FROM acphold.sessions WHERE session_id IN ('s1', 's8', 's30')")
+    rows = line.execute("SELECT highest FROM acphold.usage_blocks ORDER BY 1").fetchall()
+    assert rows == [(17 * 7 - 1,), (25 * 7 - 1,)]
+
+
+def test_blocks_of_another_server_do_not_hold(line: Line) -> None:
+    do(line, "UPDATE acphold.meta SET value = '1 1 1 ' WHERE name = 'usage_blocks'")
+    assert holding(line) == 0
+    make_all(line)
+    assert holding(line) == 4
+
+
+FEW, MANY = 2 * 1024 + 100, 19 * 1024 + 100
+
+
+def test_hardly_more_is_read_for_the_sums_of_ten_times_as_many_sessions(
+    databases: Databases,
+) -> None:
+    read: dict[Grouping, list[int]] = {by: [] for by in GROUPINGS}
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for first, last in ((1, FEW), (FEW + 1, MANY)):
+            fill(line, first, last)
+            make_all(line)
+            for by in GROUPINGS:
+                with psycopg.connect(url) as reader:
+                    found = usage_sums.sums(
+                        PostgresqlTables(reader), by, (), None, 0, usage_blocks.kept_sums
+                    )
+                    assert found.total.tokens.total == last * 21
+                    read[by].append(rows_read(reader))
+    assert all(many < few * 1.2 for few, many in read.values()), read
