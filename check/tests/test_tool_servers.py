@@ -118,7 +118,9 @@ class LoadsForLong(ConnectsWhenCalled):
         for link in self.links[session_id]:
             await link.call("initialize", INTRODUCTION)
         for server in self.named[session_id]:
-            assert await connect(server, 30.0) is not None
+            reached = await connect(server, 30.0)
+            assert reached is not None
+            self.links[session_id].append(reached)
 
 
 MUSTS = [check.rule.id for check in choose(CHECKS, ["mcp"]) if check.rule.level is Level.MUST]
