@@ -163,6 +163,22 @@ async def test_what_a_standby_lacks_is_written_again_also_while_nothing_happens(
 
 
 @pytest.mark.postgresql
+async def test_what_a_standby_lacks_is_written_again_by_an_owner_that_was_late_for_one_session(
+    standby: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.journal.bounds.RENEW_SECONDS", 600)  # below
+    async with shared(standby.url) as house, asyncio.timeout(DEADLINE):
+        _, other = await house.opened()
+        _, session = await failed_over(house, standby)
+        house.journal.late_at = 0.0
+        late, idle = (house.hub.conversation(each).session for each in (other, session))
+        await late.verify()
+        assert house.journal.late_at
+        assert await house.journal.renew([late.lease, idle.lease]) == []
+        assert len(await seqs(house, session)) == idle.lease.next_seq - 1
+
+
+@pytest.mark.postgresql
 async def test_what_cannot_be_written_again_is_said_to_be_lost_and_no_turn_ends_in_a_hole(
     standby: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,8 +216,8 @@ class RecordTree:
 
     @cached_property
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """The place of each prompt, where all that follow it stand right behind it, and how many
-        these are with itself."""
+        """Each prompt's place in a walk of the tree, and the size of its subtree; descendants have
+        the next places."""
         above = self._links.above
         prompts = [number for number in self._links.order if number in self._typed]
         sizes = dict.fromkeys([_NONE, *prompts], 1)

@@ -125,8 +125,8 @@ class Owners(Protocol):
         """Return those of these sessions that may have an owner: for all others `owner` returns
         Free."""
 
-    async def holds(self, lease: Lease) -> bool:
-        """True while the lease stands. Quick: it is asked before every prompt. An owner that is
+    async def loss(self, lease: Lease) -> LeaseLostError | None:
+        """None while the lease stands; else the error that tells how it was lost. An owner that is
         late reports first."""
 
     async def owners(self) -> list[Owner]:
@@ -139,8 +139,8 @@ class Owners(Protocol):
         addresses: Sequence[str] | None = None,
         retiring: bool = False,
     ) -> list[LeaseLostError]:
-        """Report that this owner is alive, every RENEW_SECONDS; return those of `leases` that are
-        lost.
+        """Report that this owner is alive, every RENEW_SECONDS; return those of `leases`, all that
+        it has or none, that are lost.
 
         `addresses` are the URLs at which others reach it from now on, to share its sessions. With
         `retiring`, the owner is about to end: anybody who wants its sessions may take them from now

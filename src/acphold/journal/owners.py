@@ -16,8 +16,8 @@ another one. So if that cannot be seen from here, it keeps its sessions until it
 that time, the process itself ends its work there.
 
 Whoever takes a session that is free replaces an owner that is only silent. It cannot write after
-that, because its epoch is old. An owner that goes on after a silence reports before it begins
-anything; then nobody can take its sessions any more.
+that, because its epoch is old. An owner that is late reports before it begins a turn, and then
+looks at the lease: it is lost, or nobody can take the session any more.
 """
 
 # See docs/decisions.md, 15.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 
 from acphold.journal import bounds
 from acphold.journal.owners import At, Free, Whose
+from acphold.journal.postgresql import leases
 from acphold.journal.postgresql.leases import Gone
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from tests.editor import DEADLINE
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun
+from tests.owners import make_silent
 
 pytestmark = pytest.mark.postgresql
 
@@ -117,6 +120,39 @@ async def test_whoever_has_the_place_of_an_ended_owner_has_its_sessions_at_once(
                 line.execute("UPDATE acphold.owners SET presence = NULL")
         assert seems(await third.owner("s1")) == ("gone" if is_known else "alive")
         assert type(await other.owner("s1")) is Free
+
+
+async def test_a_silent_owner_that_reports_while_its_session_is_taken_finds_it_lost(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks, looked, go_on = leases.whose, threading.Event(), threading.Event()
+
+    def slowly(*given: Any) -> Whose:
+        found = asks(*given)
+        looked.set()
+        go_on.wait(DEADLINE)
+        return found
+
+    async with opened(location) as journal, opened(location) as other:
+        lease = await begun(journal, "s1")
+        make_silent(location, os.getpid())
+        seen = await other.owner("s1")
+        monkeypatch.setattr(leases, "whose", slowly)
+        taking = asyncio.create_task(other.acquire("s1", seen))
+        await asyncio.to_thread(looked.wait, DEADLINE)
+        journal.late_at = 0.0
+        looking = asyncio.create_task(journal.loss(lease))
+        with psycopg.connect(location, autocommit=True) as line:
+            while not looking.done() and not line.execute(WAITING).fetchall():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        go_on.set()
+        assert (await taking).epoch > lease.epoch
+        assert await looking is not None
+
+
+WAITING = (
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 async def test_an_owner_whose_connection_for_its_presence_hangs_gets_another_one(

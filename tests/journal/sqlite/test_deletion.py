@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count, islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.journal import is_forgotten
 from acphold.journal.rows import ListFilter, NewSession, RowChange
-from acphold.journal.sqlite import deletion, free_pages, search_index
+from acphold.journal.sqlite import deletion, file_system, free_pages, search_index
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.search_index import Indexed, unindex
 from acphold.journal.sqlite.store import SqliteJournal
@@ -421,6 +421,30 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
         assert sorted(await ids(journal)) == names[2 * number :]
     assert gone == {*names}
     database.close()
+
+
+async def test_on_a_disk_that_fills_meanwhile_the_rest_is_deleted_one_by_one_with_the_reserve(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(5)]
+    for name in names:
+        await journal.release(await journal.create(NewSession(name, "a", "/w")))
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "DELETED_TOGETHER", 3)
+    reserve = Path(f"{path}-reserve")
+    sizes: list[int] = []
+    remove = deletion.remove_rows
+
+    def note(connection: Connection, numbers: Sequence[int], *, as_if_never: bool) -> None:
+        assert reserve.exists() == (not sizes)
+        sizes.append(len(numbers))
+        remove(connection, numbers, as_if_never=as_if_never)
+
+    monkeypatch.setattr(deletion, "remove_rows", note)
+    monkeypatch.setattr(file_system, "is_nearly_full", lambda _: bool(sizes))
+    file_system.keep_reserve(str(path))
+    assert await journal.delete(*names) == names
+    assert sizes == [3, 1, 1]
 
 
 async def test_many_sessions_are_hidden_at_once_but_beside_a_live_session_few(

@@ -15,7 +15,8 @@ because another server answers or this one was restarted. Such an owner lives as
 and is gone as soon as it is late. All times are by the clock
 of the database.
 
-The functions run inside a transaction of the caller and may raise psycopg errors.
+The functions run inside a transaction of the caller and may raise psycopg errors. One that locks
+the row of an owner does so before it locks a lease.
 """
 
 # See docs/decisions.md, 17.
@@ -118,6 +119,11 @@ def grant(
     """
     known = None if seen is None else seen.epoch
     if isinstance(seen, Free) and seen.is_silent:
+        tables.execute(  # its next report waits for us, or we for this one
+            "SELECT FROM acphold.owners WHERE id ="
+            " (SELECT owner FROM acphold.leases WHERE session_id = %s) FOR SHARE",
+            (session_id,),
+        )
         owners.refuse_held(session_id, whose(tables, session_id, owner_id))
     done = tables.execute(
         "UPDATE acphold.leases SET owner = %s, epoch = %s, yields = %s"

@@ -127,7 +127,8 @@ class RecentAppends:
     def look(self, tables: Tables, held: Iterable[Lease]) -> list[errors.LeaseLostError]:
         """Return the lost leases, after writing missing entries again where possible.
 
-        If another server answers than last time, also checks that no entries are missing.
+        If another server answers than last time, also checks that no entries are missing. So these
+        are all leases of this process.
         """
         # As they are before the database is asked: the loop goes on to append meanwhile.
         wanted = [copy(lease) for lease in held]
@@ -269,12 +270,17 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             return []
         began = clock()
         await self._register(owner_id)
-        lost = await self._ask(lambda tables: self._recent.look(tables, held))
+        lost = await self._ask(lambda tables: self._recent.look(tables, held)) if held else []
         if began < self._certain_from:
             raise errors.JournalBusyError(
                 "the database has failed over; owners of which it knows nothing yet report first"
             )
         return lost
+
+    def _loss(self, tables: PostgresqlTables, lease: Lease) -> errors.LeaseLostError | None:
+        lease = copy(lease)  # as it is before the database is asked
+        lost = session_tables.loss(tables, lease)
+        return None if self._recent.write_again(tables, lease, lost) else lost
 
     owners = asked(leases.all_owners)
     release = asked(session_tables.release_lease)
@@ -362,10 +368,10 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         try:
             row = tables.execute(*statement).fetchone()
             if row is None:
-                lost = session_tables.loss(tables, lease)
-                if self._recent.write_again(tables, lease, lost):
-                    row = tables.execute(*statement).fetchone()
-            return lost if row is None else int(row[0])
+                if (lost := self._loss(tables, lease)) is not None:
+                    return lost
+                row = tables.execute(*statement).fetchone()
+            return errors.LeaseLostError(lease.session_id) if row is None else int(row[0])
         except UniqueViolation:
             # The numbers are taken: by this very append, which was still on its way when its answer
             # was given up; or by others.

@@ -291,8 +291,12 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
 
     @abstractmethod
     async def _report(self, held: Sequence[Lease]) -> list[LeaseLostError]:
-        """Report that this owner lives, if it is one; return the errors of the leases among `held`
-        that are lost."""
+        """Report that this owner lives, if it is one; return the errors of the leases among `held`,
+        all that it has or none, that are lost."""
+
+    def _loss(self, tables: Kept, lease: Lease) -> LeaseLostError | None:
+        """The error of a lease that does not stand; None if it does again."""
+        return session_tables.loss(tables, lease)
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         return await self._grant(new.session_id, None, new, yields=yields)
@@ -314,10 +318,12 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         self._retired = self._retired or retiring
         return await self._report([*leases])
 
-    async def holds(self, lease: Lease) -> bool:
+    async def loss(self, lease: Lease) -> LeaseLostError | None:
         if clock() > self.late_at:
             await self._report([])
-        return await self._stands(lease)
+        if await self._stands(lease):
+            return None
+        return await self._ask(lambda tables: self._loss(tables, lease))
 
     async def _stands(self, lease: Lease) -> bool:
         with suppress(UnknownSessionError):

@@ -72,9 +72,14 @@ class Background:
                 await self._journal.upgrade()
 
     async def in_pieces(
-        self, work: Callable[[Connection], Iterator[None]], seconds: float = inf
+        self,
+        work: Callable[[Connection], Iterator[None]],
+        seconds: float = inf,
+        *,
+        makes_room: bool = False,
     ) -> None:
         """Do all of the work, or as much as `seconds` allow; other requests are served in between.
+        Work that makes room has the reserve on a full disk.
 
         `work` gets the connection in the thread, and does one piece with each step. Several short
         pieces are done in a row.
@@ -95,6 +100,8 @@ class Background:
                 raise
 
         while True:
+            if makes_room:
+                file_system.release_reserve(self._journal.path)
             if is_full := file_system.is_nearly_full(self._journal.path):
                 self.later(self._checkpoint)  # what is written next takes no room
             if not await self.run(step) or time.monotonic() >= deadline:

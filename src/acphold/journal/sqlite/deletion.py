@@ -25,7 +25,6 @@ from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import NOBODY, require_lease
-from acphold.journal.sql.tables import batches
 from acphold.journal.sqlite import file_system, free_pages, leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS
@@ -47,9 +46,7 @@ def delete(
     at_once = bounds.DELETED_TOGETHER
     if _gives_more_way(connection, len(ids)):
         at_once = bounds.DELETED_BESIDE_TURNS
-    if connection.is_full:
-        at_once = 1
-    waiting = deque(batches(ids, at_once))
+    waiting = deque(ids)
     tables = SqliteTables(connection)
     find = (
         "SELECT session_id, number, owner, updated_at"
@@ -60,7 +57,9 @@ def delete(
     while waiting:
         now_gone: set[str] = set()
         with writing(connection):
-            for together in connection.while_there_is_time(waiting):
+            for first in connection.while_there_is_time(waiting):
+                more = 0 if connection.is_full else min(at_once - 1, len(waiting))
+                together = [first, *(waiting.popleft() for _ in range(more))]
                 for session_id in together:
                     if isinstance(lease := ids[session_id], Lease):
                         require_lease(tables, lease)

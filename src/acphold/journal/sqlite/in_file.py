@@ -389,8 +389,7 @@ class SqliteFile:
     async def sweep(self) -> None:
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
-        file_system.release_reserve(self.path)
-        await self._background.in_pieces(deletion.sweep)
+        await self._background.in_pieces(deletion.sweep, makes_room=True)
         file_system.keep_reserve(self.path)
 
     async def give_back(self) -> int:

@@ -212,10 +212,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         connection = (self._file or self._connect(0.0)).connection
         values = lease.number, lease.epoch
         statement = "SELECT 1 FROM leases WHERE session = ? AND epoch = ?"
-        stands = connection.execute(statement, values).fetchone() is not None
-        if not stands:  # an upgrade of the file ends all leases
-            connection.refuse_newer()
-        return stands
+        return connection.execute(statement, values).fetchone() is not None
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         if self._owner is None:
@@ -370,9 +367,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.journal.sqlite import deletion  # late, for a quick start
 
         deleted: set[str] = set()
-        file_system.release_reserve(self.path)
         await self._background.in_pieces(
-            lambda db: deletion.delete(db, sessions, idle_since, deleted)
+            lambda db: deletion.delete(db, sessions, idle_since, deleted), makes_room=True
         )
         self._sweeps.has_deleted = True
         ids = (it if isinstance(it, str) else it.session_id for it in sessions)

@@ -324,12 +324,11 @@ class HubSession:
         """Raise LeaseLostError unless this process still owns the session."""
         while True:  # as in `_publish`
             try:
-                if await self._journal.holds(self.lease):
-                    return
+                lost = await self._journal.loss(self.lease)
                 break
             except errors.JournalBusyError as exc:
                 await self.outage.wait(exc, lambda: self.max_outage)
-        for lost in await self._journal.renew([self.lease]):  # tells how it was lost
+        if lost is not None:
             self.lose(lost)
             raise lost
 
