@@ -322,7 +322,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 results[place] = int.from_bytes(rows[0][0] or b"", "big")
         unanswered = [place for place in range(len(appends)) if place not in results]
 
-        def check(tables: Tables) -> None:
+        def check(tables: PostgresqlTables) -> None:
             for place in unanswered:
                 if place not in results:  # a retry keeps what is known
                     lease = appends[place].lease
@@ -357,7 +357,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
     def _append_again(
         self,
-        tables: Tables,
+        tables: PostgresqlTables,
         lease: Lease,
         segments: Sequence[Segment],
         statement: tuple[str, list[Any]],
