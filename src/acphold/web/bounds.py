@@ -135,6 +135,9 @@ AWAKE_SECONDS: Final = 0.8
 STOOD_STILL_SECONDS: Final = 1.5
 """Without such a note for so long, messages wait until the tokens are read."""
 
+UNREAD_SECONDS: Final = 5.0
+"""Longest wait of messages for tokens that cannot be read."""
+
 HELD_SECONDS: Final = 150
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
 
@@ -342,6 +345,9 @@ PRESENT_SECONDS: Final = 5.0
 
 SEEN_NUMBERS: Final = 1000
 """Most rules that are marked as seen at once."""
+
+SERVER_FILE_BYTES: Final = 1 << 16
+"""Largest size of the file of a running server, in bytes."""
 
 # -- notices --------------------------------------------------------------------------------
 
