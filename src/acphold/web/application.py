@@ -63,8 +63,8 @@ from acphold.machine.addresses import ENDED, MOVES, OWNERS
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,
+    Guarded,
     Headers,
-    Offering,
     Receive,
     Scope,
     Send,
@@ -291,15 +291,14 @@ async def attend_websocket(
         transport = exchange.connection.direct(cut)
     else:
         transport = over_uvicorn(exchange.receive, exchange.send, cut)
-    if isinstance(transport, Offering):
-        transport.guard = gate
+    guarded = transport if isinstance(transport, Guarded) else socket
+    guarded.guard = gate
     transport = transport or MessageTransport(socket)
     attending = asyncio.create_task(attend(transport), name="attend")
     closing = TaskSet()
 
     def close(why: int) -> None:
-        if isinstance(transport, Offering):
-            transport.is_cut = True
+        guarded.is_shut = True
         closing.start(socket.aclose(why), "close socket")
 
     try:

@@ -78,12 +78,34 @@ def whole(line: bytes) -> Sequence[bytes]:
     return (line,)
 
 
-class CuttingSocket(AsgiSocket):
+class Guard(Protocol):
+    """Tells if messages have to wait; see `Gate`."""
+
+    @property
+    def has_stood_still(self) -> bool: ...
+    async def until_read(self) -> None: ...
+
+
+class Guarded:
+    """A connection whose messages wait for a `guard`."""
+
+    guard: Guard | None = None
+    is_shut = False
+    """True once this server closes the connection: messages that still come are dropped."""
+
+
+class CuttingSocket(Guarded, AsgiSocket):
     """An accepted WebSocket over which `cut` splits long messages."""
 
     def __init__(self, receive: Receive, send: Send, cut: Cut) -> None:
         super().__init__(receive, send)
         self._cut = cut
+
+    async def receive(self) -> str | None:
+        text = await super().receive()
+        if self.guard is not None:
+            await self.guard.until_read()
+        return None if self.is_shut else text
 
     async def send(self, text: str) -> None:
         if len(text) * 4 <= bounds.ANY_CLIENT_BYTES:  # a character takes at most four bytes
@@ -144,20 +166,8 @@ def limits_for(descriptors: int) -> ConnectionLimits:
     return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 
-class Guard(Protocol):
-    """Says whether messages have to wait: see `Gate`."""
-
-    @property
-    def has_stood_still(self) -> bool: ...
-    async def until_read(self) -> None: ...
-
-
-class Offering:
+class Offering(Guarded):
     """The half of an `rpc.transport.OfferingTransport` that offers its messages."""
-
-    guard: Guard | None = None
-    is_cut = False
-    """True once the other side may say nothing more: messages are dropped."""
 
     def __init__(self) -> None:
         self._offer: Callable[[bytes], bool] | None = None
@@ -169,7 +179,7 @@ class Offering:
         self._offer = take
 
     def _took(self, line: bytes) -> bool:
-        if self.is_cut:
+        if self.is_shut:
             return True
         must_wait = self.guard is not None and self.guard.has_stood_still
         if self._is_waiting and self._offer is not None and not must_wait:
@@ -184,10 +194,10 @@ class Offering:
         self._is_waiting = True
         try:
             found = await message
-            if self.guard is not None:
-                await self.guard.until_read()
         finally:
             self._is_waiting = False
+        if self.guard is not None:  # what comes meanwhile is behind this one
+            await self.guard.until_read()
         if self._failed is not None:
             raise self._failed
         return found
@@ -405,7 +415,7 @@ class Connections:
 
 
 @asynccontextmanager
-async def repeating(what: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
+async def repeating(what: Callable[[], Awaitable[object]], seconds: float) -> AsyncIterator[None]:
     """Call `what` every so many seconds, for the block, also after it has failed; what takes long
     has half of that before it is called again."""
     now = asyncio.get_running_loop().time

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.tasks import timeout
 from acp_wire.transports.known_servers import REALM
 from acphold import errors
 from acphold.conversation.history.entries import iso
@@ -404,19 +405,20 @@ class Gate:
         for _, close in tuple(self._connected.values()):
             close(GOING_AWAY)
 
-    async def check(self) -> None:
+    async def check(self) -> bool:
         """Close connections whose tokens were revoked or have expired; called every TOKENS_SECONDS.
+        Return True unless the tokens could not be read.
 
         Connections of a tenant with whom less is shared than before are closed too: they reconnect
         to what is left. While the journal cannot be read, connected clients stay.
         """
         if not self._connected:
-            return
+            return True
         try:
             await self._read_tokens()
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
-            return
+            return False
         now, less, self._parted = self.now_ms(), self._parted, set()
         for token_id_, close in tuple(self._connected.values()):
             token = self._tokens.get(token_id_)
@@ -425,27 +427,39 @@ class Gate:
                 close(POLICY)
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
+        return True
 
     @property
     def has_stood_still(self) -> bool:
         """True from when this process goes on after it was stopped, or its machine slept, until
-        the tokens were read: what came meanwhile may be from one that was revoked."""
+        the tokens were read: what came meanwhile may be from one that was revoked. If they cannot
+        be read, until `keep_awake` gives up."""
         return clock() - self._awake_at > bounds.STOOD_STILL_SECONDS
 
     async def until_read(self) -> None:
-        """Wait while that is so."""
+        """Wait while `has_stood_still`."""
         while self.has_stood_still:
             await self._noted.wait()
 
     async def keep_awake(self) -> None:
-        """Note that this process runs; called every AWAKE_SECONDS."""
-        try:
-            if self.has_stood_still:
-                await self.check()
-        finally:
-            self._awake_at = clock()
-            self._noted.set()
-            self._noted = asyncio.Event()
+        """Note that this process runs; called every AWAKE_SECONDS.
+
+        If it had stood still, tokens are read before. If they cannot be for UNREAD_SECONDS,
+        connected clients go on unread, as whenever the journal is away.
+        """
+        began = clock()
+        if self.has_stood_still:
+            try:
+                async with timeout(bounds.UNREAD_SECONDS):
+                    while not await self.check():  # noqa: ASYNC110  it changes elsewhere
+                        await asyncio.sleep(bounds.RETRY_SECONDS)
+            except Exception:
+                log.exception("connected clients go on, though the tokens cannot be read")
+            if clock() - began > bounds.UNREAD_SECONDS + bounds.STOOD_STILL_SECONDS:
+                return  # it has stood still again meanwhile
+        self._awake_at = clock()
+        self._noted.set()
+        self._noted = asyncio.Event()
 
     async def _token(self, id_: str, peer: str) -> AccessToken | None:
         """Return the token with this id, valid or not; raises RefusedError while none can be read.

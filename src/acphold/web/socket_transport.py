@@ -80,7 +80,7 @@ class SocketTransport(Offering):
             return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
         while not self._is_over:
             message = await self._wait(self._protocol.receive())
-            if message["type"] == "websocket.disconnect" or self.is_cut:
+            if message["type"] == "websocket.disconnect" or self.is_shut:
                 self._is_over = True
             elif message["type"] == "websocket.receive" and (line := message.get("bytes")):
                 if line.endswith(b"\n"):
