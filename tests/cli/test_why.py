@@ -164,6 +164,10 @@ def test_a_line_of_kept_files_that_are_read_only_leads_to_its_prompt(
     assert [word for word in LINES[2] if word not in done.stdout] == []
     done = subprocess.run([*asking, "diff", "aa-1@1"], capture_output=True, text=True)
     assert "made by a command" in done.stdout, done.stderr
+    (lock,) = journal.parent.glob("*-files/*/lock")
+    lock.unlink()
+    done = subprocess.run([*asking, "why", "cart.py:2"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_kept_files_that_cannot_be_read_are_named(

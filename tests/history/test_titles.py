@@ -12,6 +12,7 @@ from acphold.conversation.history.titles import (
     TITLE_LENGTH,
     last_words,
     says_nothing,
+    shorten,
     title_of_prompt,
     title_of_words,
     words_below,
@@ -132,3 +133,8 @@ def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:
 )
 def test_a_greeting_says_nothing_of_a_conversation(title: str, is_empty: bool) -> None:
     assert says_nothing(title) is is_empty
+
+
+def test_a_cut_keeps_its_marks_if_it_has_nothing_else() -> None:
+    assert shorten("-" * 10, 5) == "----…"
+    assert shorten("a, - b", 5) == "a…"

@@ -14,7 +14,7 @@ import pytest
 from acphold.safety.snapshots import bounds
 from acphold.safety.snapshots.bounds import SnapshotLimits
 from acphold.safety.snapshots.comparison import reading
-from acphold.safety.snapshots.store import SnapshotStore, Stores
+from acphold.safety.snapshots.store import SnapshotStore, Stores, locked
 
 from .conftest import Project, changes, files, is_there, patch
 
@@ -263,3 +263,22 @@ def test_stores_are_moved_to_another_disk(
     here.move_from(project.stores, soon())
     assert not os.path.exists(project.stores.folder)
     assert is_there(next(iter(here)), taken.tree)
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_store_that_only_another_user_may_write_is_read(
+    has_lock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_lock:
+        (tmp_path / "lock").touch(0o444)
+    tmp_path.chmod(0o555)
+    monkeypatch.chdir(tmp_path)
+    user = os.geteuid()
+    try:
+        if user == 0:  # who may write everything
+            os.seteuid(65534)
+        with locked("./lock", soon(), shared=True):
+            pass
+    finally:
+        os.seteuid(user)
+        tmp_path.chmod(0o755)

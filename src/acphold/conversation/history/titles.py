@@ -131,4 +131,5 @@ def shorten(words: str, width: int = TITLE_LENGTH) -> str:
         return line
     cut = line[: width - 1]
     whole = cut.rpartition(" ")[0]
-    return (whole if len(whole) * 3 >= width * 2 else cut).rstrip(" ,;:-") + "…"
+    cut = whole if len(whole) * 3 >= width * 2 else cut
+    return (cut.rstrip(" ,;:-") or cut) + "…"

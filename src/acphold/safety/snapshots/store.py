@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EROFS, EXDEV
+from errno import EACCES, EPERM, EROFS, EXDEV
 from hashlib import sha256
 
 from acp_wire.errors import WorkspaceError
@@ -414,19 +414,23 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno != EROFS:
+        if error.errno not in (EROFS, EACCES, EPERM):
             raise
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # to read is all that is left
-    with open(descriptor, "rb") as file:
+        # To read is all that is left. Where nobody has made a lock, nobody writes.
+        there = path if os.path.lexists(path) else os.path.dirname(path)
+        descriptor = os.open(there, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         while True:
             try:
-                fcntl.flock(file, how)
+                fcntl.flock(descriptor, how)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise StoreInUseError("another process is using it") from None
                 time.sleep(bounds.LOCK_PAUSE_SECONDS)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: str, data: bytes, *, is_lasting: bool = True) -> None:
