@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (18, "1a6c3cb881324be1")
+MADE: Final = (18, "93989ff2149e6261")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -193,18 +193,7 @@ _USAGE_BLOCKS: Final = (
         by_folder bytea NOT NULL,
         by_model bytea NOT NULL
     )""",
-    """CREATE TABLE acphold.usage_ends (number bigint NOT NULL);
-    CREATE FUNCTION acphold.block_ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO acphold.usage_ends SELECT number FROM ended;
-        DELETE FROM acphold.usage_blocks WHERE highest IN (
-            SELECT highest FROM acphold.usage_blocks WHERE EXISTS (
-                SELECT FROM ended WHERE number BETWEEN lowest AND highest
-            ) FOR UPDATE SKIP LOCKED
-        );
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER block_ended AFTER DELETE ON acphold.sessions REFERENCING OLD TABLE AS ended
-        FOR EACH STATEMENT EXECUTE FUNCTION acphold.block_ended()""",
+    "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
 )
 
 STEPS: Final[tuple[tuple[str, ...], ...]] = (

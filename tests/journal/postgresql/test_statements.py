@@ -22,7 +22,10 @@ from tests.journal.conversations import append, begun, turn
 
 pytestmark = pytest.mark.postgresql
 
-OF_NO_SESSION = {"access_changes", "meta", "owners", "links", "access_tokens", "rules", "deeds"}
+OF_NO_SESSION = {
+    *("access_changes", "meta", "owners", "links", "access_tokens", "rules", "deeds"),
+    *("usage_blocks", "usage_ends"),
+}
 """Tables that are small, and would be copied to each database."""
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from acphold.journal import bounds
-from acphold.journal.postgresql import usage_blocks
+from acphold.journal.postgresql import session_rows, usage_blocks
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.seams import Grouping, UsageSums
@@ -70,7 +70,8 @@ def line(location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     """A connection to a journal with four blocks of eight sessions."""
     monkeypatch.setattr(bounds, "SUMMED_TOGETHER", 8)
     with psycopg.connect(location, autocommit=True) as line:
-        fill(line, 1, 33)
+        fill(line, 1, 34)
+        delete(line, "s34")  # the mark of this hour is written
         make_all(line)
         assert holding(line) == 4
         yield line
@@ -87,6 +88,11 @@ def used(name: str) -> tuple[str, ...]:
 def do(line: Line, *statements: str) -> None:
     for statement in statements:
         line.execute(statement.encode())
+
+
+def delete(line: Line, *names: str) -> None:
+    with line.transaction():
+        session_rows.delete(PostgresqlTables(line), names, as_if_never=False)
 
 
 def test_what_is_committed_after_a_block_was_made_ends_it_whenever_it_began(
@@ -122,7 +128,8 @@ def test_a_reader_sees_the_blocks_of_its_moment(line: Line, location: str) -> No
         tables = PostgresqlTables(reader)
         with tables.reading():
             before = usage_sums.sums(tables, "agent", (), None, 0, usage_blocks.kept_sums).total
-            do(line, *used("s3"), "DELETE FROM acphold.sessions WHERE session_id = 's20'")
+            do(line, *used("s3"))
+            delete(line, "s20")
             make_all(line)
             after = usage_sums.sums(tables, "agent", (), None, 0, usage_blocks.kept_sums).total
             assert after == before
@@ -137,7 +144,7 @@ def test_a_session_that_is_deleted_while_its_block_is_made_is_not_in_it(
     with psycopg.connect(location, autocommit=True) as other:
 
         def meanwhile(*given: object) -> bytes:
-            do(other, "DELETE FROM acphold.sessions WHERE session_id = 's5'")
+            delete(other, "s5")
             return sums_of(*given)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
@@ -152,19 +159,18 @@ def test_a_session_that_is_deleted_while_its_block_is_made_is_not_in_it(
 def test_deletions_in_the_same_blocks_wait_neither_for_each_other_nor_for_the_upkeep(
     line: Line, location: str
 ) -> None:
-    delete = "DELETE FROM acphold.sessions WHERE session_id = '{}'"
     with (
         psycopg.connect(location) as one,
         psycopg.connect(location) as two,
         psycopg.connect(location) as keeper,
     ):
         for other in (one, two):
-            do(other, "SET lock_timeout = 1", "COMMIT")
+            do(other, "SET lock_timeout = 1")
         do(keeper, "LOCK acphold.usage_blocks IN SHARE UPDATE EXCLUSIVE MODE")
-        do(one, delete.format("s1"))
-        do(two, delete.format("s10"))
-        do(one, delete.format("s11"))
-        do(two, delete.format("s2"))
+        delete(one, "s1")
+        delete(two, "s10")
+        delete(one, "s11")
+        delete(two, "s2")
         assert holding(line) == 4
         two.commit()
         assert holding(line) == 2
@@ -177,7 +183,7 @@ def test_deletions_in_the_same_blocks_wait_neither_for_each_other_nor_for_the_up
 
 
 def test_no_sums_of_a_deleted_session_are_kept(line: Line) -> None:
-    do(line, "DELETE FROM acphold.sessions WHERE session_id IN ('s1', 's8', 's30')")
+    delete(line, "s1", "s8", "s30")
     rows = line.execute("SELECT highest FROM acphold.usage_blocks ORDER BY 1").fetchall()
     assert rows == [(17 * 7 - 1,), (25 * 7 - 1,)]
 

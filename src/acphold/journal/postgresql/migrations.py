@@ -8,7 +8,7 @@ needs settings, and PgBouncer may hand connections round.
 
 The key of everything that belongs to a session begins with the session's id, so that the sessions
 can be spread over several databases. Few tables belong to no session: `meta`, `owners`, `links`,
-`access_tokens`, `deeds`.
+`access_tokens`, `deeds`, `usage_blocks`, `usage_ends`.
 """
 
 from __future__ import annotations
@@ -143,20 +143,8 @@ TABLES: Final = (
         by_folder bytea NOT NULL,
         by_model bytea NOT NULL
     )""",
-    # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks. A block
-    # that somebody else takes away at this moment is not waited for.
-    """CREATE TABLE acphold.usage_ends (number bigint NOT NULL);
-    CREATE FUNCTION acphold.block_ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO acphold.usage_ends SELECT number FROM ended;
-        DELETE FROM acphold.usage_blocks WHERE highest IN (
-            SELECT highest FROM acphold.usage_blocks WHERE EXISTS (
-                SELECT FROM ended WHERE number BETWEEN lowest AND highest
-            ) FOR UPDATE SKIP LOCKED
-        );
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER block_ended AFTER DELETE ON acphold.sessions REFERENCING OLD TABLE AS ended
-        FOR EACH STATEMENT EXECUTE FUNCTION acphold.block_ended()""",
+    # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks.
+    "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
     *common_tables(_WORDS),
     "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )

@@ -229,6 +229,7 @@ def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> 
         " ON CONFLICT (kind, subject) DO UPDATE SET changed = excluded.changed, at = excluded.at",
         its,
     )
+    tables.execute(_ENDING_BLOCKS, its)
     for table in ("segments", "documents", "shares"):
         tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
     session_tables.delete(tables, which, its, as_if_never=as_if_never)
@@ -236,6 +237,20 @@ def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> 
     for statement in _FORGETTING_GONE:  # last: others wait for who writes the mark of an hour
         tables.execute(statement)
 
+
+_ENDING_BLOCKS: Final = """
+    WITH found AS (
+        INSERT INTO acphold.usage_ends
+        SELECT number FROM acphold.sessions WHERE session_id = ANY(%(ids)s) RETURNING number
+    )
+    DELETE FROM acphold.usage_blocks WHERE highest IN (
+        SELECT highest FROM acphold.usage_blocks
+        WHERE EXISTS (SELECT FROM found WHERE number BETWEEN lowest AND highest)
+        FOR UPDATE SKIP LOCKED
+    )
+"""
+"""End blocks of sums of usage, and take away their content, but for those that somebody else is
+taking away: see `usage_blocks`."""
 
 _KEPT_MS: Final = bounds.KEPT_CHANGES_SECONDS * 1000
 

@@ -2,7 +2,7 @@
 
 The upkeep makes a block of SUMMED_TOGETHER sessions, in the order of their numbers, once the next
 one has begun: the sums by each grouping. They hold as long as none of the sessions has changed, so
-whoever writes pays nothing; a trigger drops a block with its first deleted session. Which ones have
+whoever writes pays nothing; a block is dropped with its first deleted session. Which ones have
 changed since is for each store to say. Days are those of a time zone: see `_midnights`.
 See docs/decisions.md, 22.
 """
