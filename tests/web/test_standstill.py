@@ -54,7 +54,7 @@ class Posts(Offering):
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
-        self.guard = gate
+        self.standstill = gate
         self.queue = asyncio.Queue[bytes]()
         self.read: list[bytes] = []
         self.offer_to(self.take)

@@ -292,7 +292,7 @@ async def attend_websocket(
     else:
         transport = over_uvicorn(exchange.receive, exchange.send, cut)
     guarded = transport if isinstance(transport, Guarded) else socket
-    guarded.guard = gate
+    guarded.standstill = gate
     transport = transport or MessageTransport(socket)
     attending = asyncio.create_task(attend(transport), name="attend")
     closing = TaskSet()

@@ -78,8 +78,8 @@ def whole(line: bytes) -> Sequence[bytes]:
     return (line,)
 
 
-class Guard(Protocol):
-    """Tells if messages have to wait; see `Gate`."""
+class Standstill(Protocol):
+    """Tells if this process was stopped, so that messages have to wait; see `Gate`."""
 
     @property
     def has_stood_still(self) -> bool: ...
@@ -87,9 +87,9 @@ class Guard(Protocol):
 
 
 class Guarded:
-    """A connection whose messages wait for a `guard`."""
+    """A connection whose messages wait after a `standstill`."""
 
-    guard: Guard | None = None
+    standstill: Standstill | None = None
     is_shut = False
     """True once this server closes the connection: messages that still come are dropped."""
 
@@ -103,8 +103,8 @@ class CuttingSocket(Guarded, AsgiSocket):
 
     async def receive(self) -> str | None:
         text = await super().receive()
-        if self.guard is not None:
-            await self.guard.until_read()
+        if self.standstill is not None:
+            await self.standstill.until_read()
         return None if self.is_shut else text
 
     async def send(self, text: str) -> None:
@@ -181,7 +181,7 @@ class Offering(Guarded):
     def _took(self, line: bytes) -> bool:
         if self.is_shut:
             return True
-        must_wait = self.guard is not None and self.guard.has_stood_still
+        must_wait = self.standstill is not None and self.standstill.has_stood_still
         if self._is_waiting and self._offer is not None and not must_wait:
             try:
                 return self._offer(line)
@@ -196,8 +196,8 @@ class Offering(Guarded):
             found = await message
         finally:
             self._is_waiting = False
-        if self.guard is not None:  # what comes meanwhile is behind this one
-            await self.guard.until_read()
+        if self.standstill is not None:  # what comes meanwhile is behind this one
+            await self.standstill.until_read()
         if self._failed is not None:
             raise self._failed
         return found
