@@ -398,7 +398,7 @@ class Arrivals(Protocol):
         that the import itself wrote a moment ago. With `release`, the lease ends here.
         """
 
-    async def add_whole(self, sessions: Sequence[WholeSession]) -> object:
+    async def add_whole(self, sessions: Sequence[WholeSession]) -> None:
         """Add sessions that nobody owns, in one transaction: as many write little more than one.
 
         Raises SessionExistsError. As with `take_in`, pass half a megabyte at a time.

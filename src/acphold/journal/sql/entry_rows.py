@@ -130,7 +130,7 @@ def take_in(
     return through
 
 
-def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> bool:
+def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> None:
     """Like `Arrivals.add_whole`."""
     old_before = tables.now() - bounds.OLD_MS
     nothing = going_on(Summary())
@@ -147,7 +147,6 @@ def add_whole(tables: Tables, sessions: Sequence[WholeSession]) -> bool:
             usage_rows.keep_time(tables, key)
             for link in it.links:
                 tables.link(*link, key)
-    return True
 
 
 def withdraw(

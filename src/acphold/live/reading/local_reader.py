@@ -258,9 +258,8 @@ class LocalReader(SessionReader):
         }
         person = self._tenant or ""
         repeated = await _repeated_titles(self.journal, rows)
-        its = self._tenant
-        own = {row.cwd for row in rows if its is None or row.tenant == its}
-        own = own if self._only is None else set()
+        its, is_whole = self._tenant, self._only is None
+        own = {row.cwd for row in rows if is_whole and (its is None or row.tenant == its)}
         if new := own - self._projects.keys():  # once for all pages of a list
             self._projects |= await _projects(new)
         words = await self.endings([row.session_id for row in rows]) if said else None
