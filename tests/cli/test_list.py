@@ -15,7 +15,7 @@ import pytest
 
 from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli.list import print_list
-from acphold.faces.cli.list_table import COLUMNS, IF_ANY, fit_columns, style_cell
+from acphold.faces.cli.list_table import COLUMNS, IF_ANY, Table, fit_columns, style_cell
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -412,3 +412,21 @@ async def test_a_journal_without_sessions_says_how_to_begin(
     await kept.aclose()
     done = await asyncio.to_thread(acphold.run, "list")
     assert done.err == "Nothing here yet: acphold import, or acphold setup.\n"
+
+
+def test_a_long_list_is_written_in_large_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    # PYTHONUNBUFFERED, as in many images of containers, makes each a system call.
+    class Counted(io.StringIO):
+        pieces = 0
+
+        def write(self, text: str) -> int:
+            self.pieces += 1
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", out := Counted())
+    table = Table()
+    table.add(*(["x", str(number), *("" for _ in COLUMNS[2:])] for number in range(2_000)))
+    table.print()
+
+    assert len(out.getvalue().splitlines()) == 2_001
+    assert out.pieces < 10

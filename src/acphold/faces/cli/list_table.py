@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter, methodcaller
 from typing import Final, NamedTuple
 
@@ -124,7 +124,9 @@ class Table:
                 else GAP.join(_pad(pick(_split(line)), widths, is_right=self._is_right))
                 for line in chain(["\0".join(headings)], self.lines)
             )
-            sys.stdout.writelines(map("{}\n".format, map(str.rstrip, texts)))
+            printed = map("{}\n".format, map(str.rstrip, texts))
+            while block := "".join(islice(printed, bounds.LINES_AT_ONCE)):
+                sys.stdout.write(block)  # Python may be told to write each at once
             return
         from rich.text import Text
 
