@@ -203,6 +203,24 @@ def test_sessions_that_go_on_with_one_another_in_a_ring_have_an_end(
     assert ("user", "Hello.") in Story.of(READER, tmp_path).said()
 
 
+def test_a_session_is_told_wherever_its_messages_are(state: State, tmp_path: Path) -> None:
+    """Those of its beginning may be lost, two may have gone on with it, or it was pruned."""
+    state.session("s1", end_reason="compression")
+    for number in (2, 3):
+        state.session(f"s{number}", parent_session_id="s1")
+        state.message("user", f"To {number}.", f"s{number}")
+    reset = json.dumps({"_reset_from": "s1"})
+    state.session("s4", parent_session_id="s1", model_config=reset)
+    state.message("user", "Anew.", "s4")
+    state.session("s5", parent_session_id="pruned")
+    state.message("user", "Left over.", "s5")
+    told = {
+        it.item: [words for _, words in Story(READER, it).said()]
+        for it in sources(READER, tmp_path)
+    }
+    assert told == {"s1": ["To 2.", "To 3."], "s4": ["Anew."], "s5": ["Left over."]}
+
+
 def test_what_a_person_took_back_or_never_said_is_no_prompt(state: State, tmp_path: Path) -> None:
     state.session()
     state.message("user", "Undone.", active=0)

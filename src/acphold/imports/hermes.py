@@ -49,7 +49,8 @@ _MARKED: Final = (
 _GOES_ON: Final = (
     "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
     f" AND p.end_reason = 'compression') AND {_MARKED.format('_delegate_from')}"
-    f" AND {_MARKED.format('_branched_from')} ORDER BY started_at, id"
+    f" AND {_MARKED.format('_branched_from')} AND {_MARKED.format('_reset_from')}"
+    " ORDER BY started_at, id"
 )
 _LONGEST: Final = 1_000
 """Most compactions of one conversation."""
@@ -62,10 +63,10 @@ def find(home: Home) -> Iterator[Source]:
     for database in databases_found:
         newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
         columns = f"id, {newest}, message_count, end_reason, parent_session_id, model_config"
-        found = [*databases.sessions_of(database, "sessions", columns, "message_count > 0")]
+        found = [*databases.sessions_of(database, "sessions", columns, "TRUE")]
         ends = {row[0]: row[3] for row in found}
         for session_id, changed, messages, ended, parent, config in found:
-            if parent is not None and not _is_fork(config, ends.get(parent)):
+            if parent is not None and not _is_own(config, parent, ends):
                 continue
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
@@ -76,7 +77,16 @@ def find(home: Home) -> Iterator[Source]:
                     ((changed, messages),) = databases.rows(database, query, *chain)
                 except OSError as error:
                     note(error)
-            yield databases.row_source(database, session_id, changed, messages)
+            if messages:
+                yield databases.row_source(database, session_id, changed, messages)
+
+
+def _is_own(config: object, parent: str, ends: dict[str, object]) -> bool:
+    """Return True if a session with a parent is no subagent's, and does not continue it: the parent
+    may be deleted, or the person began anew behind it."""
+    marks = obj(from_json(config))
+    begins = parent not in ends or "_reset_from" in marks
+    return _is_fork(config, ends.get(parent)) or (begins and "_delegate_from" not in marks)
 
 
 def _is_fork(config: object, parents_end: object) -> bool:
@@ -88,16 +98,14 @@ def _is_fork(config: object, parents_end: object) -> bool:
 
 
 def _chain(database: Path, session_id: str) -> list[str]:
-    """Return a session and its continuations, in order."""
-    chain = [session_id]
-    while len(chain) < _LONGEST:
-        found = databases.AgentTables(database, Missed()).rows(
-            "sessions", "id", _GOES_ON, chain[-1]
-        )
-        following = [one for (one,) in found if isinstance(one, str) and one not in chain]
-        if not following:
-            break
-        chain.append(following[-1])
+    """Return a session and its continuations, in order; several where two went on with one."""
+    chain: list[str] = []
+    due = [session_id]
+    while due and len(chain) < _LONGEST:
+        chain.append(due.pop())
+        tables = databases.AgentTables(database, Missed())
+        found = [one for (one,) in tables.rows("sessions", "id", _GOES_ON, chain[-1])]
+        due += [one for one in reversed(found) if isinstance(one, str) and one not in chain]
     return chain
 
 
