@@ -150,6 +150,19 @@ def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path
     assert [words for who, words in said if who == "user"] == ["Hello.", "Left behind."]
 
 
+@pytest.mark.parametrize(("gone", "kept"), [(2, ["One.", "1", "Two.", "2"]), (6, [])])
+def test_going_back_after_a_resume_leaves_as_many_messages_as_it_says(
+    tmp_path: Path, gone: int, kept: list[str]
+) -> None:
+    chat = Chat()
+    for number, words in enumerate(("One.", "Two.", "Three."), 1):
+        chat.user(words)
+        chat.agent(str(number))
+    chat.add("system", None, subtype="rewind", systemPayload={"truncatedCount": gone})
+    chat.user("Four.")
+    assert [words for _, words in story(chat, tmp_path).said()] == [*kept, "Four."]
+
+
 def test_the_conversation_goes_on_behind_whatever_stands_in_the_chain(tmp_path: Path) -> None:
     chat = Chat("Hello.")
     chat.add("from-the-future")

@@ -66,12 +66,23 @@ def _tree(source: Source) -> RecordTree:
     tree = RecordTree(ROWS, begin=source.begin)
     if _is_old(source.path):
         return tree
+    way: list[str] = []  # the messages
+    begun = ""  # a going back to the beginning
     for _, found in tree.heads(source.path, OBJECTS):
         record = found or {}
         if source.begin and text(record, "subtype") == "chat_compression":
             raise NotStraightError  # they are numbered
         uuid, parent = text(record, "uuid"), text(record, "parentUuid")
         said = obj(record, "message").get("parts")
+        if "message" in record:
+            way.append(uuid)
+        elif text(record, "subtype") == "rewind":
+            # After a resume, the program may not know where the turns began that it goes back to.
+            gone = number(record, "systemPayload", "truncatedCount") or 0
+            del way[max(len(way) - gone, 0) :]
+            parent = parent or next(reversed(way), "")
+            begun = begun if parent else uuid
+        parent = "" if parent == begun else parent
         is_answer = text(record, "type") == "assistant"
         tree.add(uuid, parent, typed=_is_typed(record), answers=is_answer, words=said)
     return tree
