@@ -217,6 +217,24 @@ def test_a_compaction_that_names_no_earlier_record_is_not_taken_for_going_back(
     assert users == ["Hello.", "More.", "Go on."]
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_nobody_goes_back_behind_a_compaction(tmp_path: Path, is_copied: bool) -> None:
+    """A second one in the same process names a record from before the first one."""
+    transcript = Transcript("One.")
+    early = transcript.assistant("First.")
+    transcript.add("system", None, subtype="compact_boundary", logicalParentUuid=early)
+    transcript.user("This session is being continued from a previous conversation.")
+    transcript.user("Two.")
+    transcript.assistant("Second.")
+    transcript.records += transcript.records[:2] * is_copied
+    hook = transcript.add("system", early, subtype="stop_hook_summary")
+    transcript.add("system", None, subtype="compact_boundary", logicalParentUuid=hook)
+    transcript.user("Three.", "" if is_copied else early)
+    transcript.write(tmp_path)
+    said = [words for role, words in Story.of(READER, tmp_path).said() if role != "call"]
+    assert said == ["One.", "First.", "Two.", "Second.", "Three."]
+
+
 def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:
     transcript = Transcript("Read both.")
     first = transcript.assistant(use("t1", "Read", file_path="/a"))

@@ -73,6 +73,7 @@ _PASSED: Final = frozenset(
 )  # fmt: skip
 """The program's own records and notes, not part of the conversation."""
 
+_COMPACTED: Final = "compact_boundary"
 _SUMMARY: Final = "This session is being continued from a previous conversation"
 _CANCELLED: Final = "[Request interrupted by user"
 _BY_PROGRAM: Final = re.compile(
@@ -175,6 +176,7 @@ class _RecordHead(Struct, gc=False):
     parentUuid: str | None = None
     logicalParentUuid: str | None = None
     type: str = ""
+    subtype: str = ""
     isSidechain: bool = False
     isApiErrorMessage: bool = False
 
@@ -204,6 +206,7 @@ def _tree(source: Source) -> RecordTree:
             command=typed and _first_words(said).startswith(_COMMANDS),
             answers=head.type == "assistant" and not head.isApiErrorMessage,
             words=said,
+            compacts=head.subtype == _COMPACTED,
         )
     return tree
 
@@ -302,7 +305,7 @@ class _ClaudeConverter(AgentConverter):
             self._user_said(record)
         elif kind == "system":
             subtype = text(record, "subtype")
-            if subtype == "compact_boundary":
+            if subtype == _COMPACTED:
                 self._compact()
                 self._compaction = record
                 if text(record, "compactMetadata", "trigger") == "auto":

@@ -72,6 +72,7 @@ class RecordTree:
         self._alone = bytearray()
         self._copies: set[int] = set()
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
+        self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
         self._taken_back = ""  # the first record of those before the next one
 
     # -- built -----------------------------------------------------------------------------
@@ -96,6 +97,7 @@ class RecordTree:
         words: object = "",
         name: str = "",
         taken_back: bool = False,
+        compacts: bool = False,
     ) -> None:
         """Add the next line, a record.
 
@@ -103,7 +105,8 @@ class RecordTree:
         `name` is its own id, if that is another one. `answers` if the agent said something in it,
         more than that it failed. With a repeated id it is a copy, and is not told again. A line
         without an id is not part of the tree; it is told in any case. `taken_back` if the person
-        went back to before it: the next one that is not follows those before.
+        went back to before it: the next one that is not follows those before. Nobody goes back
+        behind one that `compacts`: one that names a record from before it follows the last one.
         """
         if self._taken_back and not taken_back:
             self.go_back(self._taken_back)
@@ -111,6 +114,8 @@ class RecordTree:
         number = len(self._named)
         self._alone.append(not record_id)
         parent = next(reversed(self._way), 0) if parent_id is LAST else hash(parent_id or "")
+        if self._compacted and self._numbers.get(parent, number) < self._compacted:
+            parent = self._newest
         self._named.append(parent if record_id else 0)
         role = (_COMMAND if command else _PROMPT) if typed else _ANSWER if answers else 0
         self._roles.append(role if record_id else 0)
@@ -119,6 +124,8 @@ class RecordTree:
         if self._numbers.setdefault(hash(record_id), number) != number:
             self._copies.add(number)
             return
+        self._newest = hash(record_id)
+        self._compacted = number if compacts else self._compacted
         if parent_id is LAST:
             self._way[hash(record_id)] = None
         if typed:
