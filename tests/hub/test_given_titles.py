@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acphold.conversation.history.titles import UNTITLED
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import state_of
 from acphold.journal.rows import RowChange
@@ -106,6 +107,25 @@ async def test_a_client_that_loads_the_session_later_is_told_its_title_last(jour
         client = await house.loaded(session)
         assert told(client)[-1] == "Mine"
         assert (await state_of(house.journal, session)).attributes.title == "Mine"
+
+
+async def test_the_next_prompt_gives_a_title_where_a_person_took_it_out_but_not_the_agent(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.turn(client, session, "My secret")
+    await rename(journal, session, UNTITLED)
+    async with shared(journal) as house:
+        client = await house.loaded(session)
+        await name(house, session, "The agent's, of a secret")
+        await house.turn(client, session, "hi")
+        assert await titles(client) == [UNTITLED]
+        await house.turn(client, session, "Fix the parser")
+        assert await titles(client) == ["Fix the parser"]
+        await name(house, session, "The agent's second")
+        assert await titles(client) == ["Fix the parser"]
+        assert told(client)[-2:] == [UNTITLED, "Fix the parser"]
 
 
 async def test_a_given_title_is_not_told_twice_and_does_not_move_the_session(

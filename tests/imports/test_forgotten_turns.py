@@ -14,6 +14,7 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin
+from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import HeldElsewhereError
 from acphold.imports import Home, Intake, claude, codex, reader
 from acphold.imports.claude import READER
@@ -729,13 +730,22 @@ async def test_there_is_no_such_turn_or_somebody_has_the_session_open(
     assert await prompts(opened) == ["one"]
 
 
-async def test_a_session_without_turns_keeps_a_title_that_its_agent_cannot_replace(
+async def test_a_session_without_turns_gets_the_title_of_its_next_prompt_not_one_of_its_agent(
     opened: Journal, tmp_path: Path
 ) -> None:
-    put(tmp_path, conversation("Keep my secret"))
+    whole = conversation("Keep my secret")
+    put(tmp_path, whole)
     await take(opened, tmp_path)
     await forget_turn(opened, 1)
-    assert ((row := await opened.session(SESSION)).title, row.renamed) == ("(no title)", True)
+    assert ((row := await opened.session(SESSION)).title, row.renamed) == (UNTITLED, True)
+    whole.beside(type="ai-title", aiTitle="The agent's own", sessionId=SESSION)
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert (await opened.session(SESSION)).title == UNTITLED
+    say(whole, "Fix the parser")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert ((row := await opened.session(SESSION)).title, row.renamed) == ("Fix the parser", True)
 
 
 async def test_a_title_made_of_the_words_goes_with_them(opened: Journal, tmp_path: Path) -> None:

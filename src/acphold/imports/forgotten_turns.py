@@ -29,7 +29,7 @@ from acphold.conversation.history.entries import (
 from acphold.conversation.history.fold import Fold, SessionState
 from acphold.conversation.history.prompt_queue import QueueChange, after_moment, content_in
 from acphold.conversation.history.raw_update import members, string
-from acphold.conversation.history.titles import title_of_prompt
+from acphold.conversation.history.titles import UNTITLED, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
 from acphold.imports.explanation import SourceSearch
@@ -302,7 +302,7 @@ async def _take_out(
             left = [turn for turn in known.turns if turn not in turns][:1]
             told = [it async for _, it in entries_of(journal, session_id, left)]
             titles = (title_of_prompt(it.raw) for it in told if it.kind == PROMPT)
-            title: str | None = next(filter(None, titles), "(no title)")
+            title: str | None = next(filter(None, titles), UNTITLED)
             change = replace(change, title=title, given=title)
         its_titles = {title for title in known.titles if found.is_in(title)}
         if known.marker is not None and its_titles:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
 from acphold.conversation.history.timeline import left_by
+from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Source, stamp
@@ -462,7 +463,11 @@ class SessionWriter:
         """Return how a piece changes the row of the session."""
         facts, row, before = piece.facts, self._row, self._before
         changed = self._source.changed_at // 1_000_000
-        if row is not None and row.title not in (None, before and before.title):
+        if row is not None and row.title == UNTITLED:
+            title = (
+                piece.first_prompt or UNTITLED
+            )  # the program's may be of a turn that was taken out
+        elif row is not None and row.title not in (None, before and before.title):
             title = row.title  # a person has renamed it
         # A continued session leaves the archive. A new one is not archived either, unless a person
         # did that once it was listed.

@@ -15,6 +15,7 @@ from msgspec import Struct
 from acp_wire.errors import ExportError
 from acp_wire.workspace.replacement import replace_file as replace_file
 from acphold.conversation.history.entries import Entry, Origin
+from acphold.conversation.history.titles import UNTITLED
 from acphold.conversation.presentation.visible_text import local, on_one_line, quantity
 
 TITLE_CHARACTERS = 50
@@ -51,7 +52,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def name(self) -> str:
         """The title for people."""
-        return on_one_line(self.title or "") or "(no title)"
+        return on_one_line(self.title or "") or UNTITLED
 
     @property
     def file_name(self) -> str:

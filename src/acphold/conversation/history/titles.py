@@ -19,6 +19,9 @@ from acphold.conversation.history.raw_update import items, members, string, upda
 TITLE_LENGTH: Final = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
+UNTITLED: Final = "(no title)"
+"""Stands for a title that a person has taken out: only a prompt gives another one."""
+
 LOOKED_AT: Final = 8_192
 """Characters of a prompt that a title is made from; the rest was pasted."""
 

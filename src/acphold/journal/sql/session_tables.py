@@ -20,6 +20,7 @@ from msgspec.structs import asdict, fields
 from acp_wire.surroundings import resolve_folder
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.raw_update import storable
+from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal import bounds, list_places
 from acphold.journal.intentions import row_for
@@ -92,7 +93,8 @@ def insert(tables: Tables, new: NewSession, now: int | None, **columns: object) 
 def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
     """The values set in `change`, as SQL assignments.
 
-    A title is set only if no person gave one. Raises OverflowError for a number beyond 64 bits.
+    A title is set only if no person gave one, or one took it out. Raises OverflowError for a number
+    beyond 64 bits.
     """
     # Without what is UNSET.
     columns = {} if change is None else msgspec.to_builtins(change, builtin_types=(bytes,))
@@ -111,7 +113,7 @@ def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
         parts.append("summed_at = -1")  # the reports may be another agent's
     if "title" in columns and not is_given:
         place = [*columns].index("title")
-        parts[place] = "title = CASE WHEN renamed THEN title ELSE %s END"
+        parts[place] = f"title = CASE WHEN renamed AND title <> '{UNTITLED}' THEN title ELSE %s END"
     return parts, [*columns.values()]
 
 

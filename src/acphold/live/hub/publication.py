@@ -17,6 +17,7 @@ from acphold.conversation.history.attributes import Attributes, fold_settings, f
 from acphold.conversation.history.entries import QUEUE, TURN_END, milliseconds
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.conversation.history.titles import UNTITLED
 from acphold.journal.journal import Append, Journal, Lease, Sessions
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent, update_of
@@ -120,7 +121,7 @@ class ListedRow:
         if after is before:
             return None if change is NO_CHANGE else change
         if after.title != before.title:
-            self.untitled = False
+            self.untitled = after.title == UNTITLED
             change = replace(change, title=after.title)
         if after.meta != before.meta:
             change = replace(change, meta=after.meta or b"")

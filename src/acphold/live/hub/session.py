@@ -28,7 +28,7 @@ from acphold.conversation.history.decisions import AskedQuestion, question_entry
 from acphold.conversation.history.entries import Entry, Segment
 from acphold.conversation.history.fold import Summary
 from acphold.conversation.history.prompt_queue import PromptQueue
-from acphold.conversation.history.titles import says_nothing
+from acphold.conversation.history.titles import UNTITLED, says_nothing
 from acphold.journal.intentions import queue_change
 from acphold.journal.journal import Append, Entries, Journal, Lease
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
@@ -71,8 +71,8 @@ class HubSession:
         self.attachments = Attachments(self)
         self.row = ListedRow(journal, lease, row)
         title = summary.attributes.title
-        self.row.untitled = not row.renamed and (
-            says_nothing(title) if title is not None else not row.prompted
+        self.row.untitled = row.title == UNTITLED or (
+            not row.renamed and (says_nothing(title) if title is not None else not row.prompted)
         )
         self._journal = journal
         self.lease = lease
