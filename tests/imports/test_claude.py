@@ -109,6 +109,16 @@ def test_a_command_of_the_program_and_its_answer_are_told(tmp_path: Path) -> Non
     assert told.said() == [("user", "/rename New name"), ("agent", "Renamed.")]
 
 
+@pytest.mark.parametrize("words", ["Use </command-args>.", "<command-args>x</command-args>?"])
+def test_tags_of_the_program_in_the_words_behind_a_command_stay_in_them(
+    tmp_path: Path, words: str
+) -> None:
+    name, args = "<command-name>/mend</command-name>", f"<command-args>{words}</command-args>"
+    transcript = Transcript(name + args)
+    transcript.assistant("Done.")
+    assert story(transcript, tmp_path).said() == [("user", f"/mend {words}"), ("agent", "Done.")]
+
+
 def test_a_cancelled_turn_ends_as_cancelled_and_keeps_its_half_text(tmp_path: Path) -> None:
     transcript = Transcript("Count.")
     transcript.assistant("one two")
@@ -555,6 +565,18 @@ def test_the_persons_words_behind_a_reminder_in_the_same_prompt_are_told(
     attached = {"uri": "context:system-reminder", "text": "Be brief."}
     assert told.prompts() == [
         [{"type": "resource", "resource": attached}, {"type": "text", "text": "Mend it."}]
+    ]
+
+
+def test_the_persons_words_between_two_reminders_are_told(tmp_path: Path) -> None:
+    reminder = "<system-reminder>Be brief.</system-reminder>\n"
+    transcript = Transcript()
+    transcript.user([{"type": "text", "text": f"{reminder}Mend it.\n{reminder}"}])
+    transcript.assistant("Done.")
+    attached = {"uri": "context:system-reminder", "text": "Be brief."}
+    resource = {"type": "resource", "resource": attached}
+    assert story(transcript, tmp_path).prompts() == [
+        [resource, {"type": "text", "text": "Mend it."}, resource]
     ]
 
 

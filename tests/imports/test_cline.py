@@ -62,6 +62,30 @@ def use(call: str, name: str, **given: Json) -> Json:
     return {"type": "tool_use", "id": call, "name": name, "input": given}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Why is </user_input> in the text?",
+        "Why </user_input> twice </user_input>?",
+        "What is <user_input>this</user_input> for?",
+        'Which <user_input mode="act"> is it?',
+    ],
+)
+def test_tags_of_the_program_in_a_persons_own_words_stay_in_them(
+    tmp_path: Path, words: str
+) -> None:
+    session = Session(tmp_path)
+    session.user(words, f"{words} Again.")
+    session.agent("It is.")
+    session.user({"type": "text", "text": "\n".join([f"<user_input>{words}</user_input>"] * 2)})
+    session.write()
+    prompts = Story.of(READER, tmp_path).prompts()
+    assert [[block["text"] for block in blocks] for blocks in prompts] == [
+        [words, f"{words} Again."],
+        [words, words],
+    ]
+
+
 def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.user("Run it.")

@@ -24,7 +24,7 @@ PLACES = {
     "kilo": (KILO, ".kilocode/cli/global"),
 }
 SCREEN = [
-    {"ts": 1, "type": "say", "say": "task", "text": "Count."},
+    {"ts": 1, "type": "say", "say": "task", "text": "Count </task>."},
     {"ts": 2, "type": "say", "say": "text", "text": "one"},
     {"ts": 3, "type": "say", "say": "user_feedback", "text": "y"},
     {"ts": 4, "type": "say", "say": "text", "text": "two"},
@@ -42,7 +42,11 @@ def history() -> list[Json]:
     edit = "<write_to_file>\n<path>a.txt</path>\n<content>\nx\n</content>\n</write_to_file>"
     command = {"type": "tool_use", "name": "execute_command", "input": {"command": "ls"}}
     return [
-        said("user", "<task>\nCount.\n</task>", "<environment_details>\nx\n</environment_details>"),
+        said(
+            "user",
+            "<task>\nCount </task>.\n</task>",
+            "<environment_details>\nx\n</environment_details>",
+        ),
         said("assistant", "one"),
         said("user", "<feedback>\ny\n</feedback>"),
         said("assistant", "two"),
@@ -55,7 +59,7 @@ def history() -> list[Json]:
     ]
 
 
-WHOLE = ["Count.", "one", "y", "two", "y", "three", "Write a.txt", "four"]
+WHOLE = ["Count </task>.", "one", "y", "two", "y", "three", "Write a.txt", "four"]
 WHOLE += ["ls", "five"]
 
 
@@ -114,4 +118,4 @@ async def test_a_screen_that_is_whole_again_tells_nothing_twice(
     (row,) = await opened.page(ListFilter())
     told = (await state_of(opened, row.session_id)).timeline
     said = [item.text for item in told if isinstance(item, Message) and item.role == "user"]
-    assert said == ["Count.", "y", "y", "More."]
+    assert said == ["Count </task>.", "y", "y", "More."]

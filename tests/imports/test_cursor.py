@@ -448,14 +448,14 @@ def test_before_there_were_turns_what_the_model_was_told_is_told(
     store.end(
         message("system", words("You are an agent."))
         + message("user", words("<user_info>\nOS: linux\n</user_info>"))
-        + message("user", words("<user_query>\nLook.\n</user_query>"))
+        + message("user", words("<user_query>\nWhy </user_query>?\n</user_query>"))
         + message("assistant", {"type": "reasoning", "text": "Hm."}, words("I look."), call)
         + message("tool", result)
         + message("assistant", words("Done."))
     )
     told = Story.of(READER, tmp_path)
     assert told.said() == [
-        ("user", "Look."),
+        ("user", "Why </user_query>?"),
         ("thought", "Hm."),
         ("agent", "I look."),
         ("call", "ls"),

@@ -161,7 +161,7 @@ class _ClineConverter(AgentConverter):
                 blocks += self._blocks([part])
                 continue
             words = text(part, "text")
-            typed = list(tag_pairs(words, _TYPED))
+            typed = list(tag_pairs(words, _TYPED, widest=True))
             for begin, end in typed:
                 self._writer.mode(begin["mode"] or "")
                 blocks.append(text_block(words[begin.end() : end.start()]))
@@ -498,7 +498,7 @@ def steps(messages: Iterable[Object]) -> Iterator[TaskStep]:
         for block in objects(said) if isinstance(said, list) else [{"type": "text", "text": said}]:
             words = text(block, "text")
             if text(message, "role") == "user":
-                for begin, end in tag_pairs(words, _SENT):
+                for begin, end in tag_pairs(words, _SENT, widest=True):
                     yield TaskStep("user", words[begin.end() : end.start()].strip())
             elif text(block, "type") == "tool_use":
                 yield _call_step(text(block, "name"), obj(block, "input"))

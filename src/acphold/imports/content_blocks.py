@@ -202,7 +202,7 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
         elif link := _LINK.fullmatch(words):
             links[link[2]] = len(restored)
             restored.append(resource_link(link[1], link[2]))
-        elif beside := _BESIDE.fullmatch(words):
+        elif (beside := _BESIDE.fullmatch(words)) and not _is_several(*beside.groups()):
             restored.append(resource(f"context:{beside[1]}", beside[2].strip()))
         else:
             while found := _IN_FRONT.match(words):
@@ -234,6 +234,11 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
                 else:
                     restored.append(attached)
     return restored
+
+
+def _is_several(name: str, words: str) -> bool:
+    """Return True if words between two tags of a name are also between others: the person's are."""
+    return f"<{name}>" in words.partition(f"</{name}>")[2]
 
 
 def picture(url: str) -> Object | None:

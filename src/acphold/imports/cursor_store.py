@@ -36,7 +36,7 @@ from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
 from acphold.imports.tools import PATHS, call_fields, named_call_fields
-from acphold.imports.values import Object, as_bytes, first_text, objects, text
+from acphold.imports.values import Object, as_bytes, first_text, inner, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ _CALL_ID: Final = 57
 _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
 
 _STATUS: Final = {2: "in_progress", 3: "completed"}
-_QUERY: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
+_QUERY: Final = re.compile(r"<(?P<opens>user_query)>\n?|\n?</(?P<closes>user_query)>")
 
 _BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
 """Context that Cursor adds by itself, or that names no file: rules, commands, chats …"""
@@ -375,8 +375,8 @@ class _CursorStoreConverter(AgentConverter):
         parts = objects(message, "content") or [text_block(text(message, "content"))]
         if role == "user":
             said = "".join(text(part, "text") for part in parts)
-            if typed := _QUERY.findall(said):
-                self._writer.prompt([text_block(typed[-1])])
+            if typed := inner(said, _QUERY):
+                self._writer.prompt(text_blocks(typed["user_query"]))
                 self._writer.model(self._model)
         elif role in ("assistant", "tool"):
             self._answer(parts, blob_id)

@@ -187,35 +187,48 @@ def squeeze(words: str) -> str:
     return " ".join(words.split())
 
 
-def tag_pairs(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each opening tag that is closed, with its closing tag: the next one of its name.
+def tag_pairs(
+    words: str, tag: re.Pattern[str], *, widest: bool = False
+) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield each opening tag that is closed, with its closing tag: the next one of its name; or the
+    `widest`, as words in between may have such tags: the last one that belongs to no other.
 
     The pattern finds both, with their names as its groups `opens` and `closes`. A single pattern
     for the whole element would search the rest of the text for each unclosed tag: quadratic time.
     """
     opening: list[re.Match[str]] = []
-    closing: dict[str, list[re.Match[str]]] = {}
+    waiting: dict[str, list[re.Match[str]]] = {}
+    ends: dict[re.Match[str], re.Match[str]] = {}
     for found in tag.finditer(words):
+        its = waiting.setdefault(found["opens"] or found["closes"], [])
         if found["opens"]:
+            if its and its[-1] in ends:
+                its.clear()
             opening.append(found)
+            its.append(found)
+        elif widest and its:
+            ends[its[-1]] = found
+            if len(its) > 1:  # the outermost may have another end
+                its.pop()
         else:
-            closing.setdefault(found["closes"], []).append(found)
-    for several in closing.values():
-        several.reverse()
+            ends.update(dict.fromkeys(its, found))
+            its.clear()
+    following: dict[str, re.Match[str]] = {}
+    for begin in reversed(opening):
+        if its_end := ends.get(begin) or following.get(begin["opens"]):
+            ends[begin] = following[begin["opens"]] = its_end
     end = 0
     for begin in opening:
-        ends = closing.get(begin["opens"], [])
-        while ends and ends[-1].start() < begin.end():
-            ends.pop()
-        if ends and begin.start() >= end:
-            yield begin, ends[-1]
-            end = ends[-1].end()
+        if begin in ends and begin.start() >= end:
+            yield begin, ends[begin]
+            end = ends[begin].end()
 
 
 def inner(words: str, tag: re.Pattern[str]) -> dict[str, str]:
     """Return the text in each closed tag, by name; for repeated names, the last one."""
     return {
-        begin["opens"]: words[begin.end() : end.start()] for begin, end in tag_pairs(words, tag)
+        begin["opens"]: words[begin.end() : end.start()]
+        for begin, end in tag_pairs(words, tag, widest=True)
     }
 
 
