@@ -153,6 +153,9 @@ ADDING_SECONDS: Final = 0.1
 SUMMED_TOGETHER: Final = 1024
 """Numbers of sessions whose sums are kept together: a reader adds up as many in 4 ms."""
 
+AGENTS_OF_A_BLOCK: Final = 16
+"""Agents whose sums are kept apart; of more, only those of all together."""
+
 BLOCKS_SECONDS: Final = 3600.0
 """Seconds after which a process that goes on makes outdated sums of many sessions anew."""
 

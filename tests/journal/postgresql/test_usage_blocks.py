@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import psycopg
@@ -59,9 +60,10 @@ def holding(line: Line) -> int:
 
     tables = PostgresqlTables(line)
     with tables.reading():
-        for by in GROUPINGS:
-            kept = usage_sums.sums(tables, by, (), None, 0, usage_blocks.kept_sums)
-            assert seen(kept) == seen(usage_sums.sums(tables, by, (), None, 0)), by
+        for by, agents in product(GROUPINGS, ((), ("a1",), ("a0", "a2"), ("nobody",))):
+            kept = usage_sums.sums(tables, by, agents, None, 0, usage_blocks.kept_sums)
+            asked = seen(usage_sums.sums(tables, by, agents, None, 0))
+            assert seen(kept) == asked, (by, agents)
         return len(usage_blocks.kept_sums(tables, "agent")[0])
 
 
@@ -201,16 +203,22 @@ FEW, MANY = 2 * 1024 + 100, 19 * 1024 + 100
 def test_hardly_more_is_read_for_the_sums_of_ten_times_as_many_sessions(
     databases: Databases,
 ) -> None:
-    read: dict[Grouping, list[int]] = {by: [] for by in GROUPINGS}
+    ways = [*product(GROUPINGS, ((), ("a1",)), (None,)), *product(GROUPINGS, ((),), ("/mine",))]
+    read: dict[tuple[Grouping, tuple[str, ...], str | None], list[int]] = {it: [] for it in ways}
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         for first, last in ((1, FEW), (FEW + 1, MANY)):
             fill(line, first, last)
+            do(
+                line,
+                "UPDATE acphold.sessions SET cwd = '/mine', folder = '/mine' WHERE number < 70",
+                "VACUUM ANALYZE",
+            )
             make_all(line)
-            for by in GROUPINGS:
+            for by, agents, cwd in ways:
                 with psycopg.connect(url) as reader:
-                    found = usage_sums.sums(
-                        PostgresqlTables(reader), by, (), None, 0, usage_blocks.kept_sums
-                    )
-                    assert found.total.tokens.total == last * 21
-                    read[by].append(rows_read(reader))
+                    tables = PostgresqlTables(reader)
+                    found = usage_sums.sums(tables, by, agents, cwd, 0, usage_blocks.kept_sums)
+                    known = 9 if cwd else len(range(1, last + 1, 3)) if agents else last
+                    assert found.total.tokens.total == known * 21
+                    read[by, agents, cwd].append(rows_read(reader))
     assert all(many < few * 1.2 for few, many in read.values()), read

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -26,6 +27,7 @@ from tests.journal.conftest import opened
 from tests.journal.sqlite.test_usage_sums import HOUR, counted_sums, fill
 
 GROUPINGS: Final[tuple[Grouping, ...]] = ("agent", "day", "folder", "model", "session")
+AGENTS: Final = ((), ("a",), ("b",), ("z",), ("a", "z"), ("nobody",))
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +38,19 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-async def holding(journal: SqliteJournal, by: Grouping = "agent") -> int:
+async def holding(
+    journal: SqliteJournal, by: Grouping = "agent", agents: tuple[str, ...] = ()
+) -> int:
     """The number of blocks that hold, after a comparison of all sums with those of the sessions."""
 
     def compare(db: Connection) -> int:
         tables = SqliteTables(db)
         with reading(db):
-            for each in GROUPINGS:
-                kept = usage_sums.sums(tables, each, (), None, 0, usage_blocks.kept_sums)
-                assert seen(kept) == seen(usage_sums.sums(tables, each, (), None, 0)), each
-            return len(usage_blocks.kept_sums(tables, by)[0])
+            for each, of in product(GROUPINGS, AGENTS):
+                kept = usage_sums.sums(tables, each, of, None, 0, usage_blocks.kept_sums)
+                asked = seen(usage_sums.sums(tables, each, of, None, 0))
+                assert seen(kept) == asked, (each, of)
+            return len(usage_blocks.kept_sums(tables, by, agents)[0])
 
     return await journal._background.run(compare)
 
@@ -153,6 +158,51 @@ async def test_a_session_more_adds_next_to_nothing_to_the_sums(
                 taken.setdefault(by, []).append(steps)
     each = {by: (after - before) / MORE for by, (before, after) in taken.items()}
     assert max(each.values()) <= MOST_STEPS, each
+
+
+@pytest.mark.parametrize(("agents", "cwd"), [(("mine",), None), ((), "/mine")])
+async def test_sessions_of_others_add_next_to_nothing_to_the_sums_of_an_agent_or_a_folder(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, agents: tuple[str, ...], cwd: str
+) -> None:
+    monkeypatch.setattr(bounds, "SUMMED_TOGETHER", 32)
+    taken: dict[Grouping, list[int]] = {}
+    for first, last in ((0, 64), (64, 64 + MORE)):
+        for number in range(first, last):
+            agent, folder = ("mine", "/mine") if number % 8 == 0 < 64 - number else ("a", "/w")
+            await journal.create(NewSession(f"s{number}", agent, folder))
+            await tell(journal, f"s{number}", at=number % 50 * 24 * HOUR)
+        await journal.index.tidy(1)
+        with closing(connect(journal.path, 60.0)) as connection:
+            for by in GROUPINGS[:-1]:
+                kept = usage_blocks.kept_sums
+                found, steps = counted_sums(connection, by, 0, agents, cwd, kept_sums=kept)
+                assert found.total.tokens.total == 7 * 8
+                taken.setdefault(by, []).append(steps)
+    assert all(many <= few + 6 * MORE for few, many in taken.values()), taken
+
+
+async def test_a_block_with_too_many_agents_has_sums_of_all_together_alone(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "AGENTS_OF_A_BLOCK", 2)
+    for number in range(17):
+        await journal.create(NewSession(f"s{number}", "abz"[number % (2 + number // 8)], "/w"))
+        await tell(journal, f"s{number}")
+    await journal.index.tidy(1)
+    assert await holding(journal) == 2
+    assert await holding(journal, agents=("a",)) == 1
+
+
+async def test_a_block_that_cannot_be_read_is_made_again(journal: SqliteJournal) -> None:
+    for number in range(17):
+        await journal.create(NewSession(f"s{number}", "a", "/w"))
+        await tell(journal, f"s{number}")
+    await journal.index.tidy(1)
+    with closing(sqlite3.connect(journal.path)) as other, other:
+        other.execute("UPDATE usage_blocks SET by_agent = x'92' WHERE lowest > 1")
+    assert await holding(journal) == 1
+    await journal.index.tidy(1)
+    assert await holding(journal) == 2
 
 
 async def test_a_process_that_goes_on_makes_them_as_it_settles_turns(

@@ -251,12 +251,17 @@ async def test_what_is_older_is_not_read_to_add_up_what_was_reported_since(
 
 
 def counted_sums(
-    connection: Connection, by: Grouping, since: int, **kept: usage_sums.KeptSums
+    connection: Connection,
+    by: Grouping,
+    since: int,
+    agents: tuple[str, ...] = (),
+    cwd: str | None = None,
+    **kept: usage_sums.KeptSums,
 ) -> tuple[UsageSums, int]:
     """The sums, and the steps of SQLite that it took to add them up."""
     steps: list[None] = []
     connection.set_progress_handler(lambda: steps.append(None), 1)
-    found = usage_sums.sums(SqliteTables(connection), by, (), None, since, **kept)
+    found = usage_sums.sums(SqliteTables(connection), by, agents, cwd, since, **kept)
     connection.set_progress_handler(None, 1)
     return found, len(steps)
 

@@ -508,11 +508,11 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         return search(tables, sought, find_in_index)
 
     def _kept_sums(
-        self, tables: PostgresqlTables, by: Grouping
+        self, tables: PostgresqlTables, by: Grouping, agents: tuple[str, ...]
     ) -> tuple[list[PlainSums], list[Span]]:
         from acphold.journal.postgresql import usage_blocks  # late, for a quick start
 
-        return usage_blocks.kept_sums(tables, by)
+        return usage_blocks.kept_sums(tables, by, agents)
 
     def _make_block(self, tables: PostgresqlTables) -> bool:
         from acphold.journal.postgresql import usage_blocks  # late, for a quick start

@@ -20,9 +20,11 @@ from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.usage_sums import PlainSums, Span
 
 
-def kept_sums(tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+def kept_sums(
+    tables: Tables, by: Grouping, agents: tuple[str, ...] = ()
+) -> tuple[list[PlainSums], list[Span]]:
     """The sums of the blocks that hold, and the spans of numbers outside of them."""
-    return usage_blocks.kept_sums(_holding(tables, f"by_{by}"), by)
+    return usage_blocks.kept_sums(_holding(tables, f"by_{by}"), by, agents)
 
 
 def make_next(tables: PostgresqlTables) -> bool:
@@ -32,7 +34,7 @@ def make_next(tables: PostgresqlTables) -> bool:
         return True
     try:
         with tables.upkeep("usage_blocks"):
-            holding = [span for span, _ in _holding(tables, "NULL")]
+            holding = usage_blocks.readable(_holding(tables, "by_agent"))
             its = {"highest": [highest for _, highest in holding]}
             tables.execute(
                 "DELETE FROM acphold.usage_blocks WHERE highest <> ALL(%(highest)s::bigint[])", its

@@ -258,7 +258,9 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         """Like `Index.search`."""
 
     @abstractmethod
-    def _kept_sums(self, tables: Kept, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+    def _kept_sums(
+        self, tables: Kept, by: Grouping, agents: tuple[str, ...]
+    ) -> tuple[list[PlainSums], list[Span]]:
         """The sums that are kept for many sessions, and the spans of numbers of all others."""
 
     @abstractmethod

@@ -1,9 +1,10 @@
 """Sums of usage that are kept for many sessions together, so that `usage` does not go through all.
 
 The upkeep makes a block of SUMMED_TOGETHER sessions, in the order of their numbers, once the next
-one has begun: the sums by each grouping. They hold as long as none of the sessions has changed, so
-whoever writes pays nothing; a block is dropped with its first deleted session. Which ones have
-changed since is for each store to say. Days are those of a time zone: see `_midnights`.
+one has begun: the sums by each grouping, of all agents and of each one. They hold as long as none
+of the sessions has changed, so whoever writes pays nothing; a block is dropped with its first
+deleted session. Which ones have changed since is for each store to say. Days are those of a time
+zone: see `_midnights`.
 See docs/decisions.md, 22.
 """
 
@@ -19,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.journal import bounds
-from acphold.journal.seams import Grouping
+from acphold.journal.seams import Grouping, UsageSum
 from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.usage_sums import PlainSums, Span, SumsQuery
 
@@ -31,7 +32,7 @@ _LAST: Final = (1 << 63) - 1
 
 
 class _Kept(Struct, array_like=True):
-    """The content of a column."""
+    """The sums by a grouping, of all or of an agent."""
 
     sums: PlainSums
     midnights: list[tuple[float, float]]
@@ -39,9 +40,12 @@ class _Kept(Struct, array_like=True):
 
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
+_by_agent: Final = msgspec.msgpack.Decoder(dict[str | None, msgspec.Raw]).decode
+"""Reads a column: those of each agent, and of all under None."""
+
 
 def kept_sums(
-    holding: Iterable[tuple[Span, bytes]], by: Grouping
+    holding: Iterable[tuple[Span, bytes]], by: Grouping, agents: tuple[str, ...]
 ) -> tuple[list[PlainSums], list[Span]]:
     """The sums of the blocks that hold, in the order of their numbers, from the columns of this
     grouping; and the spans of numbers outside of them."""
@@ -50,14 +54,33 @@ def kept_sums(
     begin = 0
     for (lowest, highest), row in holding:
         with suppress(msgspec.DecodeError):
-            found = _decode(row)
+            column = _by_agent(row)
+            named = [name for name in agents if name in column]
+            # Of several, one session may have reports; of too many, none are kept.
+            if len(named) > 1 or (agents and len(column) == 1):
+                continue
+            found = _decode(column[named[0] if named else None])
             if by == "day" and found.midnights != _midnights(found.sums.groups):
                 continue
-            kept.append(found.sums)
+            is_empty = bool(agents) and not named
+            kept.append(
+                PlainSums({}, UsageSum(""), set(), found.sums.odd) if is_empty else found.sums
+            )
             if begin < lowest:
                 spans.append((begin, lowest - 1))
             begin = highest + 1
     return kept, [*spans, (begin, _LAST)]
+
+
+def readable(holding: Iterable[tuple[Span, bytes]]) -> list[Span]:
+    """Those of these blocks that can be read, by one of their columns: an earlier version kept no
+    sums of agents."""
+    spans: list[Span] = []
+    for span, row in holding:
+        with suppress(msgspec.DecodeError):
+            _by_agent(row)
+            spans.append(span)
+    return spans
 
 
 def next_due(tables: Tables, holding: Iterable[Span]) -> Span | None:
@@ -81,15 +104,36 @@ def next_due(tables: Tables, holding: Iterable[Span]) -> Span | None:
 def columns(tables: Tables, span: Span) -> dict[str, object]:
     """The columns of a new block."""
     lowest, highest = span
+    rows = tables.execute(_AGENTS.format(tables), (lowest, highest, lowest, highest))
+    agents = [agent for (agent,) in rows.fetchall()]
+    if len(agents) > bounds.AGENTS_OF_A_BLOCK:
+        agents = []
     return {"lowest": lowest, "highest": highest} | {
-        f"by_{by}": _sums_of(tables, by, span) for by in _KEPT
+        f"by_{by}": _sums_of(tables, by, span, agents) for by in _KEPT
     }
 
 
-def _sums_of(tables: Tables, by: Grouping, span: Span) -> bytes:
-    found = SumsQuery(tables, by, span=span).ask()
-    midnights = _midnights(found.groups) if by == "day" else []
-    return msgspec.msgpack.encode(_Kept(found, midnights))
+_AGENTS: Final = f"""
+    SELECT agent FROM acphold.sessions WHERE number BETWEEN %s AND %s UNION
+    SELECT usage_sums.agent FROM acphold.sessions
+    JOIN acphold.usage_sums ON usage_sums.{{0.KEY}} = sessions.{{0.OWN_KEY}}
+    WHERE number BETWEEN %s AND %s
+    LIMIT {bounds.AGENTS_OF_A_BLOCK + 1}
+"""
+
+
+def _sums_of(tables: Tables, by: Grouping, span: Span, agents: Sequence[str]) -> bytes:
+    return msgspec.msgpack.encode(
+        {
+            agent: _kept(by, SumsQuery(tables, by, () if agent is None else (agent,), span=span))
+            for agent in (None, *agents)
+        }
+    )
+
+
+def _kept(by: Grouping, query: SumsQuery) -> _Kept:
+    found = query.ask()
+    return _Kept(found, _midnights(found.groups) if by == "day" else [])
 
 
 def insert(tables: Tables, block: dict[str, object]) -> None:

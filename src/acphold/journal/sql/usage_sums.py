@@ -81,12 +81,12 @@ _BY_REQUEST: Final = """
 """
 """The agents with reports of requests. One report is enough, so few sessions are looked at."""
 
-_BY_REQUEST_SINCE: Final = """
+_BY_REQUEST_OF_FEW: Final = """
     SELECT DISTINCT usage_sums.agent FROM acphold.sessions CROSS JOIN acphold.usage_sums
     WHERE usage_sums.{key} = sessions.{own_key} AND by_request > 0 AND slot >= %(first)s{by_agents}
         AND {plain}
 """
-"""The same from the sessions since a time, or in a span: they are few."""
+"""The same from the sessions since a time, of a folder, or in a span: they are few."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "coalesce(usage_sums.agent, sessions.agent)",
@@ -143,7 +143,7 @@ class PlainSums(Struct, array_like=True):
 Span = tuple[int, int]
 """The lowest and the highest of some numbers of sessions."""
 
-KeptSums = Callable[[Tables, Grouping], tuple[list[PlainSums], list[Span]]]
+KeptSums = Callable[[Tables, Grouping, tuple[str, ...]], tuple[list[PlainSums], list[Span]]]
 
 
 class SumsQuery:
@@ -204,9 +204,9 @@ class SumsQuery:
         self._groups = _GROUPS.format(**own, name=name, title=title, used=used, at=at)
         self._costs = _COSTS.format(name=name, used=used, at=at)
         self._total = _TOTAL.format(its=its + by_agents, plain=plain, of_agents=used_by)
-        self._by_request = (_BY_REQUEST_SINCE if since or span else _BY_REQUEST).format(
-            **own, plain=plain, by_agents=by_agents
-        )
+        self._by_request = (
+            _BY_REQUEST_OF_FEW if since or span or cwd is not None else _BY_REQUEST
+        ).format(**own, plain=plain, by_agents=by_agents)
         self._is_in_one = by in ("folder", "session")
         self._is_long = by == "session"
         self._tables = tables
@@ -254,10 +254,10 @@ def sums(
     since: int,
     kept_sums: KeptSums = lambda *_: ([], []),
 ) -> UsageSums:
-    """Like `Index.usage`; `kept_sums` gives those that are kept for many sessions, and the spans of
-    numbers of all others."""
-    is_of_all = by != "session" and not (agents or cwd or since)
-    parts, spans = kept_sums(tables, by) if is_of_all else ([], [])
+    """Like `Index.usage`; `kept_sums` gives those that are kept for many sessions, of all agents or
+    of some, and the spans of numbers of all others."""
+    are_kept = by != "session" and not (cwd or since)
+    parts, spans = kept_sums(tables, by, agents) if are_kept else ([], [])
     queries = [
         SumsQuery(tables, by, agents, cwd, since, span=span)
         for span in (spans if parts else [None])

@@ -446,10 +446,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
         return search(tables, sought, find_in_index)
 
-    def _kept_sums(self, tables: SqliteTables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+    def _kept_sums(
+        self, tables: SqliteTables, by: Grouping, agents: tuple[str, ...]
+    ) -> tuple[list[PlainSums], list[Span]]:
         from acphold.journal.sqlite import usage_blocks  # late, for a quick start
 
-        return usage_blocks.kept_sums(tables, by)
+        return usage_blocks.kept_sums(tables, by, agents)
 
     def _make_block(self, tables: SqliteTables) -> bool:
         from acphold.journal.sqlite import usage_blocks  # late, for a quick start

@@ -12,9 +12,11 @@ from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.usage_sums import PlainSums, Span
 
 
-def kept_sums(tables: Tables, by: Grouping) -> tuple[list[PlainSums], list[Span]]:
+def kept_sums(
+    tables: Tables, by: Grouping, agents: tuple[str, ...] = ()
+) -> tuple[list[PlainSums], list[Span]]:
     """The sums of the blocks that hold, and the spans of numbers outside of them."""
-    return usage_blocks.kept_sums(_holding(tables, f"by_{by}"), by)
+    return usage_blocks.kept_sums(_holding(tables, f"by_{by}"), by, agents)
 
 
 def make_next(tables: Tables) -> bool:
@@ -23,7 +25,7 @@ def make_next(tables: Tables) -> bool:
     if usage_rows.add_up_next(tables):
         return True
     with tables.reading():
-        due = usage_blocks.next_due(tables, [span for span, _ in _holding(tables, "NULL")])
+        due = usage_blocks.next_due(tables, usage_blocks.readable(_holding(tables, "by_agent")))
         if due is None:
             return False
         (revision,) = tables.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
