@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.gemini import READER
+from acphold.imports.sources import searching
 from acphold.imports.values import ABANDONED
 from tests.imports.told import Story, sources, write_lines
 
@@ -197,6 +198,22 @@ def test_all_files_of_a_session_are_one_conversation(tmp_path: Path) -> None:
     loaded.write(tmp_path, minute=9)
     told = Story.of(READER, tmp_path)
     assert [words for _, words in told.said()] == ["Hello.", "Hi.", "Go on.", "Yes."]
+
+
+@pytest.mark.parametrize("its_id", ["ada.lovelace:7", "Größe", 'a"b', "a/b", "../chats", "a\nb"])
+def test_a_session_is_known_by_whatever_id_it_has_and_no_id_is_a_path(
+    tmp_path: Path, its_id: str
+) -> None:
+    log = Log(its_id)
+    log.user("u1", "Hello.")
+    log.message("g1", "gemini", "Hi.")
+    log.write(tmp_path)
+    write_lines(tmp_path / ".gemini/tmp/project/chats/session-other.jsonl", {"type": "user"})
+    with searching() as search:
+        (source,) = sources(READER, tmp_path)
+    assert (source.session_id, len(source.paths)) == (its_id, 1)
+    assert Story(READER, source).said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert ["it names no session" in str(error) for error in search.unreadable] == [True]
 
 
 def test_the_one_document_of_older_versions_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,11 +16,12 @@ import pytest
 
 from acphold.imports import NAMES, Home, reader
 from acphold.imports.records import LINE_BYTES
-from acphold.imports.sources import searching
+from acphold.imports.sources import Facts, searching
 from acphold.imports.values import milliseconds
 from tests.imports import test_auggie as auggie
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
+from tests.imports.every_reader import Said, found, write
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_hermes import State, call as hermes_call
@@ -204,6 +206,38 @@ def test_a_session_of_a_database_without_a_name_is_passed_over(
     database.executescript(schema)
     database.close()
     assert list(reader(name).find(Home(tmp_path))) == []
+
+
+KEYS = {
+    "cursor": ("cursorDiskKV", "key", b"composerData:"),
+    "opencode": ("session", "id", b""),
+    "zed": ("threads", "id", b""),
+}
+"""Where a database has the ids of its conversations, if not in a table of sessions."""
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"), [(b"\xffa", "not valid UTF-8"), (b"a\0b", "NUL character")]
+)
+@pytest.mark.parametrize("name", ["opencode", "goose", "zed", "crush", "hermes", "cursor"])
+def test_an_id_in_a_database_that_cannot_be_kept_is_named_and_costs_only_its_session(
+    tmp_path: Path, name: str, bad: bytes, why: str
+) -> None:
+    write(name, tmp_path, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    (whole,) = found(name, tmp_path)
+    table, key, begin = KEYS.get(name, ("sessions", "id", b""))
+    with closing(sqlite3.connect(whole.path, isolation_level=None)) as database:
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+        others = ", ".join("CAST(? AS TEXT)" if it == key else it for it in columns)
+        its = f"SELECT {others} FROM {table} WHERE {key} LIKE ?"
+        database.execute(f"INSERT INTO {table} {its}", (begin + bad, f"{begin.decode()}%"))
+    with searching() as search:
+        assert [it.session_id for it in found(name, tmp_path)] == [whole.session_id]
+    assert [why in str(error) for error in search.unreadable] == [True]
+
+
+def test_a_folder_with_a_nul_character_is_none() -> None:
+    assert Facts(cwd="/home/a\0b").named_folder == ""
 
 
 def _rich_claude(home: Path) -> None:

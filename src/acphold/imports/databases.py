@@ -21,7 +21,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from errno import EBUSY, EFBIG, EIO, ENOSPC
+from errno import EBUSY, EFBIG, EILSEQ, EIO, ENOSPC
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -64,6 +64,9 @@ _HEAD: Final = 32
 DAMAGED_ROWS: Final = "damaged pages of databases"
 MISSING_ROWS: Final = "messages that are missing in the database"
 
+REPLACED: Final = "\ufffd"
+"""Stands for bytes of a text that are not UTF-8."""
+
 CHUNK: Final = 256
 """Rows looked up at once in a damaged table; one by one before a damaged page."""
 
@@ -100,8 +103,11 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
         if path.exists():
             # A page of the messages that are counted may be damaged.
             found = tables.rows(table, columns, where, spare=_COUNTED.sub("NULL", columns))
-            # SQLite allows any type as a key.
-            yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
+            # SQLite allows any type as a key, and any bytes in a text.
+            named = sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
+            yield from (row for row in named if REPLACED not in row[0])
+            if any(REPLACED in row[0] for row in named):
+                note(OSError(EILSEQ, "some of its session ids are not valid UTF-8", str(path)))
     except OSError as error:
         note(error)
     if tables.missed.counts[TOO_LONG]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from errno import EINVAL
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -45,6 +46,7 @@ from acphold.imports.values import (
     Missed,
     Object,
     first_text,
+    from_json,
     milliseconds,
     number,
     obj,
@@ -60,7 +62,7 @@ HEAD_BYTES: Final = 4096
 DESCRIPTION_CHARACTERS: Final = 200
 """A longer description is a tool's, not a call's."""
 
-_SESSION_ID: Final = re.compile(rb'"sessionId"\s*:\s*"([\w-]{1,80})"')
+_SESSION_ID: Final = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.){1,200}")')
 _NOT_TYPED: Final = ("<session_context>", "This is the Gemini CLI. We are setting up")
 _SUMMARY: Final = ("<state_snapshot>", "<summary>")
 _REWOUND: Final = b'"$rewindTo"'
@@ -87,9 +89,13 @@ def session_sources(folder: Path) -> Iterator[Source]:
             note(error)
             continue
         if named := _SESSION_ID.search(head):
-            by_id.setdefault((path.parent, named[1].decode()), []).append(path)
+            session_id = str(from_json(named[1].decode(errors="replace")))
+            by_id.setdefault((path.parent, session_id), []).append(path)
+        elif head:
+            note(OSError(EINVAL, "it names no session", str(path)))
     for (chats, session_id), paths in by_id.items():
-        subagents = files_below(chats / session_id, "*.jsonl")
+        is_name = re.fullmatch(r"[\w-]+", session_id)
+        subagents = files_below(chats / session_id, "*.jsonl") if is_name else ()
         yield from source_of(session_id, [*paths, *subagents])
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from errno import EILSEQ
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -93,6 +94,9 @@ class Reader(NamedTuple):
         try:
             for source in self.search(home):
                 force_setattr(source, "reader", self.name)  # it is new; a copy of each costs 2 μs
+                if "\0" in source.session_id:  # PostgreSQL keeps none
+                    note(OSError(EILSEQ, "a session's id has a NUL character", source.paths[0]))
+                    continue
                 yield source
         except Exception as error:
             why = fault(error)

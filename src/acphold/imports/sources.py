@@ -81,7 +81,7 @@ class Facts(Struct):
 
         Empty where it names none that can be.
         """
-        if len(self.cwd) > LONGEST_PATH:
+        if len(self.cwd) > LONGEST_PATH or "\0" in self.cwd:
             return ""
         found = folder_here(self.cwd)
         return found if os.path.isabs(found) or is_of_windows(found) else ""
