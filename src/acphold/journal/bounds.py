@@ -316,6 +316,9 @@ SHARED_NAMED: Final = 1_000
 """Most sessions shared with one tenant that a query names, with a word each; with more, it names
 none."""
 
+SESSIONS_A_VOLUME: Final = 8
+"""To look up the volumes of so many sessions takes as long as to ask one more volume."""
+
 RANKED_HITS: Final = 50_000
 """`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
 

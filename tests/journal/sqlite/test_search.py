@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from random import Random
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, strategies as st
@@ -304,9 +307,16 @@ def run(pieces: Iterator[None]) -> int:
     return sum(1 for _ in pieces)
 
 
-async def imported(journal: SqliteJournal, session_id: str, tenant: str, number: int) -> None:
+async def imported(
+    journal: SqliteJournal,
+    session_id: str,
+    tenant: str,
+    number: int,
+    agent: str = "a",
+    cwd: str = "/w",
+) -> None:
     """A session of a tenant in which so many messages have the word."""
-    lease = await journal.create(NewSession(session_id, "a", "/w", tenant=tenant))
+    lease = await journal.create(NewSession(session_id, agent, cwd, tenant=tenant))
     said = [(f"the word {n}", str(n)) for n in range(number)]
     raws = [encode(chunk("agent_message", text, messageId=its)) for text, its in said]
     await journal.take_in(lease, [PastEntry("update", n, raw) for n, raw in enumerate(raws)])
@@ -375,6 +385,62 @@ async def test_volumes_without_anything_of_a_tenant_are_not_asked(
     await journal._background.run(lambda db: db.execute("UPDATE volumes SET tenants = ''"))
     assert len(await journal.index.search(sought)) == 10
     assert await steps_of(journal, sought) > 2 * steps[1]
+
+
+@pytest.mark.parametrize("rank", [False, True])
+@pytest.mark.parametrize("words", ["word", "absent"])
+@pytest.mark.parametrize(
+    "filter", [{"cwd": "/mine"}, {"agents": ("mine",)}, {"cwd": "/mine", "tenant": "me"}]
+)
+async def test_volumes_without_anything_of_a_folder_or_an_agent_are_not_asked(
+    journal: SqliteJournal,
+    monkeypatch: pytest.MonkeyPatch,
+    filter: dict[str, Any],
+    words: str,
+    *,
+    rank: bool,
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
+    sought, steps = Sought(words, rank=rank, **filter), list[int]()
+    for number in range(2):
+        await imported(journal, f"mine {number}", "me", 5, "mine", "/mine")
+        await journal.index.catch_up(60)
+    for number in range(48):
+        if number in (8, 47):
+            assert len(await journal.index.search(sought)) == (10 if words == "word" else 0)
+            steps.append(await steps_of(journal, sought))
+        await imported(journal, f"other {number}", "", 1)
+        await journal.index.catch_up(60)
+    assert steps[1] <= steps[0] + 45  # as many volumes are listed, with ten steps each
+
+
+FILTERS: Final[tuple[dict[str, Any], ...]] = (
+    *({}, {"cwd": "/w0"}, {"cwd": "/w1", "agents": ("a", "c")}, {"agents": ("b",)}),
+    *({"cwd": "/w0", "tenant": "me"}, {"cwd": "/w1", "limit": 3}, {"agents": ("a",), "since": 2}),
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_search_of_few_sessions_finds_the_same_as_one_through_all_volumes(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 60)
+    monkeypatch.setattr(bounds, "SESSIONS_A_VOLUME", 3)
+    random = Random(seed)
+    for number in range(24):
+        agent, cwd = random.choice("abc"), f"/w{random.choice([0, 1, 1, 2])}"
+        tenant = random.choice(["", "me", "you"])
+        await imported(journal, f"s{number}", tenant, random.randrange(1, 5), agent, cwd)
+        await journal.index.catch_up(60)
+    for number in range(0, 24, 5):
+        await journal.access.keep_share(Share(f"s{number}", "me", prompts=False))
+    await journal.delete("s3", "s4")
+    for rank, words, filter in product((False, True), ("word", "2 word", "wor*"), FILTERS):
+        sought = Sought(words, rank=rank, **filter)
+        found = await journal.index.search(sought)
+        with monkeypatch.context() as walked:
+            walked.setattr(bounds, "SHARED_NAMED", -1)
+            assert await journal.index.search(sought) == found, sought
 
 
 @given(pieces=CONVERSATIONS, characters=st.sampled_from([1, 100, 1 << 20]))

@@ -5,9 +5,11 @@ The functions run inside a transaction of the caller and may raise sqlite3 error
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from math import log
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import json
 
@@ -51,29 +53,35 @@ def find_in_index(
     terms: Sequence[Term],
     condition: str,
     values: dict[str, Any],
+    known: dict[str, _Few] | None = None,
 ) -> list[Indexed] | None:
-    """See `Find`. Run it on one moment: otherwise another process may drop a volume meanwhile."""
-    values["query"] = asked = query(terms, sought.part)
+    """See `Find`. Run it on one moment: otherwise another process may drop a volume meanwhile. What
+    it looks up in that moment, to do so once, is in `known`."""
+    asked = query(terms, sought.part)
     at_ends = f" AND {_AT_AN_END}" if sought.at_ends else ""
     if sought.tenant is not None:
         condition += f" AND (tenant = %(tenant)s OR {_SHARED_WITH})"
     if (whose := _of_whom(tables, sought, values, condition)) is None:
         return None  # without walking through all documents that have the words
     words, shared = whose
-    if words:
-        either = " OR ".join(f'"{word}"' for word in words)
-        values["query"] = f"({asked}) AND whose : ({either})"
+    volumes: Iterable[_Volume] = [
+        _Volume(*its, _of_these(asked, words)) for its in _volumes(tables, sought, shared)
+    ]
+    if sought.session_id is None and (sought.agents or sought.cwd is not None):
+        known = {} if known is None else known
+        few = known.setdefault(condition, _Few(tables, condition, values))
+        volumes = few.among(asked, [*volumes], 0 if sought.rank else 1)
     if sought.rank:
-        found = _best(tables, terms, sought, values, condition + at_ends, shared)
+        found = _best(tables, terms, sought, values, condition + at_ends, volumes)
     else:
         # The newest. A volume holds documents indexed at about the same time, whether old or new.
         # It is skipped if all of them are older than the entries found so far.
         newest: list[tuple[int, int]] = []
         least = sought.since >> TIME_BITS
-        for volume, latest in _volumes(tables, sought, shared):
+        for volume, latest, asked in volumes:
             if latest < least:
                 break
-            row = {**values, "since": least}
+            row = {**values, "query": asked, "since": least}
             newest += tables.execute(_NEWEST.format(volume, condition + at_ends), row).fetchall()
             newest = sorted(newest, reverse=True)[: sought.limit]
             if len(newest) == sought.limit:
@@ -121,15 +129,15 @@ def _best(
     sought: Sought,
     values: Mapping[str, Any],
     condition: str,
-    shared: Sequence[int] | None,
+    volumes: Iterable[_Volume],
 ) -> list[int]:
     """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
     left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
-    for volume, latest in _volumes(tables, sought, shared):
+    for volume, latest, its in volumes:
         if left <= 0 or latest < since:
             break
-        row = {**values, "since": since, "limit": left, "best": sought.limit}
+        row = {**values, "query": its, "since": since, "limit": left, "best": sought.limit}
         ranked = tables.execute(_BEST.format(volume, condition), row).fetchall()
         if ranked:
             left -= ranked[0][3]
@@ -151,6 +159,59 @@ def _best(
         found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
     of_all = sorted(one for hits in found.values() for one in hits)
     return [entry for _, _, entry in of_all[: sought.limit]]
+
+
+class _Volume(NamedTuple):
+    """A volume of the index, with the number of its newest document, and what it is asked."""
+
+    number: int
+    newest: int
+    query: str
+
+
+def _of_these(asked: str, words: Sequence[str]) -> str:
+    """A query for documents that have one of these words for sessions and tenants, if there are
+    any."""
+    either = " OR ".join(f'"{word}"' for word in words)
+    return f"({asked}) AND whose : ({either})" if words else asked
+
+
+class _Few:
+    """The sessions that meet a condition, if they are few in relation to the volumes: further back
+    than a common word, all volumes without any of them are left out, and the documents of others.
+    """
+
+    def __init__(self, tables: SqliteTables, condition: str, values: Mapping[str, Any]) -> None:
+        self._tables = tables
+        self._numbers = f"SELECT number FROM sessions WHERE true {condition}"
+        self._values = values
+
+    def among(self, asked: str, volumes: Sequence[_Volume], first: int) -> Iterator[_Volume]:
+        """Yield the volumes in which to look, the `first` of them as they are."""
+        yield from volumes[:first]
+        most = min(bounds.SESSIONS_A_VOLUME * (len(volumes) - first), bounds.SHARED_NAMED)
+        if self._count > most:
+            yield from volumes[first:]
+            return
+        more = first and first + self._count // bounds.SESSIONS_A_VOLUME
+        yield from volumes[first:more]
+        for it in volumes[more:]:
+            if words := self._words.get(it.number):
+                yield it._replace(query=_of_these(asked, words))
+
+    @cached_property
+    def _count(self) -> int:
+        """Their number, up to one more than are named."""
+        counted = f"SELECT count(*) FROM ({self._numbers} LIMIT {bounds.SHARED_NAMED + 1})"
+        return int(self._tables.execute(counted, self._values).fetchone()[0])
+
+    @cached_property
+    def _words(self) -> Mapping[int, Sequence[str]]:
+        """Their words, by the volumes that have documents of them."""
+        found = defaultdict[int, list[str]](list)
+        for volume, session in self._tables.execute(_PLACES.format(self._numbers), self._values):
+            found[volume].append(search_index.of_session(session))
+        return found
 
 
 def _volumes(
@@ -180,6 +241,12 @@ _WITH_SESSION: Final = f"""
 
 _OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
 """Finds one session of the agents and the folder."""
+
+_PLACES: Final = f"""
+    SELECT DISTINCT volume, these.number FROM ({{}}) AS these CROSS JOIN documents
+    ON entry >= these.number << {SEQ_BITS} AND entry < (these.number + 1) << {SEQ_BITS}
+"""
+"""Finds the volumes that have documents of them."""
 
 _OWN: Final = "SELECT 1 FROM sessions WHERE tenant = %(tenant)s AND tenant <> '' {} LIMIT 1"
 

@@ -444,7 +444,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.journal.sql.search import search
         from acphold.journal.sqlite.search import find_in_index
 
-        return search(tables, sought, find_in_index)
+        return search(tables, sought, partial(find_in_index, known={}))
 
     def _kept_sums(
         self, tables: SqliteTables, by: Grouping, agents: tuple[str, ...]
