@@ -15,9 +15,12 @@ import pytest
 
 from acphold.conversation.history.entries import PastEntry
 from acphold.errors import JournalUnavailableError
+from acphold.faces.cli import session_commands
 from acphold.faces.cli.findings import remove_from_disk
+from acphold.journal.journal import Lease
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.file import failure
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD
 from tests.cli.conversation import remember
@@ -170,3 +173,28 @@ def test_what_is_hidden_and_not_yet_overwritten_is_told_so(
         asyncio.run(delete())
     advice = "free 8 MiB on its disk, then run `acphold journal compact`"
     assert str(error.value).rpartition("; ")[2] == advice
+
+
+def test_of_several_sessions_it_is_told_how_many_were_deleted_before_the_disk_was_full(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second", "third"):
+        remember(journal, name, *CONVERSATION)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    delete = SqliteJournal.delete
+
+    async def delete_one(
+        self: SqliteJournal, *sessions: Lease | str, idle_since: int | None = None
+    ) -> list[str]:
+        if sessions[0] != "first":
+            raise failure(full, str(journal))
+        return await delete(self, *sessions, idle_since=idle_since)
+
+    monkeypatch.setattr(SqliteJournal, "delete", delete_one)
+    monkeypatch.setenv("ACPHOLD_JOURNAL", str(journal))
+    told = "1 of 2 sessions were deleted before that; `acphold journal compact` overwrites"
+    with pytest.raises(JournalUnavailableError, match=told):
+        asyncio.run(session_commands.delete(session_ids=["first", "second"], sure=True, now=False))
+    with pytest.raises(JournalUnavailableError, match=r"free 8 MiB on its disk$"):
+        asyncio.run(session_commands.delete(session_ids=["third"], sure=True, now=False))

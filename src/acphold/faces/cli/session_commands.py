@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from glob import escape
 from pathlib import Path
 
@@ -282,9 +282,10 @@ async def delete(
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
     async with existing_journal() as kept:
-        for session_id in found:
-            async with deleting(kept, session_id):
-                await kept.delete(session_id, *await tails_of(kept, session_id))
+        async with _telling_deleted(kept, found):
+            for session_id in found:
+                async with deleting(kept, session_id):
+                    await kept.delete(session_id, *await tails_of(kept, session_id))
         await remove_from_disk(kept, now=now)
     print(f"Deleted {quantity(len(found), 'session')}.")
     if sys.stdout.isatty():
@@ -456,16 +457,26 @@ async def prune(
 
 async def _prune(found: list[SessionRow], before: int, now: bool) -> int:
     async with existing_journal() as journal:
-        try:
-            ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
-        except JournalUnavailableError as error:
-            # Some were deleted, some not. Reading works even on a full disk, and shows which.
-            everything = ListFilter(include_unprompted=True, archived="include")
-            left = {row.session_id async for row in sessions(journal, everything)}
-            gone = sum(row.session_id not in left for row in found)
-            its = f"{gone} of {quantity(len(found), 'session')} were deleted before that"
-            if gone:
-                its += "; `acphold journal compact` overwrites their remaining data"
-            raise JournalUnavailableError(f"{error}; {its}") from error
+        chosen = [row.session_id for row in found]
+        async with _telling_deleted(journal, chosen):
+            ids = await journal.delete(*chosen, idle_since=before)
         await remove_from_disk(journal, now=now)
         return len(ids)
+
+
+@asynccontextmanager
+async def _telling_deleted(journal: Journal, chosen: Collection[str]) -> AsyncIterator[None]:
+    """Let an error in the block say how many of several sessions are deleted."""
+    try:
+        yield
+    except JournalUnavailableError as error:
+        if len(chosen) == 1:
+            raise
+        # Reading works even on a full disk, and shows which.
+        everything = ListFilter(include_unprompted=True, archived="include")
+        left = {row.session_id async for row in sessions(journal, everything)}
+        gone = sum(session_id not in left for session_id in chosen)
+        its = f"{gone} of {quantity(len(chosen), 'session')} were deleted before that"
+        if gone:
+            its += "; `acphold journal compact` overwrites their remaining data"
+        raise JournalUnavailableError(f"{error}; {its}") from error
