@@ -126,10 +126,10 @@ DELETED_TOGETHER: Final = 768
 """Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
 often."""
 
-DELETED_BESIDE_TURNS: Final = 8
+DELETED_BESIDE_TURNS: Final = 4
 """The same while anybody has a session: its turns wait meanwhile."""
 
-PIECE_BESIDE_TURNS: Final = 0.002
+PIECE_BESIDE_TURNS: Final = 0.001
 """Seconds for which a piece of work holds the lock then. On a busy machine whoever works longer
 without a rest is made to pause, and holds the lock meanwhile."""
 
@@ -206,7 +206,7 @@ PIECE_SECONDS: Final = 0.01
 """Time for which a piece of work holds the lock, beyond the step it is in."""
 
 REST_SECONDS: Final = 0.005
-"""Time for which slow work leaves the lock alone after holding it for that long."""
+"""Time for which slow work leaves the lock alone after holding it for that long, at least."""
 
 TRY_SECONDS: Final = 0.0005
 """Pause between two attempts to get the lock; several fit into a rest."""
@@ -250,6 +250,9 @@ over."""
 
 LOG_BYTES_KEPT: Final = 16 << 20
 """The log is shortened to this after a burst; the next writes reuse it."""
+
+BLANKED_RUNS: Final = 8
+"""Runs of free pages, of 256 KiB at most, that are overwritten while nobody can write."""
 
 EMPTYING_TRIES: Final = 10
 EMPTYING_WAIT_SECONDS: Final = 0.05

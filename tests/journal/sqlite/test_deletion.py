@@ -4,6 +4,7 @@ the deletion of what is old, and of nothing that anybody uses."""
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -486,3 +487,71 @@ async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted
     assert max(parts) < 3 * bounds.VOLUME_PARTS
     assert parts[-1] == 1
     database.close()
+
+
+async def test_free_pages_are_overwritten_some_at_once_however_slow_the_machine_is(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    lease = await journal.create(NewSession("gone", "a", "/w"))
+    text = encode(chunk("agent_message", Random(1).randbytes(6 << 20).hex()))
+    await journal.append(lease, [("update", [text])])
+    alone, read, blank = free_pages._alone_without_log, os.pread, file_system.blank
+    holds: list[list[int]] = []  # the bytes read and overwritten while nobody can write
+    is_held = False
+
+    @contextmanager
+    def held(connection: Connection) -> Iterator[bool]:
+        nonlocal is_held
+        with alone(connection) as is_alone:
+            is_held = True
+            holds.append([0, 0])
+            yield is_alone
+            is_held = False
+
+    def note_read(file: int, size: int, place: int) -> bytes:
+        if is_held:
+            holds[-1][0] += size
+        return read(file, size, place)
+
+    def note_blank(file: int, start: int, size: int) -> None:
+        holds[-1][1] += size
+        blank(file, start, size)
+
+    monkeypatch.setattr(free_pages, "_alone_without_log", held)
+    monkeypatch.setattr(free_pages, "blank", note_blank)
+    monkeypatch.setattr(os, "pread", note_read)
+    await journal.delete("gone")
+    await journal.file.sweep()
+    monkeypatch.undo()
+    most = bounds.BLANKED_RUNS << 18
+    whole = sum(overwritten for _, overwritten in holds)
+    assert whole > 11 << 20
+    assert max(overwritten for _, overwritten in holds) <= most
+    assert len(holds) < whole / most + 8
+    assert max(read for read, _ in holds) < 256 << 10
+
+
+async def test_a_merge_holds_the_lock_for_one_step_if_there_is_no_more_time(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(1)
+    for number in range(40):
+        lease = await journal.create(NewSession(f"s{number}", "a", "/w"))
+        text = " ".join(f"{random.randrange(100_000):x}" for _ in range(3000))
+        await journal.append(lease, [("update", [encode(chunk("agent_message", text))])])
+        await journal.settle(lease, lease.next_seq - 1)
+    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    statements: list[str] = []
+    with closing(connect(str(path), 60.0, gives_way=True)) as database:
+        for _ in deletion.delete(database, [f"s{number}" for number in range(20)], None, set()):
+            pass
+        database.set_trace_callback(statements.append)
+        for _ in deletion.sweep(database):
+            pass
+    merges = [
+        transaction.count("VALUES ('merge'")
+        for transaction in "\n".join(statements).split("BEGIN IMMEDIATE")
+    ]
+    assert sum(merges) > 4
+    assert max(merges) == 1

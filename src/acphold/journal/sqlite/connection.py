@@ -154,12 +154,7 @@ class Connection(sqlite3.Connection):
         if self.older:
             raise OlderFile
         if self.gives_way:
-            pause = time.monotonic() - self._ended
-            if pause >= bounds.REST_SECONDS:
-                self._held = 0.0
-            elif self._held >= self.piece_seconds:
-                time.sleep(bounds.REST_SECONDS - pause)
-                self._held = 0.0
+            self.rest()
         deadline = time.monotonic() + self.patience
         while True:
             self.alone.acquire()
@@ -194,11 +189,25 @@ class Connection(sqlite3.Connection):
     def at_once(self) -> Iterator[None]:
         """Hold `alone` during the block, and wait for no other program."""
         with self.alone:
+            self._began = time.monotonic()
             self.execute("PRAGMA busy_timeout = 0")
             try:
                 yield
             finally:
                 self._be_patient()
+                self._ended = time.monotonic()
+                self._held += self._ended - self._began
+
+    def rest(self) -> None:
+        """Leave the lock alone for a moment, once it was held for as long as a piece takes; beside
+        turns for as long as it was: on a busy machine others get to run seldom."""
+        rest = max(bounds.REST_SECONDS, self._held if self.beside_turns else 0.0)
+        pause = time.monotonic() - self._ended
+        if pause < rest and self._held >= self.piece_seconds:
+            time.sleep(rest - pause)
+        elif pause < rest:
+            return
+        self._held = 0.0
 
     def while_there_is_time(self, waiting: deque[T]) -> Iterator[T]:
         """Take items out of `waiting` and yield them, at least one, while this transaction has
@@ -208,8 +217,12 @@ class Connection(sqlite3.Connection):
         """
         while waiting:
             yield waiting.popleft()
-            if time.monotonic() - self._began >= self.piece_seconds:
+            if not self.has_time():
                 return
+
+    def has_time(self) -> bool:
+        """True if this transaction has time for another step."""
+        return time.monotonic() - self._began < self.piece_seconds
 
     def _wait(self, deadline: float, error: sqlite3.Error) -> None:
         """Pause if another program holds the file; raise the error if it is another, or time is

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from struct import unpack
+from struct import unpack, unpack_from
 from typing import Final
 
 from msgspec import Struct
@@ -56,30 +56,36 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
     earlier state for too long.
     """
     file = writable(connection.path)
-    left: deque[tuple[int, int]] = deque()
-    empty: set[int] = set()
+    empty: dict[int, bytes] = {}
+    left: deque[_Run] = deque()
     tries = 0
     while tries < bounds.EMPTYING_TRIES:
-        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied and not left:
-            left = _not_empty(file, _FreeList.of(file), empty)
+        for _ in range(2):  # the second copies what was written during the first
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         with _alone_without_log(connection) as is_alone:
-            found = _FreeList.of(file)
-            # Pages that were freed just now are looked at while nobody can write.
-            if is_alone and (left := left or _not_empty(file, found, empty)):
-                _blank(file, left, found, connection.piece_seconds)
-            elif is_alone:
+            found = _FreeList.of(file) if is_alone else _FreeList({}, 0)
+            news = [trunk for trunk, raw in found.trunks.items() if empty.get(trunk) != raw]
+            # A turn that writes all the time changes one each time, by a few pages.
+            if not left and empty.keys() >= {*news}:
+                left = _not_empty(file, found, news, empty)
+                news = []
+            if left and is_alone:
+                _blank(file, left, found, empty)
+            elif is_alone and not news:
                 # Trunks are kept in caches: ours is dropped, and those of others go with a commit.
                 connection.execute("PRAGMA shrink_memory")
-                for start, end in found.unused:
+                for start, end in found.unused():
                     os.pwrite(file, bytes(end - start), start)
                 finish()
                 connection.execute("COMMIT")
                 return
-        tries = 0 if is_alone else tries + 1
-        if is_alone and not left:
+        if is_alone:
+            tries = 0
+            # What was free then and in the file is looked at while others write.
+            left = left or _not_empty(file, found, news, empty)
             os.fsync(file)  # before the pages count as overwritten
-        elif not is_alone:
+        else:
+            tries += 1
             time.sleep(bounds.EMPTYING_WAIT_SECONDS)
         yield
 
@@ -88,6 +94,7 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
 def _alone_without_log(connection: Connection) -> Iterator[bool]:
     """Hold up all writers during the block, while the log is empty; False if somebody reads what is
     in it, or writes. No reader is waited for."""
+    connection.rest()
     with connection.at_once():
         busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         try:
@@ -104,64 +111,85 @@ def _alone_without_log(connection: Connection) -> Iterator[bool]:
 
 
 class _FreeList(Struct, frozen=True):
-    """The free pages that are no trunks, in order; the bytes of trunks that list nothing, each from
-    a place in the file to another; and the bytes of a page."""
+    """The trunks of the list of free pages, each as it is in the file; and the bytes of a page."""
 
-    pages: list[int]
-    unused: list[tuple[int, int]]
+    trunks: dict[int, bytes]
     page_bytes: int
 
     @classmethod
     def of(cls, file: int) -> _FreeList:
-        """Read it from the file; it is empty if it does not add up, as while somebody writes it."""
+        """Read it from the file; it is empty if it does not add up."""
         header = os.pread(file, 40, 0)
         (size,) = unpack(">H", header[16:18])
         size = 65536 if size == 1 else size
         trunk, count = unpack(">II", header[32:])
-        pages: list[int] = []
-        unused: list[tuple[int, int]] = []
+        trunks: dict[int, bytes] = {}
         while trunk and count > 0:
-            start = (trunk - 1) * size
-            raw = os.pread(file, size, start)
+            raw = os.pread(file, size, (trunk - 1) * size)
             if len(raw) < size:
                 break
-            trunk, leaves = unpack(">II", raw[:8])
-            end = 8 + 4 * leaves
-            if end > size:
+            trunks[trunk] = raw
+            trunk, leaves = unpack_from(">II", raw)
+            if 8 + 4 * leaves > size:
                 break
-            pages += unpack(f">{leaves}I", raw[8:end])
-            if any(raw[end:]):
-                unused.append((start + end, start + size))
             count -= 1 + leaves
-        return cls([], [], size) if trunk or count else cls(sorted(pages), unused, size)
+        return cls({}, size) if trunk or count else cls(trunks, size)
+
+    def unused(self) -> Iterator[tuple[int, int]]:
+        """The bytes of trunks that list nothing but have anything in them, each from a place in the
+        file to another."""
+        for trunk, raw in self.trunks.items():
+            first = 8 + 4 * len(_leaves(raw))
+            if any(raw[first:]):
+                start = (trunk - 1) * self.page_bytes
+                yield start + first, start + self.page_bytes
 
 
-def _blank(file: int, left: deque[tuple[int, int]], found: _FreeList, piece_seconds: float) -> None:
-    """Overwrite runs of pages, as far as they are free still, for about so long."""
-    began = time.monotonic()
-    free, size = {*found.pages}, found.page_bytes
-    while left:
-        for first, end in _runs(page for page in range(*left.popleft()) if page in free):
-            blank(file, (first - 1) * size, (end - first) * size)
-        if time.monotonic() - began >= piece_seconds:
-            break
+def _leaves(raw: bytes | None) -> tuple[int, ...]:
+    """The pages that this trunk lists."""
+    if raw is None:
+        return ()
+    return unpack_from(f">{unpack_from('>I', raw, 4)[0]}I", raw, 8)
 
 
-def _not_empty(file: int, found: _FreeList, empty: set[int]) -> deque[tuple[int, int]]:
-    """Return runs of free pages that have anything in them; those in `empty` are not looked at, and
-    all of these belong to it from now on."""
+_Run = tuple[int, int, int]
+"""A trunk and neighbours among the pages that it lists: the first, and the one after the last."""
+
+
+def _blank(file: int, left: deque[_Run], found: _FreeList, empty: dict[int, bytes]) -> None:
+    """Overwrite some runs of pages, as far as their trunk lists them still."""
+    free: set[int] = set()
+    last, size = 0, found.page_bytes
+    for _ in range(min(len(left), bounds.BLANKED_RUNS)):
+        trunk, first, end = left.popleft()
+        if trunk != last:
+            last, free = trunk, {*_leaves(found.trunks.get(trunk))}
+        if not free:
+            empty.pop(trunk, None)  # others may list its pages, and later it itself again
+        for start, stop in _runs(page for page in range(first, end) if page in free):
+            blank(file, (start - 1) * size, (stop - start) * size)
+
+
+def _not_empty(
+    file: int, found: _FreeList, trunks: Iterable[int], empty: dict[int, bytes]
+) -> deque[_Run]:
+    """Return the pages of these trunks that have anything in them. Those that the trunk listed in
+    `empty` are not looked at; from now on `empty` has all of these trunks."""
     size = found.page_bytes
     nothing = bytes(size)
-    runs: deque[tuple[int, int]] = deque()
-    for first, end in _runs(page for page in found.pages if page not in empty):
-        raw = os.pread(file, (end - first) * size, (first - 1) * size)
-        if raw != nothing * (end - first):
-            runs += _runs(
-                first + place
-                for place in range(end - first)
-                if raw[place * size : (place + 1) * size] != nothing
-            )
-    empty.update(found.pages)
+    runs: deque[_Run] = deque()
+    for trunk in trunks:
+        known = {*_leaves(empty.get(trunk))}
+        empty[trunk] = raw_trunk = found.trunks[trunk]
+        for first, end in _runs(sorted({*_leaves(raw_trunk)} - known)):
+            raw = os.pread(file, (end - first) * size, (first - 1) * size)
+            if raw != nothing * (end - first):
+                full = _runs(
+                    first + place
+                    for place in range(end - first)
+                    if raw[place * size : (place + 1) * size] != nothing
+                )
+                runs.extend((trunk, *run) for run in full)
     return runs
 
 

@@ -363,8 +363,8 @@ def join_parts(connection: Connection) -> Iterator[None]:
 
 
 def _merge(connection: Connection, volume: int, pages: int) -> bool:
-    """Merge `pages` pages, repeatedly; a negative number merges all parts into one. False if
-    nothing was left to do."""
+    """Merge `pages` pages, as often as there is time; a negative number merges all parts into one.
+    False if nothing was left to do."""
     name = f"words_{volume}"
     for _ in range(bounds.MERGE_STEPS):
         before = connection.total_changes
@@ -372,6 +372,8 @@ def _merge(connection: Connection, volume: int, pages: int) -> bool:
         # Source: sqlite.org, FTS5, "The 'merge' Command".
         if connection.total_changes - before <= 1:
             return False
+        if not connection.has_time():
+            break
     return True
 
 
