@@ -506,3 +506,14 @@ def test_the_conversations_of_another_channel_are_found_beside(tmp_path: Path) -
         "Cursor",
         "Cursor Nightly",
     ]
+
+
+def test_messages_that_the_editor_lost_from_its_list_are_told_by_their_times(
+    editor: Editor, tmp_path: Path
+) -> None:
+    for minute, words in ((2, "Second."), (1, "First.")):
+        editor.bubble(1, words, createdAt=f"2026-01-02T03:0{minute}:00.000Z")
+    editor.composer()
+    editor.composer("c2")
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "First."), ("user", "Second.")]
