@@ -89,6 +89,18 @@ def test_of_a_whole_screen_nothing_is_told_from_the_models_side(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("agent", PLACES)
+def test_a_task_is_told_by_whichever_of_its_files_there_are(tmp_path: Path, agent: str) -> None:
+    reader = write(tmp_path, agent, "[]", json.dumps(history()))
+    told = [[words for _, words in Story.of(reader, tmp_path).said()]]
+    (screen,) = tmp_path.rglob("ui_messages.json")
+    screen.unlink()
+    told.append([words for _, words in Story.of(reader, tmp_path).said()])
+    screen.with_name("claude_messages.json").write_text(json.dumps(SCREEN))  # its name in 2024
+    told.append([words for _, words in Story.of(reader, tmp_path).said()])
+    assert told == [WHOLE, WHOLE, WHOLE[:6]]
+
+
+@pytest.mark.parametrize("agent", PLACES)
 def test_a_models_side_of_something_else_adds_nothing(tmp_path: Path, agent: str) -> None:
     other = json.dumps([said("user", "<task>Other.</task>"), said("assistant", "Other answer.")])
     reader = write(tmp_path, agent, json.dumps(SCREEN)[:-5], other)

@@ -99,7 +99,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session; raises OSError if the document is incomplete."""
     path = source.path
-    if path.name == SCREEN:
+    if path.name in TASK_FILES:
         yield from read_task(source, writer)
         return
     whole = main_document(path, writer.missed)
@@ -202,7 +202,9 @@ class _ClineConverter(AgentConverter):
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------
 
-SCREEN: Final = "ui_messages.json"
+_HISTORY: Final = "api_conversation_history.json"
+TASK_FILES: Final = ("ui_messages.json", "claude_messages.json", _HISTORY)
+"""The files of a task: that of the screen, its name in 2024, and the model's side."""
 
 CLINE: Final = "saoudrizwan.claude-dev"
 NIGHTLY: Final = "saoudrizwan.cline-nightly"
@@ -257,9 +259,13 @@ def task_sources(home: Home, extension: str, own: Path | None = None) -> Iterato
     roots = [own] if own else []
     roots += [user / "globalStorage" / extension for user in home.editors()]
     for root in roots:
-        for path in files_below(root / "tasks", f"*/{SCREEN}"):
-            listed = root / "state/taskHistory.json"
-            for source in source_of(path.parent.name, [path]):
+        listed = root / "state/taskHistory.json"
+        tasks: dict[Path, Path] = {}
+        for name in TASK_FILES:
+            for path in files_below(root / "tasks", f"*/{name}"):
+                tasks.setdefault(path.parent, path)
+        for folder, path in tasks.items():
+            for source in source_of(folder.name, [path]):
                 yield replace(source, paths=(str(path), str(listed)))
 
 
@@ -270,9 +276,10 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     """
     path, listed = map(Path, source.paths)
     missed = writer.missed
-    messages = document_list(path, missed)
+    messages = document_list(path, missed) if path.name != _HISTORY else []
     history: list[TaskStep] = []
-    if missed.counts:
+    is_cut = bool(missed.counts) or not messages
+    if is_cut:
         history = [*steps(document_list(path.with_name(_HISTORY), Missed()))]
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
@@ -289,7 +296,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _ClineTasksConverter(writer, source.session_id)
     yield from converter.take_all(it for it, _ in groupby(messages))
     converter.end_command()
-    if missed.counts:
+    if is_cut:
         for step in steps_after(history, converter.texts):
             converter.take_step(step)
             yield
@@ -461,8 +468,6 @@ def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:
 
 
 # -- the model's side of a task ---------------------------------------------------------------
-
-_HISTORY: Final = "api_conversation_history.json"
 
 _SAYING: Final = ("ask_followup_question", "attempt_completion", "plan_mode_respond")
 """Tools that only say something."""

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from acphold.imports import databases
-from acphold.imports.cline import SCREEN, read_task, task_sources
+from acphold.imports.cline import TASK_FILES, read_task, task_sources
 from acphold.imports.content_blocks import (
     block_content,
     content,
@@ -567,7 +567,7 @@ def _find_kilo(home: Home) -> Iterator[Source]:
 
 
 def _read_kilo(source: Source, writer: EntryWriter) -> Iterator[None]:
-    is_task = source.path.name == SCREEN
+    is_task = source.path.name in TASK_FILES
     yield from read_task(source, writer) if is_task else read(source, writer)
 
 
