@@ -23,7 +23,7 @@ from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
-from acphold.imports.sources import Source, stamp
+from acphold.imports.sources import Facts, Source, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
 from acphold.imports.values import digest_of
 from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
@@ -478,12 +478,14 @@ class SessionWriter:
             archived = facts.kept.archived
         # If it was listed before it was read, its beginning may have given other facts.
         is_first = row is None and not self._has_marked
+        # One that was begun in no folder may be moved into one.
+        is_placed = row is not None and row.cwd == Facts().folder and bool(facts.named_folder)
         return RowChange(
             title=title,
             updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
             prompted=True,
             archived=archived,
-            cwd=facts.folder if is_first else UNSET,
+            cwd=facts.folder if is_first or is_placed else UNSET,
             created_at=(facts.created_at or UNSET) if is_first else UNSET,
             unread=None if piece.is_last else UNSET,
         )
