@@ -347,6 +347,37 @@ async def test_turns_that_a_person_went_back_from_stand_in_a_session_of_their_ow
     assert await tails_of(opened, SESSION) == [tail]
 
 
+async def test_a_conversation_that_a_person_began_anew_keeps_its_id(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one", "two")
+    put(tmp_path, transcript)
+    put(tmp_path, transcript, 1)
+    await take(opened, tmp_path)
+    for words in ("anew", "and again"):
+        say(transcript, words, None)
+        put(tmp_path, transcript)
+        for _ in range(2):
+            os.utime(tmp_path / ".claude/projects" / FOLDERS[1] / f"{SESSION}.jsonl")
+            await take(opened, tmp_path)
+    assert await prompts(opened) == ["and again"]
+    tails = [await prompts(opened, tail) for tail in await others(opened)]
+    assert sorted(tails) == [["anew"], ["one", "two"]]
+
+
+async def test_one_that_was_begun_in_no_folder_may_be_moved_into_one(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    for cwd in ("", CWD, "/elsewhere"):
+        for record in transcript.records:
+            record["cwd"] = cwd
+        put(tmp_path, transcript)
+        await take(opened, tmp_path)
+        say(transcript, "more")
+        assert (await opened.session(SESSION)).cwd == (CWD if cwd else str(Path.home()))
+
+
 async def test_the_turns_of_an_older_way_of_a_copy_stand_beside_the_newer_one(
     opened: Journal, tmp_path: Path
 ) -> None:
@@ -685,6 +716,25 @@ async def test_a_program_may_give_all_its_turns_new_ids(opened: Journal, tmp_pat
     put(tmp_path, transcript)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "two", "three", "four"]
+    assert await others(opened) == []
+
+
+async def test_of_two_places_of_a_conversation_one_may_have_older_ids(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one", "two")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    for record in transcript.records:
+        record["uuid"] = f"new-{record['uuid']}"
+        record["parentUuid"] = record["parentUuid"] and f"new-{record['parentUuid']}"
+    transcript.last = f"new-{transcript.last}"
+    say(transcript, "three")
+    put(tmp_path, transcript, 1)
+    for folder in (0, 1, 0, 1):
+        os.utime(tmp_path / ".claude/projects" / FOLDERS[folder] / f"{SESSION}.jsonl")
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three"]
     assert await others(opened) == []
 
 

@@ -194,7 +194,8 @@ def pieces(
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         has_lost = losses_in(transcript.missed) > known.losses
-        compared = transcript.compared = compare(known, theirs, has_lost=has_lost)
+        compared = compare(known, theirs, has_lost=has_lost, left=transcript.left)
+        transcript.compared = compared
         unread = Counter({UNSEARCHED: len(out.unreadable)} if out else {})
         compared.missed, compared.taken_out = transcript.missed | unread, taken_out
         transcript.met = {
@@ -340,6 +341,11 @@ class _SourceEntries:
     def missed(self) -> Counter[str]:
         """Counts of what the reader could not interpret."""
         return self._facts.missed.counts.copy()
+
+    @property
+    def left(self) -> set[str]:
+        """The names of the turns that the person went back from."""
+        return self._facts.missed.left
 
     def leave_out(self, numbers: set[int]) -> None:
         """Take no title from the turns with these numbers."""

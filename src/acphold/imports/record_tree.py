@@ -150,8 +150,9 @@ class RecordTree:
         self._told = self._selection(end)
         if missed is not None and not item:
             own = self._typed.keys() - self._sent_again.keys()
-            if left := sum(self._roles[n] == _PROMPT and not self._told[n] for n in own):
-                missed.counts[ABANDONED] += left
+            left = [n for n in own if self._roles[n] == _PROMPT and not self._told[n]]
+            missed.counts.update({ABANDONED: len(left)} if left else {})
+            missed.left.update(digest_of(self._typed[n][0], 4) for n in left)
 
     def tells(self, record_id: str) -> bool:
         """Return True if a record is told; one that is not in the tree is."""

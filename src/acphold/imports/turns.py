@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -346,9 +346,16 @@ class Comparison(Struct):
     sure: set[int] = field(default_factory=set)
 
 
-def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = False) -> Comparison:
+def compare(
+    known: KnownPart,
+    theirs: Sequence[ReadTurn],
+    *,
+    has_lost: bool = False,
+    left: Set[str] = frozenset(),
+) -> Comparison:
     """Compare the journal's turns with theirs; see the module. If a source `has_lost` something
-    since, what it lacks may stand there, unreadable, so it was not left."""
+    since, what it lacks may stand there, unreadable, so it was not left. It has the turns with the
+    names in `left`, too, but the person went back from them."""
     found, ours, given = Comparison(), known.turns, known.given
     if not known.is_same_reader and not given:
         ours = [replace(turn, identity="") for turn in ours]
@@ -357,7 +364,8 @@ def compare(known: KnownPart, theirs: Sequence[ReadTurn], *, has_lost: bool = Fa
     found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
     found.sure = {n for n, at in found.known.items() if matching.is_sure(n, at)}
-    if not found.known and (ours or given):
+    was_left = not given and any(turn.identity and turn.name in left for turn in ours)
+    if not found.known and (ours or given) and not was_left:
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
         if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
@@ -443,8 +451,9 @@ class _Matching:
             self._pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
         is_migrated = not known  # a program may give its turns new ids, all at once
         self._pair(_moment, lambda turn: not (turn.is_here or turn.identity), once=True)
-        if is_migrated or is_damaged:
-            self._pair(_moment, lambda turn: turn.identity, once=False)
+        # Of two places, one may have older ids: what precedes a common turn is common, too.
+        ends = (None, None) if is_migrated or is_damaged else (max(known), max(known.values()))
+        self._pair(_moment, lambda turn: turn.identity, once=False, before=ends)
         if known or not given:
             is_sure = bool(known)
             self._match_words()
@@ -459,13 +468,19 @@ class _Matching:
                 known.update((n, n) for n in range(len(pairs)))
 
     def _pair(
-        self, key: Callable[[ReadTurn], object], which: Callable[[ReadTurn], object], *, once: bool
+        self,
+        key: Callable[[ReadTurn], object],
+        which: Callable[[ReadTurn], object],
+        *,
+        once: bool,
+        before: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Match those `which` have the same key, in order; with `once`, others are surplus."""
+        """Match those `which` have the same key, in order, `before` one of ours and one of theirs;
+        with `once`, others are surplus."""
         free: dict[object, list[int]] = {}
-        for there, turn in enumerate(self._theirs):
+        for there, turn in enumerate(self._theirs[: before[1]]):
             free.setdefault(key(turn), []).append(there)
-        for n, turn in enumerate(self._ours):
+        for n, turn in enumerate(self._ours[: before[0]]):
             if n in self._known or n in self.surplus or not which(turn):
                 continue
             same = free.get(key(turn), [])

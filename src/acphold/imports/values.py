@@ -146,12 +146,14 @@ ABANDONED: Final = "prompts in abandoned branches, see --branches"
 class Missed(Struct):
     """Counts and sizes in bytes of what a reader could not interpret, by a short reason.
 
-    `torn` are damaged lines, each with its offset and size.
+    `torn` are damaged lines, each with its offset and size, `left` digests of the ids of
+    prompts that are not told, as the person went back from them.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
     torn: list[tuple[int, int]] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
 
     def add(self, why: str, what: object) -> None:
         """Count a decoded value, raw bytes, or a number of bytes."""
