@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.rpc import Transport
 from acphold.errors import HELD_ELSEWHERE
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.sql.store import SqlJournal, at_one_moment
@@ -17,9 +18,10 @@ from acphold.live.agents.capabilities import LINE
 from acphold.live.hub.attachments import Attachments
 from acphold.live.hub.restoration import Restoration
 from acphold.live.server import bounds
+from acphold.live.server.connection import ClientConnection
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
-from acphold.live.server.session_opener import Openings
+from acphold.live.server.remote_sessions import SessionLine
 from tests.editor import (
     DEADLINE,
     Editor,
@@ -167,10 +169,11 @@ async def test_a_waiting_prompt_that_is_ended_is_answered_and_does_not_run_at_th
 async def test_a_prompt_that_is_ended_before_its_client_follows_the_session_does_not_run_there(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    may_follow, go = asyncio.Event(), tmp_path / "go"
+    may_follow, go, dial = asyncio.Event(), tmp_path / "go", SessionLine.dial
 
-    async def late(self: Openings, *_: object) -> None:
+    async def late(self: SessionLine) -> Transport:
         await may_follow.wait()
+        return await dial(self)
 
     async with wrapped(journal) as one, wrapped(journal) as other:
         session = await one.talk({"say": "hello "})
@@ -178,7 +181,7 @@ async def test_a_prompt_that_is_ended_before_its_client_follows_the_session_does
         waiting = one.begin_prompt(session, {"say": "waiting "})
         await one.until_text("first ")
         await take(journal, session, other)
-        monkeypatch.setattr(Openings, "wait", late)
+        monkeypatch.setattr(SessionLine, "dial", late)
         go.touch()
         with pytest.raises(Refused, match="another acphold process"):
             await asyncio.wait_for(running, DEADLINE)
@@ -187,6 +190,25 @@ async def test_a_prompt_that_is_ended_before_its_client_follows_the_session_does
         may_follow.set()
         await other.prompt(session, {"say": "again"})
         assert "waiting" not in other.text() + other.text("user_message_chunk")
+
+
+async def test_a_client_has_its_session_open_in_the_step_in_which_its_process_loses_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move, has = Attachments.move, list[bool]()
+
+    def note(of_session: Attachments) -> None:
+        clients = [it.client for it in of_session]
+        move(of_session)
+        has.extend(it.has(session) for it in clients if isinstance(it, ClientConnection))
+
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        session = await one.talk({"say": "hello "})
+        monkeypatch.setattr(Attachments, "move", note)
+        await take(journal, session, other)
+        named = {"_meta": {"acphold/sent": {"id": "1"}}}
+        await one.call("session/prompt", {**prompt_params(session, {"say": "late"}), **named})
+        assert has == [True]
 
 
 async def test_a_prompt_without_an_id_that_is_in_the_journal_is_not_sent_to_the_next_owner(

@@ -203,7 +203,7 @@ async def test_in_a_session_that_is_followed_words_are_refused_before_its_owner_
     )
     client = SimpleNamespace(offer=offer, terms=chosen)
     remote = RemoteSessions(cast("Any", hub), cast("Any", client), 1 << 20, cast("Any", None))
-    assert await remote.follow("s", OpenSession(b"{}", 0, None), "its")
+    remote.follow("s", OpenSession(b"{}", 0, None), "its")
     with pytest.raises(TermsDifferError):
         remote.tell("s", "_session/steering", b"{}")
     await remote.aclose()

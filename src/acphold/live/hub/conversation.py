@@ -70,7 +70,6 @@ class Conversation:
     ) -> None:
         self.session = session
         self._is_end_told = False
-        self.is_moving = False
         """True once its clients are led to the process that has taken it."""
         self._come_to(shared, setup, cut_off=cut_off)
 
@@ -464,18 +463,18 @@ class Conversation:
 
     def lose(self, error: errors.LeaseLostError) -> None:
         """End everything here: another process owns the session, or it is gone."""
-        self.is_moving = not error.deleted
+        attachments = self.session.attachments
+        if isinstance(error, errors.HistoryLostError):
+            log.error("%s", error)
+            attachments.tell_history_lost(error)
+        if not error.deleted:  # first: prompts that have not begun follow their clients
+            attachments.move()
         self.turns.lose(error)
         self._end()
         self.session.stop()
         if error.deleted:
-            self.session.attachments.tell_deleted()
-            self.session.attachments.detach_all()
-            return
-        if isinstance(error, errors.HistoryLostError):
-            log.error("%s", error)
-            self.session.attachments.tell_history_lost(error)
-        self.session.attachments.move()
+            attachments.tell_deleted()
+            attachments.detach_all()
 
     async def aclose(self) -> None:
         """End the turn, detach all clients, release the lease."""

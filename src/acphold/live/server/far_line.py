@@ -266,14 +266,12 @@ class FarLine:
         request: Request,
         on_answered: Callable[[], object] = bool,
         opening: OpenSession | None = None,
-        after: int | None = None,
     ) -> Pending[Request]:
         """Send a request of the client, now or when there is a connection, and answer it.
 
         `on_answered` is called once it is answered, or not waited for any more. `opening` is where
-        the client begins in the session that it opens, if that is known. A prompt that may be in
-        the journal already, `after` this position, begins only if it is not. Raises
-        InvalidParamsError for a prompt with an id that cannot be read.
+        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
+        for a prompt with an id that cannot be read.
         """
         named = find_sent(request.params) if request.method == schema.PROMPT.name else None
         session_id = session_id_in(request.params)
@@ -281,10 +279,10 @@ class FarLine:
         asked.on_answered, asked.begins = on_answered, opening
         if named is not None:
             asked.sent_id = named.id
+            if named.after is not None:  # it may be in the journal already
+                asked.is_sent, asked.after = True, named.after
         elif request.method == schema.INITIALIZE.name:
             self._introduction = request.params
-        if after is not None:
-            asked.is_sent, asked.after = True, after
         request.on_cancel = lambda: self._withdraw(asked)
         self._send(asked)
         return asked
@@ -417,10 +415,7 @@ class FarLine:
         if method == schema.INITIALIZE.name:
             params = asking_for_positions(params)
         elif method == schema.PROMPT.name:
-            named = find_sent(asked.params)  # the client may have repeated it itself
-            after = None if named is None else named.after
-            if place is not None:  # it may have arrived before
-                after = asked.after if after is None else min(asked.after, after)
+            after = None if place is None else place.position
             params = with_sent(params, Sent(asked.sent_id, after))
         elif place is not None:
             method = schema.RESUME_SESSION.name

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import CANCEL, CLOSE_SESSION, encode
+from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
@@ -60,13 +60,11 @@ class RemoteSessions:
 
     def __init__(self, hub: Hub, client: Client, limit: int, attend_here: AttendHere) -> None:
         self.introduction = b"{}"
-        self._is_over = False
         self.hub = hub
         self.client = client
         self.limit = limit + bounds.ADDED_BYTES
         self.attend_here = attend_here
         self._lines: dict[str, SessionLine] = {}
-        self._next: dict[str, SessionLine] = {}  # not connected yet: see `ask_next`
         self._ending = TaskSet()
         self._watching: asyncio.Task[None] | None = None
 
@@ -118,37 +116,18 @@ class RemoteSessions:
         await line.far.open(request, opening, partial(self._end_if_left, line))
         line.agent = (await self.hub.journal.session(session_id)).agent
 
-    async def follow(self, session_id: str, opened: OpenSession, agent: str) -> bool:
+    def follow(self, session_id: str, opened: OpenSession, agent: str) -> None:
         """Have the client follow a session of an agent that this process has lost, a line over its
-        next connection; return False if it has gone."""
-        if self.client.offer.is_line:
-            self._is_over = True
-            await self.client.hang_up()
-        if self._is_over or session_id in self._lines:
-            self.stay(session_id)
-            return False
-        line = self._next.pop(session_id, None) or SessionLine(session_id, self)
+        next connection."""
+        if self.client.offer.is_line:  # its process follows, and the next owner answers
+            self.client.part()
+            self._ending.start(self.client.hang_up(), "hang up")
+            opened.act()
+            return
+        line = SessionLine(session_id, self)
         line.agent = agent  # words are refused also before the owner is found
         line.far.follow(session_id, opened)
         self._begin(line)
-        return True
-
-    def ask_next(self, session_id: str, request: Request, after: int | None) -> None:
-        """Have the next owner of a session answer a prompt, once the client follows it there: this
-        process has just lost it, before the agent had the prompt. `after` as in `FarLine.ask`."""
-        if (line := self._next.get(session_id)) is None:
-            line = self._next[session_id] = SessionLine(session_id, self)
-        line.far.ask(request, partial(self._end_if_left, line), after=after)
-
-    def cancel_next(self, session_id: str, params: bytes) -> None:
-        """Cancel the prompts of `ask_next`, or the one that these params name."""
-        if (line := self._next.get(session_id)) is not None:
-            line.far.tell(CANCEL.name, params)
-
-    def stay(self, session_id: str) -> None:
-        """Refuse the prompts of `ask_next`: the client does not follow the session."""
-        if (line := self._next.pop(session_id, None)) is not None:
-            line.far.refuse_pending(errors.LeaseLostError(session_id))
 
     def _begin(self, line: SessionLine) -> None:
         self._lines[line.session_id] = line
@@ -196,7 +175,6 @@ class RemoteSessions:
     async def archive(self, session_id: str) -> None:
         """Archive and close a session at its owner, if the client has it open there."""
         named = encode({"sessionId": session_id})
-        self.cancel_next(session_id, named)
         if (line := self._lines.get(session_id)) is not None:
             await line.far.call(ARCHIVE_SESSION.name, named)
             self._end(line)
@@ -236,10 +214,7 @@ class RemoteSessions:
         await self._ending.finish()
 
     async def aclose(self) -> None:
-        """Leave every owner, and begin nothing any more: the client has gone."""
-        self._is_over = True
-        for session_id in tuple(self._next):
-            self.stay(session_id)
+        """Leave every owner: the client has gone."""
         await end(self._watching)
         await self.leave()
 

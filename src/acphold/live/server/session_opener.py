@@ -105,12 +105,14 @@ async def refuse(requests: Iterable[Request], error: errors.AcpError) -> None:
 
 class Opening(Struct, eq=False):
     """The `requests` that are opening one session, of which one goes on at a time, in the order in
-    which they came, and holds `turn`. The prompts wait until all are `over`."""
+    which they came, and holds `turn`. The prompts wait until all are `over`; before them, `then` is
+    done."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     requests: set[Request] = set()
     prompts: set[Request] = set()
+    then: list[Callable[[], None]] = []
 
 
 class Openings:
@@ -145,11 +147,17 @@ class Openings:
             opening.requests.discard(request)
             if not opening.requests:
                 del self._under_way[session_id]
+                for act in opening.then:
+                    act()
                 opening.over.set()
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
         return session_id in self._under_way
+
+    def then(self, session_id: str, act: Callable[[], None]) -> None:
+        """Call `act` once the session, which is being opened, is open, or failed to open."""
+        self._under_way[session_id].then.append(act)
 
     async def wait(self, session_id: str, prompt: Request | None = None) -> None:
         """Wait until the session is open, or failed to open.
@@ -468,17 +476,21 @@ class SessionOpener(Struct, eq=False):
         follows it."""
         lineage, agent = conversation.session.lease.lineage, conversation.side.agent.key
 
-        async def follow(told: int, due: Acts) -> None:
+        session_id = conversation.id
+
+        def follow(told: int, due: Acts) -> None:
             from acphold.live.lines.line import OpenSession
 
+            if self.openings.has(session_id):
+                self.openings.then(session_id, partial(follow, told, due))
+                return
             opened = OpenSession(setup.params, told, lineage, due)
-            await self.openings.wait(session_id)
-            if self.is_open(session_id) or not await self.remote.follow(session_id, opened, agent):
-                self.remote.stay(session_id)
+            if self.is_open(session_id):
                 opened.act()
+            else:
+                self.remote.follow(session_id, opened, agent)
 
-        hub, session_id = self._directory.hub, conversation.id
-        attachment.on_moved = lambda *place: hub.undoing.start(follow(*place), "follow session")
+        attachment.on_moved = follow
         conversation.open_to(attachment)
         self._tell_of_terms(conversation)
 

@@ -34,7 +34,13 @@ from acphold.live.server.checked_params import check_words, prompt_in, queue_req
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of
 from acphold.live.server.open_params import STAYS, WORKTREE, OpenParams
-from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
+from acphold.live.server.positions import (
+    Sent,
+    find_sent,
+    find_sent_in_meta,
+    with_sent,
+    without_position,
+)
 from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable
@@ -96,8 +102,11 @@ class SessionRequests(Struct, eq=False):
                     if turn.is_cancelled and isinstance(answer, errors.LeaseLostError):
                         answer = CANCELLED
                     elif self._begins_elsewhere(conversation, turn, answer):
-                        after = turn.began if turn.is_recorded and turn.sent_id else None
-                        self._remote.ask_next(session_id, request, after)
+                        if turn.is_recorded and turn.sent_id:
+                            named = Sent(turn.sent_id, turn.began)
+                            request.params = with_sent(request.params, named)
+                        request.on_cancel = None
+                        self._peer.continue_with(request, self._again(request))
                         return
                     if (
                         isinstance(answer, errors.RemoteError)
@@ -124,21 +133,25 @@ class SessionRequests(Struct, eq=False):
     def _begins_elsewhere(
         self, conversation: Conversation, turn: PromptTurn, answer: bytes | Exception
     ) -> bool:
-        """Return True if the next owner of a session that is being lost begins this turn, as our
-        agent has not: its client follows the session there. Only its id tells that a prompt is in
-        the journal, which an outage of a database may have taken along; one without may go only if
-        nothing has been written since."""
+        """Return True if the next owner of a session that was lost begins this turn, as our agent
+        has not: its client follows the session there, or is opening it again. Only its id tells
+        that a prompt is in the journal, which an outage of a database may have taken along; one
+        without may go only if nothing has been written since."""
         session = conversation.session
         is_unwritten = not turn.is_recorded or (
             self._directory.hub.journal.file is not None and session.last_seq == turn.began
         )
         return (
             type(answer) is errors.LeaseLostError
-            and conversation.is_moving
             and turn.at_agent is None
             and (is_unwritten or bool(turn.sent_id))
-            and session.attachments.find(self._client) is not None
+            and (self._remote.has(session.id) or self._openings.has(session.id))
         )
+
+    async def _again(self, request: Request) -> None:
+        """Handle a prompt anew, where its session is by now."""
+        if (waiting := self.prompt(request)) is not None:
+            await waiting
 
     def _refuse_reader(self, session_id: str, method: str, params: bytes) -> None:
         """Refuse to act in a session that the client has open only to read; ForbiddenError."""
@@ -217,7 +230,6 @@ class SessionRequests(Struct, eq=False):
         self._openings.cancel(session_id)
         self._refuse_reader(session_id, schema.CANCEL.name, params)
         sent = find_sent(params)
-        self._remote.cancel_next(session_id, params)
         if self._remote.has(session_id):
             self._remote.tell(session_id, schema.CANCEL.name, params)
         elif hub.holds(session_id) or not self._openings.has(session_id):
@@ -248,7 +260,6 @@ class SessionRequests(Struct, eq=False):
         named = session_id_in(request.params)
         if REQUESTS[request.method].leaves:
             named = session_id_of(request.params)
-            self._remote.cancel_next(named, request.params)
         elif named is not None:
             await self._openings.wait(named)
             self._refuse_reader(named, request.method, request.params)
