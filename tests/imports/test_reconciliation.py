@@ -180,6 +180,30 @@ async def test_turns_of_an_earlier_release_are_left_once_beside_a_copy(
     assert sorted(words for its in told for words in its) == ["back", "one", "three", "two"]
 
 
+async def test_turns_that_an_earlier_release_gave_the_time_of_another_keep_their_answers(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Transcript()
+    for number, words in enumerate(("one", "continue", "continue")):
+        whole.user(words)
+        whole.assistant(f"A{number}")
+    old = Transcript()
+    last = whole.records[-2]["timestamp"]
+    old.records = [record | {"timestamp": last} for record in whole.records]
+    put(tmp_path, old)
+    with monkeypatch.context() as patch:
+        patch.setattr(session_writer, "FORM", 1)
+        await take(opened, tmp_path)
+    await opened.change(SESSION, RowChange(archived=True))
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    timeline = (await state_of(opened, SESSION)).timeline
+    said = [item.text for item in timeline if isinstance(item, Message)]
+    assert said == ["one", "A0", "continue", "A1", "continue", "A2"]
+    assert (await opened.session(SESSION)).archived
+    assert await others(opened) == []
+
+
 async def test_another_agent_keeps_its_turns_where_both_have_one_id(
     opened: Journal, tmp_path: Path
 ) -> None:

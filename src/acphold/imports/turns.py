@@ -450,7 +450,17 @@ class _Matching:
             digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
             self._pair(lambda turn: turn.identity[digests], lambda turn: turn.identity, once=False)
         is_migrated = not known  # a program may give its turns new ids, all at once
-        self._pair(_moment, lambda turn: not (turn.is_here or turn.identity), once=True)
+        # Of one that an earlier release gave the time of another, the answer is elsewhere.
+        said = {(turn.words, turn.answer) for turn in theirs}
+        then = {(*_moment(turn), turn.answer) for turn in theirs}
+        self._pair(
+            _moment,
+            lambda turn: (
+                not (turn.is_here or turn.identity)
+                and ((turn.words, turn.answer) not in said or (*_moment(turn), turn.answer) in then)
+            ),
+            once=True,
+        )
         # Of two places, one may have older ids: what precedes a common turn is common, too.
         ends = (None, None) if is_migrated or is_damaged else (max(known), max(known.values()))
         self._pair(_moment, lambda turn: turn.identity, once=False, before=ends)
@@ -582,7 +592,7 @@ def _is_cut(their: ReadTurn, our: ReadTurn) -> bool:
     return len(their.last) < len(our.last) or their.count + 2 < count
 
 
-def _moment(turn: ReadTurn) -> object:
+def _moment(turn: ReadTurn) -> tuple[str, int]:
     return turn.words, turn.at
 
 
