@@ -251,6 +251,7 @@ _PLACES: Final = f"""
 _OWN: Final = "SELECT 1 FROM sessions WHERE tenant = %(tenant)s AND tenant <> '' {} LIMIT 1"
 
 _SHARED: Final = (
-    f"SELECT number FROM sessions WHERE tenant <> %(tenant)s AND {_SHARED_WITH} {{}}"
+    "SELECT number FROM (SELECT session_id FROM shares WHERE tenant = %(tenant)s) AS shared"
+    " CROSS JOIN sessions USING (session_id) WHERE tenant <> %(tenant)s {}"
     f" LIMIT {bounds.SHARED_NAMED + 1}"
 )
