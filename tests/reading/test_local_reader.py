@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from acphold.conversation.reports.transcript import turns
 from acphold.journal.journal import Titled
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import Wanted
+from tests.raw_entries import ended, prompt, update
 
 STEPS_OF_A_LINE = 115
 
@@ -90,3 +93,21 @@ async def test_a_list_asks_once_for_the_project_of_a_folder_and_the_next_list_ag
 def _git(*words: str) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     subprocess.run(["git", *who, *words], check=True)
+
+
+async def test_a_long_output_is_in_memory_once_while_its_turn_is_read(tmp_path: Path) -> None:
+    output = {"type": "content", "content": {"type": "text", "text": "y" * 4_000_000}}
+    call = update("tool_call_update", toolCallId="t", content=[output])
+    journal = SqliteJournal(tmp_path / "journal.db")
+    lease = await journal.create(NewSession("s", "a", "/w"))
+    for kind, raw in (prompt("x"), call, ended()):
+        await journal.append(lease, [(kind, [raw])])
+    entries = LocalReader(journal, live={}).entries("s")
+    tracemalloc.start()
+    try:
+        async for _ in turns(entries):
+            now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now < 1.5 * 4_000_000
+    await journal.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 
 from hypothesis import given, strategies as st
@@ -235,3 +236,23 @@ async def test_entries_that_show_nothing_are_no_turn_and_do_not_date_the_next_on
     said_once = (prompt("x"), said("y"), ended())
     assert await told(renamed, *said_once, renamed) == [(2, 2000)]
     assert await told(renamed) == []
+
+
+async def test_output_that_is_repeated_with_each_update_is_in_memory_about_once() -> None:
+    async def told() -> AsyncIterator[Entry]:
+        yield entries(prompt("x"))[0]
+        for count in range(1, 21):
+            output = {"type": "text", "text": "y" * 100_000 * count}
+            content = [{"type": "content", "content": output}]
+            kind, raw = update("tool_call_update", toolCallId="t", content=content)
+            yield Entry(1 + count, kind, 1, raw)
+
+    tracemalloc.start()
+    try:
+        [turn] = [it async for it in turns(told())]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    [_, call, _] = turn.scenes
+    assert isinstance(call, ToolCall)
+    assert most < 5 * len(call.fields["content"]), "and all of them are ten times as much"

@@ -7,8 +7,8 @@ EXPORTS = """
     history.display_terminals history.entries history.fold history.message_chunks
     history.prompt_queue history.raw_update history.replay history.timeline history.titles
     history.words
-    presentation.blocks presentation.permissions presentation.present_diffs presentation.scenes
-    presentation.visible_text
+    presentation.blocks presentation.long_output presentation.permissions
+    presentation.present_diffs presentation.scenes presentation.visible_text
     reports.file_edits reports.session_diff reports.transcript
 """
 """The modules that other wings may import; nobody reaches past them."""

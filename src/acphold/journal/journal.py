@@ -562,8 +562,9 @@ async def history(
     exceed `bounds.TAIL_BYTES` can they change between two pages; then RewrittenError is raised.
     """
     async for page in _pages(journal, session_id, after, through):
-        for segment in page:
-            yield segment
+        page.reverse()
+        while page:  # a long one stays in memory no longer than its reader needs it
+            yield page.pop()
 
 
 async def _pages(

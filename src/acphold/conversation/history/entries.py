@@ -244,10 +244,10 @@ class Segment(Struct, frozen=True, gc=False):
         A compacted entry is numbered `last_seq`, as readers go on after it; a prompt keeps its own
         number, because the message id that clients see is made from it.
         """
-        raws = self.raw.split(b"\n")
-        if len(raws) == 1:
+        if NEWLINE not in self.raw:
             seq = self.first_seq if self.kind == PROMPT else self.last_seq
             return [Entry(seq, self.kind, self.at, self.raw)]
+        raws = self.raw.split(b"\n")
         return [Entry(seq, self.kind, self.at, raw) for seq, raw in enumerate(raws, self.first_seq)]
 
     def raws(self) -> Iterator[tuple[int, bytes]]:

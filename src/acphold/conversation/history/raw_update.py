@@ -109,7 +109,10 @@ def may_be_chunk(raw: bytes) -> bool:
 
 def plain_chunk(raw: bytes) -> PlainChunk | None:
     """Return the update as a plain chunk; None if it is anything else."""
-    if b"_chunk" not in raw:  # see `may_be_chunk`
+    if len(raw) > LONG:
+        if not update_kind(raw).endswith("_chunk"):
+            return None
+    elif b"_chunk" not in raw:  # see `may_be_chunk`
         return None
     try:
         return _decode_plain_chunk(raw)

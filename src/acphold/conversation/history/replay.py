@@ -22,6 +22,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.fold import prompt_message_id
 from acphold.conversation.history.raw_update import (
+    LONG,
     encode_object,
     encode_text,
     is_for_the_moment,
@@ -147,7 +148,11 @@ def named_user(entry: Entry, before: Entry | None) -> str | None:
     by = b""
     if entry.kind == PROMPT and before is not None and before.kind == AUTHOR:
         by = before.raw
-    elif entry.kind == UPDATE and CLIENT_MARK.encode() in entry.raw:  # said in the turn
+    elif (
+        entry.kind == UPDATE  # said in the turn
+        and (len(entry.raw) <= LONG or update_kind(entry.raw) == "user_message_chunk")
+        and CLIENT_MARK.encode() in entry.raw
+    ):
         by = members(members(entry.raw).get("_meta", b"")).get(CLIENT_MARK, b"")
     return string(members(by).get("user"))
 

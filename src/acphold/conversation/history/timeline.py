@@ -148,7 +148,7 @@ class ToolCall(Struct, frozen=True):
         return tuple(part for part in self.produced if isinstance(part, schema.Diff))
 
     def _decode(self, name: str, value: bytes) -> schema.ToolCallPatch:
-        raw = encode_object({name: value, "toolCallId": b'""'})
+        raw = b'{"toolCallId":"","%b":%b}' % (name.encode(), value)
         try:
             return schema.decode(schema.ToolCallPatch, raw).value
         except InvalidParamsError:
@@ -162,6 +162,8 @@ class ToolCall(Struct, frozen=True):
     @property
     def _raw_content(self) -> bytes:
         content = self.fields.get("content", b"[]")
+        if not self.terminals:
+            return content
         known = texts(self.terminals)
         # Unknown ones stay: they may be the client's own.
         return without_terminals(content, known, lambda id_: id_ not in known)

@@ -290,12 +290,13 @@ def describe_block(block: schema.ContentBlock) -> str:
             assert_never(block)
 
 
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*\n")
+FENCE: Final = re.compile(r"\s*(`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*\n")
+"""The line that opens a fence."""
 
 
 def without_fence(text: str) -> str:
     """Return a tool's output without the fence that agents' adapters put around it."""
-    if (opening := _FENCE.match(text)) is None:
+    if (opening := FENCE.match(text)) is None:
         return text
     whole, fence = text.rstrip(), opening[1]
     inside = whole[opening.end() : -len(fence)].removesuffix("\n")

@@ -27,7 +27,13 @@ from acphold.conversation.history.entries import (
     Entry,
 )
 from acphold.conversation.history.fold import Fold
-from acphold.conversation.history.raw_update import is_our_notice, members, string, update_kind
+from acphold.conversation.history.raw_update import (
+    LONG,
+    is_our_notice,
+    members,
+    string,
+    update_kind,
+)
 from acphold.conversation.history.replay import named_user
 from acphold.conversation.history.timeline import (
     ContextCompaction,
@@ -129,12 +135,15 @@ async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
     Entries after the last turn that show nothing, such as a new title, are no turn.
     """
     known: dict[str, SubAgent] = {}
-    async for turn in entries_by_turn(entries):
-        if placed := _place_scenes(turn, known):
-            first = next(entry for entry in turn if entry.seq >= placed[0][0])
-            yield ToldTurn(
-                first.seq, first.at, [scene for _, scene in placed], [seq for seq, _ in placed]
-            )
+    transcript = _TurnTranscript()
+    async for entry in entries:  # not gathered: many may repeat all output so far of one program
+        transcript.add(entry)
+        if entry.kind == TURN_END:
+            if told := transcript.told(known):
+                yield told
+            transcript = _TurnTranscript()
+    if told := transcript.told(known):
+        yield told
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
@@ -168,31 +177,10 @@ def at_present(scene: Scene, live: str | None) -> Scene:
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
     """Return the scenes of one turn's entries, and of those since the turn before."""
-    return [scene for _, scene in _place_scenes(turn)]
-
-
-def _place_scenes(
-    turn: Sequence[Entry], known: dict[str, SubAgent] | None = None
-) -> list[tuple[int, Scene]]:
-    """Return the scenes of a turn, each with the number of the entry that it begins with.
-
-    `known` are the sub-agents of earlier turns by id; those of this turn are added to it. A
-    continued one keeps its name, and one with only its end in this turn was shown already.
-    """
     transcript = _TurnTranscript()
     for entry in turn:
         transcript.add(entry)
-    placed: list[tuple[int, Scene]] = []
-    for seq, scene in transcript.place_scenes():
-        if isinstance(scene, SubAgent) and known is not None:
-            before = known.get(scene.session_id)
-            if before is not None and not scene.timeline:
-                continue
-            if before is not None and scene.title is None:
-                scene = replace(scene, title=before.title)
-            known[scene.session_id] = scene
-        placed.append((seq, scene))
-    return placed
+    return [scene for _, scene in transcript.place_scenes({})]
 
 
 def scene_at(turn: Sequence[Entry], seq: int) -> int:
@@ -221,6 +209,7 @@ class _TurnTranscript:
 
     def __init__(self) -> None:
         self._fold = Fold()
+        self._times: dict[int, int] = {}
         self._began: list[int] = []
         self._beside: list[tuple[int, int, Scene]] = []
         self._plan_place: tuple[int, int] | None = None
@@ -230,6 +219,7 @@ class _TurnTranscript:
         self._is_open = False
 
     def add(self, entry: Entry) -> None:
+        self._times[entry.seq] = entry.at
         if entry.kind == ECHO:
             return
         if user := named_user(entry, self._before):
@@ -261,7 +251,8 @@ class _TurnTranscript:
             self._beside[index] = place, seq, decision
         elif entry.kind != CHILD:
             seq, raw = entry.seq, entry.update
-            match update_kind(raw) if any(name in raw for name in _BESIDE) else "":
+            may_be = len(raw) > LONG or any(name in raw for name in _BESIDE)
+            match update_kind(raw) if may_be else "":
                 case "plan":
                     # Shown once, at its last place: only the last plan of a finished turn is kept.
                     self._plan_place = len(self._fold), seq
@@ -280,7 +271,20 @@ class _TurnTranscript:
         """Put a scene after all items that the timeline has so far."""
         self._beside.append((len(self._fold), seq, scene))
 
-    def place_scenes(self) -> list[tuple[int, Scene]]:
+    def told(self, known: dict[str, SubAgent]) -> ToldTurn | None:
+        """Return the turn, None if nothing of it is shown; see `place_scenes`."""
+        if not (placed := self.place_scenes(known)):
+            return None
+        seq = next(seq for seq in self._times if seq >= placed[0][0])
+        scenes = [scene for _, scene in placed]
+        return ToldTurn(seq, self._times[seq], scenes, [seq for seq, _ in placed])
+
+    def place_scenes(self, known: dict[str, SubAgent]) -> list[tuple[int, Scene]]:
+        """Return the scenes of the turn, each with the number of the entry that it begins with.
+
+        `known` are the sub-agents of earlier turns by id; those of this turn are added to it. A
+        continued one keeps its name, and one with only its end in this turn was shown already.
+        """
         state = self._fold.state()
         beside = [(place, 0, seq, scene) for place, seq, scene in self._beside]
         if self._plan_place is not None:
@@ -304,8 +308,17 @@ class _TurnTranscript:
             (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, seq, item)
             for place, (seq, item) in enumerate(zip(self._began, items, strict=True))
         ]
-        in_order = sorted([*beside, *timeline], key=lambda row: row[:2])
-        return [(seq, scene) for *_, seq, scene in in_order]
+        placed: list[tuple[int, Scene]] = []
+        for *_, seq, scene in sorted([*beside, *timeline], key=lambda row: row[:2]):
+            if isinstance(scene, SubAgent):
+                before = known.get(scene.session_id)
+                if before is not None and not scene.timeline:
+                    continue
+                if before is not None and scene.title is None:
+                    scene = replace(scene, title=before.title)
+                known[scene.session_id] = scene
+            placed.append((seq, scene))
+        return placed
 
 
 def reason(end: TurnEnd) -> str:

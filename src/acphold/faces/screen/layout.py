@@ -28,6 +28,7 @@ from acphold.conversation.history.timeline import (
 )
 from acphold.conversation.presentation import scenes
 from acphold.conversation.presentation.blocks import Block, diff_block
+from acphold.conversation.presentation.long_output import LongText, shown_parts
 from acphold.conversation.presentation.scenes import blocks_of, describe_block, without_fence
 from acphold.conversation.presentation.visible_text import on_one_line, quantity, visible
 from acphold.conversation.reports.transcript import (
@@ -219,14 +220,18 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
     yield head
     if call.kind in QUIET and call.status != "failed":
         return
-    for item in call.produced:
+    for item in shown_parts(call):
         if isinstance(item, schema.Diff):
             yield from _produced(item, full=False, more=more)
             continue
-        text = _words(item)
+        whole = _words(item)
+        text = whole.tail or whole.head
         start = _start_of_end(text)
         lines = lines_in_colour(text[start:])
-        if above := text.count("\n", 0, start) + max(0, len(lines) - COMMAND_LINES):
+        above = text.count("\n", 0, start) + max(0, len(lines) - COMMAND_LINES)
+        if whole.tail:
+            above += whole.head.count("\n") + whole.line_ends
+        if above:
             yield Text(f"  … {quantity(above, 'line')} above{more}", "faint")
         yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
 
@@ -241,7 +246,7 @@ def call_head(call: ToolCall, title: str) -> Text:
 
 def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Text]:
     yield call_head(call, on_one_line(call.title or call.tool_call_id))
-    for item in call.produced:
+    for item in call.produced if full else shown_parts(call):
         yield from _produced(item, full=full, more=more)
     raw = call.raw_output
     if (
@@ -253,15 +258,18 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Tex
         )
 
 
-def _produced(item: schema.ToolCallContent, *, full: bool, more: str) -> Iterator[Text]:
+def _produced(item: schema.ToolCallContent | LongText, *, full: bool, more: str) -> Iterator[Text]:
     if isinstance(item, schema.Diff):
         lines = list(block_lines([diff_block(item, whole=full)]))
         yield from _inside(lines, full=full, more=more)
         return
     # Cut before it is laid out: only what is shown is looked at letter by letter.
-    text = _words(item)
+    whole = _words(item)
+    text = whole.head
     end = len(text) if full else _end_of_beginning(text)
-    left = text.count("\n", end) + (end < len(text) and not text.endswith("\n"))
+    last = whole.tail or text
+    left = text.count("\n", end) + whole.line_ends + whole.tail.count("\n")
+    left += (end < len(text) or last is not text) and not last.endswith("\n")
     yield from _inside(lines_in_colour(text[:end]), full=full, more=more, left=left)
 
 
@@ -311,15 +319,17 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
 
 
 def _words(
-    item: schema.Content | schema.Terminal | schema.UnknownToolContent,
-) -> str:
+    item: schema.Content | schema.Terminal | schema.UnknownToolContent | LongText,
+) -> LongText:
     match item:
+        case LongText():
+            return item
         case schema.Content(content=block):
-            return without_fence(describe_block(block))
+            return LongText(without_fence(describe_block(block)))
         case schema.Terminal(terminal_id=terminal):
-            return f"[terminal {terminal}]"
+            return LongText(f"[terminal {terminal}]")
         case schema.UnknownToolContent(kind=kind):
-            return f"[{kind}]"
+            return LongText(f"[{kind}]")
         case _:
             assert_never(item)
 
