@@ -77,7 +77,7 @@ class Setup(Struct, frozen=True):
 
     It holds the credentials of MCP servers: kept in memory only, to restart the agent with.
     `tenant` will own a session made with it; `introduction` is how the client introduced itself.
-    `is_listed_elsewhere` as in `ListedRow`. `stays` refuses to continue the session with another
+    `is_kept_in_front` as in `ListedRow`. `stays` refuses to continue the session with another
     agent than its own; with `moves` one that others only read comes to this one. A client that
     `joins` may not set the session up: it takes it as it is, and this is only for a session that is
     not live yet.
@@ -88,7 +88,7 @@ class Setup(Struct, frozen=True):
     params: bytes
     tenant: str = ""
     introduction: bytes = b"{}"
-    is_listed_elsewhere: bool = False
+    is_kept_in_front: bool = False
     stays: bool = False
     moves: bool = False
     joins: bool = False

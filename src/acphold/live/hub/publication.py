@@ -85,14 +85,14 @@ class Prepared(Struct, frozen=True):
 class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
-    `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
-    acphold in front keeps the session in the same journal, too: no list shows it here.
+    `untitled` is True until the session has had a title. `is_kept_in_front` means that an acphold
+    in front keeps the session in the same journal, too: no list shows it here.
     """
 
     def __init__(self, journal: Sessions, lease: Lease, row: SessionRow) -> None:
         self.cwd = row.cwd
         self.untitled = False
-        self.is_listed_elsewhere = False
+        self.is_kept_in_front = False
         self.followers = row.followers  # as the journal has it
         self._row = row  # as it was when the session was opened here
         self._additional_directories = row.additional_directories
@@ -156,7 +156,7 @@ class ListedRow:
         return RowChange(
             title=shown,
             updated_at=self._active,
-            prompted=UNSET if self.is_listed_elsewhere else True,
+            prompted=UNSET if self.is_kept_in_front else True,
             archived=False,  # whoever goes on with it would not look for it in the archive
             start=start,
             by_program=by_program,

@@ -397,7 +397,7 @@ class HubSession:
 
     async def settle(self) -> bool:
         """Bring its row up to date and compact its entries; return False if the journal fails."""
-        if self.row.is_listed_elsewhere:  # it is found in that list: no index has its words here
+        if self.row.is_kept_in_front:  # it is found there: no index has its words here
             return True
         # Compaction must not join entries across the cursor of a client that lags. Waiting for such
         # a client instead would keep the session out of the list and the search.

@@ -204,15 +204,14 @@ class KnownOwners:
         return await live_at(self._owners)
 
 
-async def require_answer(journal: Owners, session_id: str) -> Owner | None:
-    """Return the other process that owns the session, if any. Raises SilentDaemonError if it
-    listens here and does not answer, or a daemon that may have it: one that is silent for long owns
-    nothing by the journal, and has its sessions in memory all the same."""
+async def require_answer(journal: Owners, session_id: str) -> None:
+    """Raise SilentDaemonError if the other process that owns the session listens here and does not
+    answer, or a daemon that may have it: one that is silent for long owns nothing by the journal,
+    and has its sessions in memory all the same."""
     owner, silent = await other_owner(journal, session_id), list[SilentProcess]()
     await live_at(await journal.owners() if owner is None else [owner], silent)
     for each in silent:
         raise errors.SilentDaemonError(each.words)
-    return owner
 
 
 async def live_at(owners: Sequence[Owner], silent: list[SilentProcess] | None = None) -> Live:

@@ -86,7 +86,7 @@ def presence(
         )
         for conversation in hub.live.values()
         if principal.owns(conversation.session.tenant)
-        and not conversation.session.row.is_listed_elsewhere
+        and not conversation.session.row.is_kept_in_front
         and principal.session_id in (None, conversation.id)
     ]
     desks = tuple(hub.desks) if is_ours else ()

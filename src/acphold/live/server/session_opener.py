@@ -264,7 +264,7 @@ class SessionOpener(Struct, eq=False):
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)
-        conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
+        conversation.session.row.is_kept_in_front = setup.is_kept_in_front
         attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
         await conversation.session.note_follower(attachment)
         request.answer(self.answer(result, conversation, attachment))
@@ -373,7 +373,7 @@ class SessionOpener(Struct, eq=False):
         session_id, said, setup = wanted.session_id, wanted.said, wanted.setup
         conversation, attachment = await wanted.open(self._client, session_id, setup)
         if not setup.joins:
-            conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
+            conversation.session.row.is_kept_in_front = setup.is_kept_in_front
         try:
             result = self.answer(conversation.load_result, conversation, attachment)
             if said.after is not None and said.answered:  # report which of them were accepted
@@ -440,7 +440,7 @@ class SessionOpener(Struct, eq=False):
             setup,
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
-            is_listed_elsewhere=in_front is not None
+            is_kept_in_front=in_front is not None
             and in_front == await identity(self._directory.hub.journal),
             stays=are_many and not is_moved and "prompt" in scopes,
             moves=is_moved or not (joins or watches),

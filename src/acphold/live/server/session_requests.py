@@ -101,7 +101,7 @@ class SessionRequests(Struct, eq=False):
                 if not isinstance(answer, bytes):
                     if turn.is_cancelled and isinstance(answer, errors.LeaseLostError):
                         answer = CANCELLED
-                    elif self._begins_elsewhere(conversation, turn, answer):
+                    elif self._may_begin_again(conversation, turn, answer):
                         if turn.is_recorded and turn.sent_id:
                             named = Sent(turn.sent_id, turn.began)
                             request.params = with_sent(request.params, named)
@@ -130,7 +130,7 @@ class SessionRequests(Struct, eq=False):
         elif not self._join(conversation, request, sent):
             self._peer.continue_with(request, self._repeat(conversation, request, sent, begin))
 
-    def _begins_elsewhere(
+    def _may_begin_again(
         self, conversation: Conversation, turn: PromptTurn, answer: bytes | Exception
     ) -> bool:
         """Return True if the next owner of a session that was lost begins this turn, as our agent
