@@ -106,6 +106,14 @@ def test_a_database_without_a_known_table_is_named(
     assert told["failures"] == [f"{path}: it has no table of sessions"]
 
 
+def test_messages_whose_session_was_lost_are_named(acphold: CommandLine, tmp_path: Path) -> None:
+    messages = tmp_path / ".local/share/opencode/storage/message"
+    write_lines(messages / "ses_1/msg_1.json", {"role": "user"})
+    (messages / "ses_2").mkdir()  # it was deleted
+    (told,) = imported(acphold, tmp_path, "--agent", "opencode")
+    assert told["failures"] == [f"{messages / 'ses_1'}: the file of its session is missing"]
+
+
 @pytest.mark.parametrize("which", HOMES)
 def test_what_lies_beside_a_conversation_of_a_known_form_is_not_named(
     acphold: CommandLine, tmp_path: Path, which: str

@@ -24,7 +24,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from errno import EINVAL
+from errno import EINVAL, ENOENT
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -318,7 +318,15 @@ def session_sources(
         stored |= dict.fromkeys(found, database)
         yield from found.values()
     parts_of = cache(_parts_of)
-    for path in files_below(folder / "storage/session", "*/ses_*.json"):
+    paths = [*files_below(folder / "storage/session", "*/ses_*.json")]
+    known = stored.keys() | {path.stem for path in paths}
+    messages, names = folder / "storage/message", set[str]()
+    with suppress(OSError):
+        names.update(filter(_NAME.fullmatch, os.listdir(messages)))
+    for name in sorted(names - known):
+        if [*files_below(messages / name, "*.json")]:
+            note(OSError(ENOENT, "the file of its session is missing", str(messages / name)))
+    for path in paths:
         migrated = stored.get(path.stem)
         is_wanted = migrated is None or _has_more(path, migrated, parts_of(migrated))
         if is_wanted and not text(document(path, Missed()), "parentID"):
