@@ -254,6 +254,9 @@ LOG_BYTES_KEPT: Final = 16 << 20
 BLANKED_RUNS: Final = 8
 """Runs of free pages, of 256 KiB at most, that are overwritten while nobody can write."""
 
+COPIED_PAGES: Final = 64
+"""Pages of the log that are copied while nobody can write, at most: those of the last moment."""
+
 EMPTYING_TRIES: Final = 10
 EMPTYING_WAIT_SECONDS: Final = 0.05
 """Attempts of a sweep to empty the log, and the pause between them: our own readers finish within

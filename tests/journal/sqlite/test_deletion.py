@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from itertools import count, islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -541,7 +542,8 @@ async def test_a_merge_holds_the_lock_for_one_step_if_there_is_no_more_time(
         text = " ".join(f"{random.randrange(100_000):x}" for _ in range(3000))
         await journal.append(lease, [("update", [encode(chunk("agent_message", text))])])
         await journal.settle(lease, lease.next_seq - 1)
-    monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
+    for name in ("PIECE_SECONDS", "PIECE_BESIDE_TURNS"):
+        monkeypatch.setattr(bounds, name, 0.0)
     statements: list[str] = []
     with closing(connect(str(path), 60.0, gives_way=True)) as database:
         for _ in deletion.delete(database, [f"s{number}" for number in range(20)], None, set()):
@@ -555,3 +557,28 @@ async def test_a_merge_holds_the_lock_for_one_step_if_there_is_no_more_time(
     ]
     assert sum(merges) > 4
     assert max(merges) == 1
+
+
+async def test_nobody_waits_while_a_log_is_copied_that_others_are_copying(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "EMPTYING_WAIT_SECONDS", 0.0)
+    await talked(journal, "gone")
+    statements: list[str] = []
+
+    class Busy(Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            statements.append(statement)
+            if "PASSIVE" in statement and statements.count(statement) <= 4:
+                statement = "SELECT 1, -1, -1"
+            return super().execute(statement, *values)
+
+    with closing(connect(str(path), 60.0, gives_way=True)) as database:
+        for _ in deletion.delete(database, ["gone"], None, set()):
+            pass
+        database.__class__ = Busy
+        for _ in deletion.sweep(database):
+            pass
+    before = statements[: statements.index("PRAGMA wal_checkpoint(TRUNCATE)")]
+    assert before.count("PRAGMA wal_checkpoint(PASSIVE)") > 4
+    assert b"fishgone" not in left(path)

@@ -18,7 +18,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from struct import unpack, unpack_from
 from typing import Final
 
@@ -61,8 +61,10 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
     tries = 0
     while tries < bounds.EMPTYING_TRIES:
         for _ in range(2):  # the second copies what was written during the first
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        with _alone_without_log(connection) as is_alone:
+            _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        # Nobody waits while a long log is copied, or while others copy it: then both are -1.
+        is_short = 0 <= pages <= copied + bounds.COPIED_PAGES
+        with _alone_without_log(connection) if is_short else nullcontext(False) as is_alone:
             found = _FreeList.of(file) if is_alone else _FreeList({}, 0)
             news = [trunk for trunk, raw in found.trunks.items() if empty.get(trunk) != raw]
             # A turn that writes all the time changes one each time, by a few pages.
