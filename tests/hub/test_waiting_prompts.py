@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw, to_builtins
 
@@ -776,8 +777,8 @@ async def test_a_turn_that_ended_at_the_limit_is_so_in_the_history_whatever_the_
     assert refused.value.message == LIMIT.message, "the agent's error comes as it was"
     [end] = await house.entries(session, "turn_end")
     assert end["error"]["message"] == LIMIT.message
-    outcomes = await house.journal.outcomes([session])
-    found = turn_end(outcomes[session] or b"", 0)
+    found = turn_end(msgspec.json.encode(end), 0)
+    assert await house.journal.outcomes([session]) == {session: found.outcome}
     await other.until(lambda: marks(other))
     [mark] = marks(other)
     if is_known:

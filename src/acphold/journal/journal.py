@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from acphold.conversation.history.fold import Fold, SessionState, Summary
+from acphold.conversation.history.timeline import TurnOutcome
 from acphold.errors import (
     AmbiguousIdError,
     LeaseLostError,
@@ -90,8 +91,8 @@ class PageBack(Struct, frozen=True):
     before: int | None
 
 
-Outcomes = dict[str, bytes | None]
-"""Ends of last turns, by session; see `Sessions.outcomes`."""
+Outcomes = dict[str, TurnOutcome | None]
+"""Outcomes of last turns, by session; see `Sessions.outcomes`."""
 
 Titled = tuple[str, str, str]
 """A tenant, and the folder and title of sessions of theirs."""
@@ -296,8 +297,8 @@ class Sessions(Protocol):
         """
 
     async def outcomes(self, session_ids: Sequence[str]) -> Outcomes:
-        """The end of the last turn of each session, as in its TURN_END entry. None if that turn has
-        not ended; sessions without turns are left out."""
+        """The outcome of the last turn of each session. None if that turn has not ended; sessions
+        without turns are left out."""
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         """The last words of each session, as in `titles.last_words`; sessions without any are left

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.conversation.history.compaction import compact, snapshots
-from acphold.conversation.history.entries import Run, Segment, in_one
+from acphold.conversation.history.entries import PROMPT, TURN_END, Run, Segment, in_one
 from acphold.conversation.history.fold import EMPTY, SessionState, Summary, fold
-from acphold.conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message, TurnOutcome, turn_end
 from acphold.journal import bounds, token_reports
 
 LEVEL: Final = 3
@@ -108,7 +108,8 @@ class Piece:
     `gone` are the segments whose rows are removed, `new` those that get a row. `messages` is the
     number of messages added to the count, `summary` the summary of the session at the end of the
     run, `usage` the reports in it. `snapshots` has the numbers of the updates that the next update
-    of their kind makes void. With `is_packed`, the whole run is packed.
+    of their kind makes void. With `is_packed`, the whole run is packed. `ended` is the outcome of
+    the last turn that begins or ends in the run, "" if it only begins; None if there is none.
     """
 
     def __init__(
@@ -131,6 +132,12 @@ class Piece:
         # From what was found: compaction makes some reports void.
         self.usage = token_reports.reports(found)
         self.last_seq = found[-1].last_seq
+        self.ended: TurnOutcome | Literal[""] | None = None
+        for one in reversed(found):
+            if one.kind in (PROMPT, TURN_END):
+                last = one.entries()[-1]
+                self.ended = turn_end(last.raw, 0).outcome if one.kind == TURN_END else ""
+                break
         self.new = [
             one if one.at >= old_before else replace(one, raw=pack(one.raw)) for one in self.new
         ]

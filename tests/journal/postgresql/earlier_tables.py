@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (18, "93989ff2149e6261")
+MADE: Final = (19, "ad993c4dd8df53ad")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -196,6 +196,11 @@ _USAGE_BLOCKS: Final = (
     "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
 )
 
+_ENDED: Final = (
+    # How the last turn ended.
+    "ALTER TABLE acphold.sessions ADD COLUMN ended text NOT NULL DEFAULT ''",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -210,4 +215,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _PROGRAMS,
     _USAGE_SUMS,
     _USAGE_BLOCKS,
+    _ENDED,
 )

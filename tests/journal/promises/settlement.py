@@ -45,13 +45,38 @@ async def the_end_of_the_last_turn_of_each_session_is_told(journal: Journal) -> 
         await journal.change(lease, RowChange(prompted=name != "empty"))
         if name == "settled":
             await journal.settle(lease, last)
-    end = b'{"stopReason":"end_turn"}'
     told = await journal.outcomes(["ended", "settled", "running", "empty", "nobody"])
-    assert told == {"ended": end, "settled": end, "running": None}
+    assert told == {"ended": "completed", "settled": "completed", "running": None}
     with_page: Outcomes = {}
     everything = ListFilter(include_unprompted=True)
     assert len(await journal.page(everything, None, 9, with_page)) == 4
     assert with_page == told
+
+
+@promised
+async def how_a_settled_turn_ended_is_told_until_it_is_taken_out(journal: Journal) -> None:
+    async def outcome() -> object:
+        found: Outcomes = {}
+        await journal.page(ListFilter(include_unprompted=True), None, 9, found)
+        assert found == await journal.outcomes(["s1"])
+        return found.get("s1", "nothing")
+
+    lease = await begun(journal)
+    await journal.change(lease, RowChange(prompted=True))
+    await journal.settle(lease, await append(journal, lease, turn("One")))
+    assert await outcome() == "completed"
+    last = await append(journal, lease, [*turn("Two")[:-1], ("turn_end", [b'{"error":{}}'])])
+    assert await outcome() == "failed"
+    await journal.settle(lease, last)
+    assert await outcome() == "failed"
+    await journal.settle(
+        lease, await append(journal, lease, turn("", chunk("agent_message", "late"))[1:-1])
+    )
+    assert await outcome() == "failed"
+    await append(journal, lease, turn("Three")[:-1])
+    assert await outcome() is None
+    await journal.withdraw(lease, [(last - 1, lease.next_seq - 1)])
+    assert await outcome() == "completed"
 
 
 @promised

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (33, "8cd2be6f8bc1fa9d")
+MADE: Final = (34, "48536473a640fdc1")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -225,6 +225,11 @@ _USAGE_BLOCKS: Final = (
     " AND lowest <= old.number; END",
 )
 
+_ENDED: Final = (
+    # How the last turn ended.
+    "ALTER TABLE sessions ADD COLUMN ended TEXT NOT NULL DEFAULT ''",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -240,4 +245,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_SUMS,
     _TENANTS,
     _USAGE_BLOCKS,
+    _ENDED,
 )

@@ -14,7 +14,7 @@ from acphold.conversation.history.entries import LATEST_MS, Origin, iso
 from acphold.journal import bounds, list_places
 from acphold.journal.journal import tails_of
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
-from acphold.journal.sql.entry_rows import outcomes
+from acphold.journal.sql.session_tables import outcomes_of
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -153,9 +153,9 @@ async def test_the_outcome_of_a_turn_is_read_without_the_rows_before_its_end(
             await journal.append(lease, [(kind, [raw])])
         taken = bytearray()
         connection = journal.connect().connection
-        assert outcomes(SqliteTables(connection), [name]) == {name: b"{}"}
+        assert outcomes_of(SqliteTables(connection), [name]) == {name: "completed"}
         connection.set_progress_handler(partial(taken.append, 0), 1)
-        outcomes(SqliteTables(connection), [name])
+        outcomes_of(SqliteTables(connection), [name])
         connection.set_progress_handler(None, 0)
         steps[name] = len(taken)
     assert steps["long"] <= steps["short"] + 2

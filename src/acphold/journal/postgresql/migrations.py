@@ -152,7 +152,7 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 18
+VERSION: Final = 19
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(

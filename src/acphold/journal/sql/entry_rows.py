@@ -34,7 +34,7 @@ from acphold.conversation.history.titles import cut_first_line, last_words, titl
 from acphold.errors import ForgottenTurnError, RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
-from acphold.journal.journal import Lease, Outcomes, PageBack
+from acphold.journal.journal import Lease, PageBack
 from acphold.journal.rows import NO_CHANGE, RowChange, WholeSession, merge_changes
 from acphold.journal.sql import session_tables, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
@@ -113,7 +113,7 @@ def take_in(
                 f"{name} = CASE WHEN {name} > %s THEN %s ELSE {name} END"
                 for name in ("settled_through", "indexed_through", "packed_through")
             ]
-            tables.update(key, parts, [last - 1] * 2 * len(parts))
+            tables.update(key, [*parts, "ended = ''"], [last - 1] * 2 * len(parts))
         if piece is not None and is_new:
             _write(tables, key, piece)
         queue = before.queue if piece is None else piece.summary.queue
@@ -205,7 +205,7 @@ def withdraw(
         )
         summary = replace(before.summary, attributes=attributes, queue=state.queue)
         tables.keep_settled_state(key, replace(before, summary=summary))
-        tables.update(key, ["message_count = %s"], [messages(state)])
+        tables.update(key, ["message_count = %s", "ended = ''"], [messages(state)])
     return True
 
 
@@ -272,7 +272,11 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
         "packed_through = CASE WHEN %s AND packed_through = settled_through THEN %s"
         " ELSE packed_through END",
     ]
-    tables.update(key, parts, [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq])
+    values: list[int | str] = [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq]
+    if piece.ended is not None:
+        parts.append("ended = %s")
+        values.append(piece.ended)
+    tables.update(key, parts, values)
     usage_rows.keep(tables, key, piece.usage)
     usage_rows.add_up(tables, key, has_news=bool(piece.usage))
 
@@ -417,22 +421,6 @@ def sum_up(tables: Tables, lease: Lease) -> None:
         is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
         if is_held and settled_state(tables, key) == state:
             tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
-
-
-def outcomes(tables: Tables, session_ids: Sequence[str]) -> Outcomes:
-    """Like `Journal.outcomes`."""
-    rows = tables.execute(
-        f"SELECT session_id, {tables.OWN_KEY}, settled_through, prompted, {tables.last_end()}"
-        f" FROM acphold.sessions WHERE {tables.among('session_id', 'ids')}",
-        {"ids": tables.array(session_ids)},
-    )
-    ends: Outcomes = {}
-    for session_id, key, settled, prompted, end in rows.fetchall():
-        if end is not None:
-            ends[session_id] = plain(end)
-        elif prompted and tables.segments(key).read(settled, 1):
-            ends[session_id] = None  # unsettled entries: the last turn has not ended
-    return ends
 
 
 def endings(tables: Tables, session_ids: Sequence[str]) -> dict[str, str]:

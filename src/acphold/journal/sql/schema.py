@@ -74,6 +74,8 @@ _SESSION_COLUMNS: Final = (
     "by_program {flag} NOT NULL DEFAULT {no}",
     # Up to which `updated_at` the sums of usage hold; negative: see `usage_rows`.
     "summed_at {integer} NOT NULL DEFAULT -1",
+    # The outcome of the last turn at `settled_through`; '' if only the entries tell it.
+    "ended {text} NOT NULL DEFAULT ''",
 )
 
 _TABLES: Final = (

@@ -20,6 +20,7 @@ from msgspec.structs import asdict, fields
 from acp_wire.surroundings import resolve_folder
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.raw_update import storable
+from acphold.conversation.history.timeline import turn_end
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal import bounds, list_places
@@ -57,7 +58,7 @@ _in_order: Final = itemgetter(
 
 
 @cache
-def _select(tables: type[Tables], *, outcomes: bool) -> str:
+def _select(tables: type[Tables]) -> str:
     """The statement that reads rows for `select_rows`; append a condition."""
     computed = {
         "last_seq": tables.last_seq(),
@@ -67,9 +68,8 @@ def _select(tables: type[Tables], *, outcomes: bool) -> str:
         "shared_with": tables.SHARED_WITH,
         "lineage": tables.LINEAGE,
     }
-    names = (*_FIELDS, "settled_through", "number")
+    names = (*_FIELDS, "settled_through", "number", "ended")
     columns = [computed.get(name, f"sessions.{name}") for name in names]
-    columns.append(tables.last_end() if outcomes else "NULL")
     return f"SELECT {', '.join(columns)} FROM acphold.sessions"
 
 
@@ -231,23 +231,25 @@ def select_rows(
     """The rows that a condition in SQL finds, with unsettled messages if `counted`; `outcomes` gets
     what `Journal.outcomes` tells of them."""
     found: list[SessionRow] = []
-    select = _select(type(tables), outcomes=outcomes is not None)
-    for row in tables.execute(f"{select} {rest}", values).fetchall():
+    unknown: list[str] = []
+    for row in tables.execute(f"{_select(type(tables))} {rest}", values).fetchall():
         kept = [*_in_order((*row, *_decode(_encoded(row))))]
-        settled, number, end = row[_SETTLED:]
+        settled, number, ended = row[_SETTLED:]
         if kept[_LAST] <= settled:
             kept[_FOLLOWERS] = 0
         elif counted and kept[_PROMPTED]:
             segments = tables.segments(tables.own_key(kept[0], number))
             kept[_MESSAGES] += segments.messages_after(settled)
         if outcomes is not None:
-            if end is not None:
-                outcomes[kept[0]] = plain(end)
-            elif kept[_PROMPTED] and kept[_LAST] > settled:
-                outcomes[kept[0]] = None  # unsettled entries: the last turn has not ended
+            if ended and kept[_LAST] <= settled:
+                outcomes[kept[0]] = ended
+            elif kept[_PROMPTED]:
+                unknown.append(kept[0])
         era = kept[_LINEAGE]
         kept[_LINEAGE] = "" if era is None else lineage_of(era, number)
         found.append(SessionRow(*kept))
+    if unknown and outcomes is not None:
+        outcomes |= outcomes_of(tables, unknown)
     if any(map(attrgetter("queued"), found)):
         journal = tables.identity().mark
         return [row_for(row, journal) for row in found]
@@ -261,6 +263,22 @@ def _decode(encoded: tuple[Any, ...]) -> tuple[Any, ...]:
         text == 1 if kind is bool else kind() if len(text) == 2 else decode(text)  # [] or {}
         for text, (_, kind, decode) in zip(encoded, _DECODED, strict=True)
     )
+
+
+def outcomes_of(tables: Tables, session_ids: Sequence[str]) -> Outcomes:
+    """Like `Journal.outcomes`."""
+    rows = tables.execute(
+        f"SELECT session_id, {tables.OWN_KEY}, settled_through, prompted, {tables.last_end()}"
+        f" FROM acphold.sessions WHERE {tables.among('session_id', 'ids')}",
+        {"ids": tables.array(session_ids)},
+    )
+    ends: Outcomes = {}
+    for session_id, key, settled, prompted, end in rows.fetchall():
+        if end is not None:
+            ends[session_id] = turn_end(plain(end), 0).outcome
+        elif prompted and tables.segments(key).read(settled, 1):
+            ends[session_id] = None  # unsettled entries: the last turn has not ended
+    return ends
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:

@@ -394,7 +394,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     short_ids = asked(session_tables.short_ids)
     agents = asked(session_tables.agents)
     count = asked(session_tables.count)
-    outcomes = asked(entry_rows.outcomes)
+    outcomes = asked(session_tables.outcomes_of)
     endings = asked(entry_rows.endings)
     change = written(session_tables.change)
     mark = written(session_tables.mark)

@@ -201,7 +201,8 @@ def _recount(connection: Connection, number: int) -> bool:
             if _read_kept(connection, number) != kept:
                 continue
             connection.execute(
-                "UPDATE sessions SET message_count = ? WHERE number = ?", (messages, number)
+                "UPDATE sessions SET message_count = ?, ended = '' WHERE number = ?",
+                (messages, number),
             )
             SqliteTables(connection).keep_settled_state(number, settled)
             return True

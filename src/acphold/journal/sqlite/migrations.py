@@ -185,7 +185,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 33
+VERSION: Final = 34
 """The version of journals that this release writes."""
 
 

@@ -12,7 +12,7 @@ that has begun and that no process runs is read once more at the next look.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Iterable, Sequence
 from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from acp_wire.tasks import timeout
 from acphold.errors import RewrittenError
-from acphold.journal.journal import Journal, row_of
+from acphold.journal.journal import Journal, Outcomes, row_of
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading import bounds
 from acphold.live.reading.processes import KnownOwners, Live
@@ -33,7 +33,7 @@ class Changed(Struct, frozen=True):
 
     rows: Sequence[SessionRow]
     live: Live
-    outcomes: Mapping[str, bytes | None]
+    outcomes: Outcomes
     gone: Sequence[str] = ()
     is_all: bool = False
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import Entry, iso, now_ms
-from acphold.conversation.history.timeline import TurnOutcome, turn_end
+from acphold.conversation.history.timeline import TurnOutcome
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
@@ -248,7 +248,7 @@ class LocalReader(SessionReader):
         self,
         rows: Sequence[SessionRow],
         live: Live,
-        outcomes: Mapping[str, bytes | None],
+        outcomes: Outcomes,
         *,
         said: bool,
     ) -> list[ListedSession]:
@@ -460,7 +460,7 @@ def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
 def as_listed(
     row: SessionRow,
     live: Live,
-    outcomes: Mapping[str, bytes | None],
+    outcomes: Outcomes,
     files: FilesOfSession | None = None,
     said: str | None = None,
     *,
@@ -472,8 +472,7 @@ def as_listed(
     session, process = live.get(row.session_id, (None, None))
     outcome: TurnOutcome | None = None
     if row.session_id in outcomes:
-        if (end := outcomes[row.session_id]) is not None:
-            ended = turn_end(end, 0).outcome
+        if (ended := outcomes[row.session_id]) is not None:
             outcome = None if ended == "unanswered" else ended
         elif session is None:  # nobody is left to end it
             outcome = "interrupted"

@@ -198,7 +198,7 @@ class SessionIndex:
                     state = "requires_action"
                 elif here is not None and here.turns.running is not None:
                     state = "running"
-                elif "error" in members(outcomes.get(session_id) or b""):
+                elif outcomes.get(session_id) in ("failed", "limited"):
                     state = "error"
                 else:  # it is not known here what goes on in others
                     state = None if here is None else "idle"
