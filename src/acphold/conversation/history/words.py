@@ -13,7 +13,7 @@ any part of a word, but makes an index three times as large in five times the ti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -94,14 +94,31 @@ often sent twice, for people and raw."""
 
 def _join(texts: Iterator[str]) -> str:
     found: list[str] = []
+    size = 0
     for text in texts:
         is_long = len(text) >= REPEATED_CHARACTERS
         if text and not (is_long and any(text in before for before in found)):
             found.append(text)
+            size += len(text)
+            # Megabytes of output are looked at no further once enough of them is left.
+            if size > _LOOKED_AT and len(said := _beginning(found)) >= TEXT_CHARACTERS:
+                return said[:TEXT_CHARACTERS]
     joined = "\n".join(found)
     if "\x1b" in joined:
         joined = _CONTROL.sub("", joined)
     return joined[:TEXT_CHARACTERS]
+
+
+_LOOKED_AT: Final = 8 * TEXT_CHARACTERS
+"""Characters in which there are nearly always enough besides the escapes."""
+
+
+def _beginning(texts: Sequence[str]) -> str:
+    """Return a beginning of the texts in a row, without escapes."""
+    looked_at = "\n".join(text[:_LOOKED_AT] for text in texts)[:_LOOKED_AT]
+    # The last escape may go on behind it; none of those before the last one does.
+    end = looked_at.rfind("\x1b")
+    return looked_at if end < 0 else _CONTROL.sub("", looked_at[:end])
 
 
 _CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
