@@ -37,6 +37,7 @@ def call(*texts: str, raw: str = "") -> Entry:
     st.integers(1, 4),
 )
 @example([["word ", *["\x1b[31m"] * 39], ["y" * 30] * 3], 4)
+@example([["y" * 30, *["word "] * 5, "0;1", *["\x1b[31m"] * 37, "y" * 30]], 4)
 @example([["y" * 30, *["word "] * 9, "\x1b]0;", "m"], ["\x07", "y" * 30]], 1)
 def test_a_beginning_of_long_output_gives_the_words_that_all_of_it_does(
     parts: list[list[str]], looked_at: int
