@@ -106,6 +106,7 @@ $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.in
 
 # What needs a real PostgreSQL: its own tests, and those of the hub, of the server and of all stores
 # once more. The slow ones of them are run by `slow`, on both stores.
+postgresql: export PYTHONDONTWRITEBYTECODE =
 postgresql: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "postgresql and not slow and not interop" $(PYTEST)
 
