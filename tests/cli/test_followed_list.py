@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from tests.raw_entries import ended, prompt, update
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 DEADLINE = 60
-ENDED = b'{"stopReason":"end_turn"}'
+ENDED: Final = "completed"
 
 
 @asynccontextmanager
