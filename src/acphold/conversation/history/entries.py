@@ -46,10 +46,9 @@ def iso(at: int) -> str:
     """Return a time (ms since the epoch) as ISO 8601 in UTC: `2026-01-31T12:00:00.000Z`."""
     if not 0 <= at < LATEST_MS:
         at = clamp_moment(at)
-    seconds, ms = divmod(at, 1000)
-    days, second = divmod(seconds, 24 * 3600)
-    clock = f"{_TWO[second // 3600]}:{_TWO[second // 60 % 60]}:{_TWO[second % 60]}"
-    return f"{_day(days)}T{clock}.{ms:03}Z"
+    hours, ms = divmod(at, 3_600_000)
+    seconds = ms // 1000
+    return f"{_hour(hours)}{_TWO[seconds // 60]}:{_TWO[seconds % 60]}.{ms % 1000:03}Z"
 
 
 _TWO: Final = [f"{number:02}" for number in range(60)]
@@ -57,9 +56,10 @@ _TWO: Final = [f"{number:02}" for number in range(60)]
 
 
 @lru_cache(1000)
-def _day(days: int) -> str:
-    """Return the date so many days after 1970 began."""
-    return (date(1970, 1, 1) + timedelta(days)).isoformat()
+def _hour(hours: int) -> str:
+    """Return the hour so many hours after 1970 began: `2026-01-31T12:`."""
+    days, hour = divmod(hours, 24)
+    return f"{date(1970, 1, 1) + timedelta(days)}T{_TWO[hour]}:"
 
 
 def milliseconds(updated_at: str | None) -> int:
