@@ -26,7 +26,7 @@ UNITS = [
 ]
 
 
-def call(*texts: str, raw: str = "") -> Entry:
+def call(*texts: str, raw: str | list[str] = "") -> Entry:
     content = [{"type": "content", "content": {"type": "text", "text": text}} for text in texts]
     update = {"sessionUpdate": "tool_call_update", "content": content, "rawOutput": raw}
     return Entry(1, UPDATE, 1, json.dumps(update).encode())
@@ -52,16 +52,29 @@ def test_a_beginning_of_long_output_gives_the_words_that_all_of_it_does(
         assert document(entry) == whole
 
 
-def test_escapes_are_sought_in_a_beginning_of_long_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
+@pytest.fixture
+def sought(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that escapes are sought in."""
+    lengths: list[int] = []
     control = words._CONTROL
 
     class Counting:
         def sub(self, by: str, text: str) -> str:
-            looked.append(len(text))
+            lengths.append(len(text))
             return control.sub(by, text)
 
     monkeypatch.setattr(words, "_CONTROL", Counting())
+    return lengths
+
+
+def test_escapes_are_sought_in_a_beginning_of_long_output(sought: list[int]) -> None:
     line = "\x1b[32mok\x1b[0m and more of it\n"
     assert document(call(line * 200_000)).tools == ("ok and more of it\n" * 200_000)[: 64 << 10]
-    assert sum(looked) < 1 << 20
+    assert sum(sought) < 1 << 20
+
+
+def test_they_are_sought_no_more_often_in_many_lines(sought: list[int]) -> None:
+    picture = ["\x1b[38;2;200;100;100m\x1b[48;2;200;100;100m#"] * 20_000
+    entry = call(raw=picture)
+    assert document(entry).tools == "\n".join("#" * 20_000)
+    assert sum(sought) < 2 * len(entry.raw)

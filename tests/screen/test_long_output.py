@@ -110,3 +110,10 @@ def test_what_has_another_form_than_text_is_drawn_as_ever() -> None:
         call = ToolCall("t", {"content": json.dumps(some).encode()})
         for brief in (False, True):
             assert list(layout.passage(call, brief=brief).lines) == whole(call, brief=brief)
+
+
+def test_a_cut_between_bytes_of_no_text_ends_there() -> None:
+    for raw in (b"\x80" * 900_000, b"y" * 300_000 + b"\x80" * 600_000):
+        content = b'[{"type":"content","content":{"type":"text","text":"%b"}}]' % raw
+        for brief in (False, True):
+            assert layout.passage(ToolCall("t", {"content": content}), brief=brief).lines

@@ -97,11 +97,11 @@ def _join(texts: Iterator[str]) -> str:
     size = 0
     for text in texts:
         is_long = len(text) >= REPEATED_CHARACTERS
-        if text and not (is_long and any(text in before for before in found)):
+        if text and not (is_long and any(text in known for known in found)):
             found.append(text)
-            size += len(text)
-            # Megabytes of output are looked at no further once enough of them is left.
-            if size > _LOOKED_AT and len(said := _beginning(found)) >= TEXT_CHARACTERS:
+            before, size = size, size + len(text)
+            # Megabytes of output are looked at no further if enough of their beginning is left.
+            if before <= _LOOKED_AT < size and len(said := _beginning(found)) >= TEXT_CHARACTERS:
                 return said[:TEXT_CHARACTERS]
     joined = "\n".join(found)
     if "\x1b" in joined:

@@ -111,8 +111,7 @@ def _piece(text: memoryview, begin: int, size: int) -> bytes:
     """Return so many bytes of a JSON string, or a few less: it ends inside no character and no
     escape, if it begins inside none."""
     end = begin + size
-    while text[end] & 0xC0 == 0x80:
-        end -= 1
+    end = next((at for at in range(end, end - 4, -1) if text[at] & 0xC0 != 0x80), end)
     piece = bytes(text[begin:end])
     last = piece.rfind(b"\\", len(piece) - 6)
     if last >= 0 and _begins_escape(piece, last):
