@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from acphold.errors import HeldElsewhereError
 from acphold.imports import Intake, pieces, reader
+from acphold.imports.intake import read_here
+from acphold.imports.pieces import NewsPiece
 from acphold.journal.journal import take_lease
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
@@ -70,6 +72,42 @@ async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
         every = sorted(turn for way in told for turn in way)
         assert every == sorted({(it.words, it.answer) for way in STORIES[story] for it in way})
         if not ended:
+            return
+    pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_turns_that_are_told_anew_are_not_lost_when_their_source_vanishes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+    whole = [FIRST, SECOND, THIRD, FOURTH]
+    expected = [(turn.words, turn.answer) for turn in whole]
+    write("roo", tmp_path, whole)
+    (source,) = found("roo", tmp_path)
+    for read in range(1, 100):
+        journal = open_journal(tmp_path / f"{read}.db", create=True)
+        await Intake(journal).take(source, reader("roo"))
+        (row,) = await journal.page(EVERY)
+
+        async def vanishing(*arguments: Any, left: int = read) -> AsyncIterator[NewsPiece]:
+            async for piece in read_here(*arguments):
+                if not left:
+                    raise FileNotFoundError
+                left -= 1
+                yield piece
+
+        has_failed = False
+        for _ in range(failures):
+            with suppress(FileNotFoundError):
+                has_failed = True
+                await Intake(journal).take(source, reader("roo"), vanishing, again=True)
+                has_failed = False
+            assert {*expected} <= {*await turns(journal, row.session_id)}, read
+        await Intake(journal).take(replace(source, changed_at=1), reader("roo"))
+        assert await turns(journal, row.session_id) == expected, read
+        await journal.aclose()
+        if not has_failed:
             return
     pytest.fail("it never ends")
 

@@ -329,8 +329,15 @@ class SessionWriter:
         self._moved = {n: [] for n in moving}
         async for n, entry in entries_of(self._journal, self.lease.session_id, its):
             self._moved[moving[n]].append(entry)
-        gone = [turns[n] for n in (*compared.void, *compared.left) if n not in moving]
-        await self.go_back([*gone, *anew], its)
+        void = [n for n in compared.void if n not in moving]
+        # What is told anew in several pieces goes at the end: its source may vanish meanwhile.
+        news = {*compared.news} if not piece.is_last else set[int]()
+        again = {turns[n].identity for n, there in compared.known.items() if there in news}
+        due = [
+            n for n in void if compared.known.get(n) in news or turns[n].identity in again - {""}
+        ]
+        gone = [turns[n] for n in (*void, *compared.left) if n not in due]
+        await self.go_back([*gone, *anew], [*its, *(turns[n] for n in due)])
         met = ((turns[n], identity) for n, identity in piece.met.items())
         self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
 

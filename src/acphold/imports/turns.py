@@ -441,7 +441,7 @@ class _Matching:
         told = set[str]()
         for n in range(len(ours) - 1, -1, -1):
             if (name := ours[n].identity) in told:
-                self.surplus.add(n)  # it moved behind, and the import was killed then
+                self.surplus.add(n)  # it was told again, and the import was killed then
             elif name and not name.startswith(BY_WORDS):
                 told.add(name)
         self._pair(lambda turn: turn.identity, lambda turn: turn.identity, once=True)
