@@ -403,10 +403,9 @@ def put_files(store: Store, *said: str) -> None:
             tell(f"part/msg_{n:04}/prt_1.json", {"type": "text", "text": words})
 
 
-@pytest.mark.parametrize("newer", [["Newer."], []])
 @pytest.mark.parametrize("is_second", [False, True])
 def test_what_was_migrated_and_then_reverted_is_not_told_from_the_files(
-    tmp_path: Path, newer: list[str], *, is_second: bool
+    tmp_path: Path, *, is_second: bool
 ) -> None:
     store = SecondStore(tmp_path, beside=True)
     put_files(store, "One.", "", "Two.", "2")
@@ -414,14 +413,13 @@ def test_what_was_migrated_and_then_reverted_is_not_told_from_the_files(
         store.second()
     else:
         store.session()
-    # Two were taken out, perhaps before a newer one.
-    for count, words in ((0, "One."), (1, ""), *((4, words) for words in newer)):
+    for count, words in ((0, "One."), (1, ""), (4, "Newer.")):  # two were taken out before it
         store._count, role = count, "assistant" if count == 1 else "user"
         if is_second:
             store.say(role, text=words)
         else:
             store.message(role, *filter(None, [words]))
-    assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", *newer]
+    assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "Newer."]
 
 
 def test_a_message_with_a_long_id_hides_no_files(tmp_path: Path) -> None:
@@ -435,16 +433,19 @@ def test_a_message_with_a_long_id_hides_no_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["opencode", "kilo"])
-@pytest.mark.parametrize("messages", [1, 0])
+@pytest.mark.parametrize(
+    "migrated", [[], [[]], [["One."], ["1"]]], ids=["none", "no part", "a turn"]
+)
 async def test_what_an_interrupted_migration_left_in_files_is_told_too(
-    opened: Journal, tmp_path: Path, program: str, messages: int
+    opened: Journal, tmp_path: Path, program: str, migrated: list[list[str]]
 ) -> None:
     reader = KILO if program == "kilo" else READER
     store = Store(tmp_path, program)
     store.session(version="1.1.0", time_created=1)
     put_files(store, "One.", "1", "Two.", "2")
-    for _ in range(messages):
-        store.message("user")  # the parts are migrated last
+    for number, parts in enumerate(migrated):
+        store._count = number
+        store.message("assistant" if number else "user", *parts, finish="stop")
     for _ in range(2):
         for source in sources(reader, tmp_path):
             await Intake(opened).take(source, reader)
@@ -454,6 +455,19 @@ async def test_what_an_interrupted_migration_left_in_files_is_told_too(
     for source in sources(reader, tmp_path):
         await Intake(opened).take(source, reader)
     assert sorted(await turns(opened)) == [("One.", "1"), ("Three.", ""), ("Two.", "2")]
+
+
+def test_a_message_whose_id_is_not_valid_utf_8_is_counted_as_its_parts_are_not_found(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    store.session()
+    store.message("user", "One.")
+    store.message("user", "Two.")
+    store.db.execute("UPDATE message SET id = CAST(X'FF' AS TEXT) WHERE id = 'msg_0003'")
+    told = Story.of(READER, tmp_path)
+    assert [words for _, words in told.said()] == ["One."]
+    assert told.facts.missed.counts == {"messages whose id is not valid UTF-8": 1}
 
 
 async def turns(journal: Journal) -> list[tuple[str, str]]:

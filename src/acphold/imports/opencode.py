@@ -200,6 +200,8 @@ class OpencodeRows:
             order = _as_inserted(old.values()) if is_told else []
             order = order or [*_in_order((old | new).values())]
         for name in order:
+            if databases.REPLACED in name:  # its parts are not found by it
+                self._missed.add("messages whose id is not valid UTF-8", 0)
             if name in new:
                 for kind, data in self._rows("session_message", "type, data", "id = ?", name):
                     yield _as_before(kind, self._decode(data)) | {"id": name}
@@ -317,7 +319,7 @@ def session_sources(
                 found[it.session_id] = it
         stored |= dict.fromkeys(found, database)
         yield from found.values()
-    parts_of = cache(_parts_of)
+    messages_of = cache(_messages_of)
     paths = [*files_below(folder / "storage/session", "*/ses_*.json")]
     known = stored.keys() | {path.stem for path in paths}
     messages, names = folder / "storage/message", set[str]()
@@ -328,44 +330,47 @@ def session_sources(
             note(OSError(ENOENT, "the file of its session is missing", str(messages / name)))
     for path in paths:
         migrated = stored.get(path.stem)
-        is_wanted = migrated is None or _has_more(path, migrated, parts_of(migrated))
+        is_wanted = migrated is None or _has_more(path, messages_of(migrated))
         if is_wanted and not text(document(path, Missed()), "parentID"):
             yield from file_sources([path])
 
 
 _WITH_PARTS: Final = {
-    "session": "SELECT id, id IN (SELECT message_id FROM part) FROM message",
-    "session_v2": "SELECT id, 1 FROM session_message",
+    "session": "SELECT id, session_id, id IN (SELECT message_id FROM part) FROM message",
+    "session_v2": "SELECT id, session_id, 1 FROM session_message",
 }
 """Queries of the messages, and whether they have parts, by the table of their sessions."""
 
 
-def _parts_of(database: Path) -> dict[str, bool]:
-    """Return the ids of the messages of a database; True for those that have parts."""
-    found: dict[str, bool] = {}
+def _messages_of(database: Path) -> dict[str, tuple[str, bool]]:
+    """Return the messages of a database by id: their sessions, and True if they have parts."""
+    found: dict[str, tuple[str, bool]] = {}
     with suppress(OSError):
         for table in existing_tables(database):
             rows = databases.rows(database, _WITH_PARTS[table])
-            found.update((name, has) for name, has in rows if isinstance(name, str))
+            found.update((name, (its, has)) for name, its, has in rows if isinstance(name, str))
     return found
 
 
-def _has_more(path: Path, database: Path, known: dict[str, bool]) -> bool:
+def _has_more(path: Path, known: dict[str, tuple[str, bool]]) -> bool:
     """Return True if the files of a session have what an interrupted migration left out of the
     database with these messages.
 
-    Its last step are the parts. Once one was migrated, messages that the database lacks were
-    removed, as by a revert.
+    Its last step are the parts. Once one was migrated, what the database lacks behind a newer
+    message was removed, as by a revert.
     """
-    storage, is_missing = path.parent.parent.parent, False
+    storage, files = path.parent.parent.parent, set[str]()
     for message in files_below(storage / "message" / path.stem, "*.json"):
-        if message.stem not in known:
-            is_missing = True
-        elif not known[message.stem] and [*files_below(storage / "part" / message.stem, "*.json")]:
+        files.add(message.stem)
+        has_parts = known.get(message.stem, ("", True))[1]
+        if not has_parts and [*files_below(storage / "part" / message.stem, "*.json")]:
             return True
-    return is_missing and not any(
+    if files <= known.keys():
+        return False
+    has_newer = any(its == path.stem and name not in files for name, (its, _) in known.items())
+    return not has_newer or not any(
         has_parts and _NAME.fullmatch(name) and os.path.exists(storage / "part" / name)
-        for name, has_parts in known.items()
+        for name, (_, has_parts) in known.items()
     )
 
 
