@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from acphold.imports.record_tree import HELD_BYTES, RecordTree
+from acphold.imports.record_tree import CLASHES, HELD_BYTES, RecordTree
 from acphold.imports.salvage import RecordLine
 from acphold.imports.values import ABANDONED, Missed, digest_of
 
@@ -143,6 +143,26 @@ def test_a_record_that_is_no_prompt_leaves_nothing_behind() -> None:
     late: list[Record] = [("late", "a?", False), ("and", "late", False)]
     assert prompts([*spoken("a", "b", "c"), *late]) == "abc"
     assert told([*spoken("a", "b"), *late])[-2:] == ["late", "and"]
+
+
+def test_records_that_all_name_one_parent_are_a_list() -> None:
+    parents = {"Q1": None, "A1": "Q1", "Q2": "Q1", "A2": "Q1", "Q3": "Q1", "A3": "Q1"}
+    for records in (parents, {"begin": None} | dict.fromkeys(parents, "begin")):
+        made = RecordTree()
+        for name, parent in records.items():
+            made.add(name, parent, typed=name[0] == "Q", answers=name[0] == "A")
+        assert select(made, *(RecordLine(0, name.encode()) for name in records)) == [
+            name.encode() for name in records
+        ]
+
+
+def test_records_that_have_the_id_of_another_one_are_counted() -> None:
+    made, missed = RecordTree(), Missed()
+    for words in ("Q1", "A1", "Q1", "Q2", "A2"):
+        typed = words[0] == "Q"
+        made.add("a", None, typed=typed, answers=not typed, words=words)
+    made.choose("", missed)
+    assert missed.counts == {CLASHES: 3}
 
 
 def test_a_command_for_the_program_leaves_nothing_behind() -> None:

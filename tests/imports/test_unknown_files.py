@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
+from tests.imports.test_cursor import Editor
+from tests.imports.test_goose import Store as Goose
 from tests.imports.test_missed import HOMES, imported
 from tests.imports.told import write_lines
 
@@ -104,6 +106,34 @@ def test_a_database_without_a_known_table_is_named(
         database.execute("CREATE TABLE session_v3 (id TEXT)")
     (told,) = imported(acphold, tmp_path, "--agent", name)
     assert told["failures"] == [f"{path}: it has no table of sessions"]
+
+
+def test_threads_that_no_session_has_are_named(acphold: CommandLine, tmp_path: Path) -> None:
+    store = Goose(tmp_path)
+    store.session("1")
+    store.message("user", "Hi.")
+    store.db.execute("CREATE TABLE thread_messages (thread_id TEXT, session_id TEXT)")
+    rows = [("t1", None), ("t1", "2"), ("t2", "1"), ("t2", "2"), (None, "1")]
+    store.db.executemany("INSERT INTO thread_messages VALUES (?, ?)", rows)
+    (told,) = imported(acphold, tmp_path, "--agent", "goose")
+    path = tmp_path / ".local/share/goose/sessions/sessions.db"
+    assert told["failures"] == [f"{path}: threads of an unknown form: 1"]
+
+
+def test_messages_of_the_editor_without_a_conversation_are_named(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    editor = Editor(tmp_path)
+    for composer in ("c1", "c2", "c3", "c4"):
+        editor.composer(composer)
+        for words in ("One.", "Two."):
+            editor.bubble(1, words, composer)
+    editor.db.execute("UPDATE cursorDiskKV SET value = NULL WHERE key = 'composerData:c2'")
+    editor.db.execute("DELETE FROM cursorDiskKV WHERE key = 'composerData:c3'")
+    editor.put("bubbleId:", "")
+    (told,) = imported(acphold, tmp_path, "--agent", "cursor")
+    path = editor.user / "globalStorage/state.vscdb"
+    assert told["failures"] == [f"{path}: conversations without their record: 2"]
 
 
 def test_messages_whose_session_was_lost_are_named(acphold: CommandLine, tmp_path: Path) -> None:

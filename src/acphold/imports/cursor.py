@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from errno import ENOENT
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -81,16 +83,22 @@ def find(home: Home) -> Iterator[Source]:
             yield from source_of(path.parent.name, [path, *beside])
     for user in home.editors("Cursor*"):  # each channel, such as `Cursor Nightly`
         seen: set[str] = set()
+        known: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
             columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"
             for key, size, changed, parent, messages in databases.sessions_of(
                 state, "cursorDiskKV", columns, _OF_COMPOSERS
             ):
                 composer = key.partition(":")[2]
+                known.update([composer] if size is not None else [])
                 # An editor keeps an empty conversation at hand.
                 if composer and parent is None and messages:
                     seen.add(composer)
                     yield databases.row_source(state, composer, changed, size)
+            with suppress(OSError):  # noted above
+                if lost := sum(composer not in known for composer in _with_bubbles(state)):
+                    why = f"conversations without their record: {lost}"
+                    note(OSError(ENOENT, why, str(state)))
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
             for key, conversation in _whole_conversations(state).items():
                 if key not in seen:
@@ -99,6 +107,17 @@ def find(home: Home) -> Iterator[Source]:
                     changed = next(filter(None, map(conversation.get, times)), None)
                     size = len(_messages_in(conversation))
                     yield databases.row_source(state, key, changed, size)
+
+
+def _with_bubbles(state: Path) -> Iterator[str]:
+    """Yield the ids of the conversations with messages in rows; each is one step of an index."""
+    query = "SELECT min(key) FROM cursorDiskKV WHERE key >= ? AND key < 'bubbleId;'"
+    begin = "bubbleId:"
+    while (key := str(databases.rows(state, query, begin)[0][0] or "")) >= begin:
+        composer = key.split(":")[1]
+        if composer:
+            yield composer
+        begin = f"bubbleId:{composer};"
 
 
 def _whole_conversations(state: Path) -> dict[str, Object]:

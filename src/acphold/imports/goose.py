@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from errno import EINVAL
+from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
@@ -25,7 +28,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, placed_records, readable, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
+from acphold.imports.sources import Home, Source, file_sources, files_below, note, note_above
 from acphold.imports.tools import tool_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
@@ -50,6 +53,20 @@ def find(home: Home) -> Iterator[Source]:
     columns = f"id, updated_at || 'Z', {messages_of}"
     yield from databases.sources(database, "sessions", columns, "session_type != 'sub_agent'")
     yield from file_sources(files_below(folder, "*.jsonl"))
+    with suppress(OSError):  # noted above
+        _note_threads(database)
+
+
+def _note_threads(database: Path) -> None:
+    """Note the threads of 1.31 to 1.33 with messages that no session has."""
+    wanted = ("thread_id", "session_id")
+    if len(databases.columns_of(database, "thread_messages", wanted)) == len(wanted):
+        in_sessions = "session_id IN (SELECT session_id FROM messages) AND thread_id IS NOT NULL"
+        told = f"SELECT thread_id FROM thread_messages WHERE {in_sessions}"
+        query = "SELECT count(DISTINCT thread_id) FROM thread_messages WHERE thread_id NOT IN "
+        if count := databases.rows(database, f"{query}({told})")[0][0]:
+            why = f"threads of an unknown form: {count}"
+            note(OSError(EINVAL, why, str(database)))
 
 
 _MESSAGE: Final = (

@@ -10,7 +10,8 @@ that went apart, `is_left` decides.
 A record names its parent, or follows the last one (LAST), in a log where going back is a record, or
 marks those that are taken back. It may precede its parent. One whose parent is in no line begins
 another tree, but nobody went back there: only a link was lost, so each such tree is told. Going
-back to the very beginning leaves a prompt that never had a parent.
+back to the very beginning leaves a prompt that never had a parent. Where all name one parent, also
+the answers to later prompts, it is just a list.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _ALONE: Final = -3
 _PROMPT, _COMMAND, _ANSWER = 1, 2, 3
 """A typed text for the agent, a command for the program, an answer of the agent."""
 
+CLASHES: Final = "records with the id of another one"
+
 LAST: Final = "\0last"
 """Stands for a parent: the record before this one, or before the one gone back to."""
 
@@ -71,6 +74,7 @@ class RecordTree:
         self._typed: dict[int, tuple[str, int]] = {}  # the id and a hash of the words
         self._alone = bytearray()
         self._copies: set[int] = set()
+        self._clashes = 0
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
         self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
         self._taken_back = ""  # the first record of those before the next one
@@ -121,15 +125,18 @@ class RecordTree:
         self._roles.append(role if record_id else 0)
         if not record_id:
             return
-        if self._numbers.setdefault(hash(record_id), number) != number:
+        said = hash(str(words)) if words else 0
+        if (first := self._numbers.setdefault(hash(record_id), number)) != number:
             self._copies.add(number)
+            is_other = typed and self._typed.get(first, ("", said))[1] != said
+            self._clashes += is_other or role != self._roles[first]
             return
         self._newest = hash(record_id)
         self._compacted = number if compacts else self._compacted
         if parent_id is LAST:
             self._way[hash(record_id)] = None
         if typed:
-            self._typed[number] = name or record_id, hash(str(words)) if words else 0
+            self._typed[number] = name or record_id, said
 
     def go_back(self, record_id: str) -> None:
         """Go back to before a record of the way so far: the next one follows that."""
@@ -152,6 +159,7 @@ class RecordTree:
             own = self._typed.keys() - self._sent_again.keys()
             left = [n for n in own if self._roles[n] == _PROMPT and not self._told[n]]
             missed.counts.update({ABANDONED: len(left)} if left else {})
+            missed.counts.update({CLASHES: self._clashes} if self._clashes else {})
             missed.left.update(digest_of(self._typed[n][0], 4) for n in left)
 
     def tells(self, record_id: str) -> bool:
@@ -255,10 +263,20 @@ class RecordTree:
             before = number
         return again
 
+    def _is_list(self) -> bool:
+        """Return True if no record has a parent, or all have the same one, also the answers to
+        later prompts."""
+        parent = next(filter(None, self._named), 0)
+        if not parent:
+            return True
+        begin = self._numbers.get(parent, 0)
+        later = next((n for n in self._typed if n > begin), len(self._named))
+        return _ANSWER in self._roles[later:] and all(it in (0, parent) for it in self._named)
+
     @cached_property
     def _left(self) -> set[int]:
         """The prompts that a newer one was put in the place of."""
-        if not any(self._named):  # no record has a parent, so it is just a list
+        if self._is_list():
             return set()
         links, again = self._links, self._sent_again
         above = dict(links.above)
