@@ -22,6 +22,7 @@ from acphold.live.server.connection import ClientConnection
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
 from acphold.live.server.remote_sessions import SessionLine
+from acphold.live.server.session_opener import SessionOpener
 from tests.editor import (
     DEADLINE,
     Editor,
@@ -188,6 +189,35 @@ async def test_a_prompt_that_is_ended_before_its_client_follows_the_session_does
         await end(one, session, method)
         assert await asyncio.wait_for(waiting, DEADLINE) == {"stopReason": "cancelled"}
         may_follow.set()
+        await other.prompt(session, {"say": "again"})
+        assert "waiting" not in other.text() + other.text("user_message_chunk")
+
+
+async def test_a_session_that_is_closed_while_it_is_opened_again_is_not_followed(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go = asyncio.Event(), tmp_path / "go"
+
+    async def hang(*_: object) -> None:
+        opening.set()
+        await asyncio.Event().wait()
+
+    async with wrapped(journal) as one, wrapped(journal) as other:
+        session = await one.talk({"say": "hello "})
+        running = one.begin_prompt(session, {"say": "first "}, {"until": str(go)})
+        await one.until_text("first ")
+        await take(journal, session, other)
+        monkeypatch.setattr(SessionOpener, "_open_here", hang)
+        again = one.begin("session/load", open_params(session, "/"))
+        await opening.wait()
+        waiting = one.begin_prompt(session, {"say": "waiting "})
+        go.touch()
+        with pytest.raises(Refused, match="another acphold process"):
+            await asyncio.wait_for(running, DEADLINE)
+        assert await one.call("session/close", {"sessionId": session}) == {}
+        for refused, why in ((again, "closed meanwhile"), (waiting, "not open")):
+            with pytest.raises(Refused, match=why):
+                await asyncio.wait_for(refused, DEADLINE)
         await other.prompt(session, {"say": "again"})
         assert "waiting" not in other.text() + other.text("user_message_chunk")
 

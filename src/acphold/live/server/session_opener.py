@@ -106,13 +106,14 @@ async def refuse(requests: Iterable[Request], error: errors.AcpError) -> None:
 class Opening(Struct, eq=False):
     """The `requests` that are opening one session, of which one goes on at a time, in the order in
     which they came, and holds `turn`. The prompts wait until all are `over`; before them, `then` is
-    done."""
+    done, which is told if the client has closed the session meanwhile: then it `is_left`."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     requests: set[Request] = set()
     prompts: set[Request] = set()
-    then: list[Callable[[], None]] = []
+    then: list[Callable[[bool], None]] = []
+    is_left: bool = False
 
 
 class Openings:
@@ -148,15 +149,16 @@ class Openings:
             if not opening.requests:
                 del self._under_way[session_id]
                 for act in opening.then:
-                    act()
+                    act(opening.is_left)
                 opening.over.set()
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
         return session_id in self._under_way
 
-    def then(self, session_id: str, act: Callable[[], None]) -> None:
-        """Call `act` once the session, which is being opened, is open, or failed to open."""
+    def then(self, session_id: str, act: Callable[[bool], None]) -> None:
+        """Call `act` once the session, which is being opened, is open, or failed to open; with True
+        if the client has closed it."""
         self._under_way[session_id].then.append(act)
 
     async def wait(self, session_id: str, prompt: Request | None = None) -> None:
@@ -182,6 +184,7 @@ class Openings:
         """Refuse the requests that are opening the session: `session/close` has come behind
         them."""
         if (opening := self._under_way.get(session_id)) is not None:
+            opening.is_left = True
             await refuse(opening.requests, errors.AcpError("the session was closed meanwhile"))
 
     def cancel(self, session_id: str) -> None:
@@ -478,14 +481,14 @@ class SessionOpener(Struct, eq=False):
 
         session_id = conversation.id
 
-        def follow(told: int, due: Acts) -> None:
+        def follow(told: int, due: Acts, is_left: bool = False) -> None:
             from acphold.live.lines.line import OpenSession
 
             if self.openings.has(session_id):
                 self.openings.then(session_id, partial(follow, told, due))
                 return
             opened = OpenSession(setup.params, told, lineage, due)
-            if self.is_open(session_id):
+            if is_left or self.is_open(session_id):
                 opened.act()
             else:
                 self.remote.follow(session_id, opened, agent)
