@@ -36,20 +36,22 @@ async def messages_are_prompts_and_what_the_agent_said(journal: Journal) -> None
 
 @promised
 async def the_end_of_the_last_turn_of_each_session_is_told(journal: Journal) -> None:
-    for name in ("ended", "settled", "running", "empty"):
+    for name in ("ended", "settled", "running", "empty", "not prompted here"):
         lease = await begun(journal, name)
         pieces = turn("One", chunk("agent_message", "a")) if name != "empty" else []
         if name == "running":
             pieces += turn("Two", chunk("agent_message", "b"))[:-1]
         last = await append(journal, lease, pieces)
-        await journal.change(lease, RowChange(prompted=name != "empty"))
+        await journal.change(lease, RowChange(prompted=name not in ("empty", "not prompted here")))
         if name == "settled":
             await journal.settle(lease, last)
-    told = await journal.outcomes(["ended", "settled", "running", "empty", "nobody"])
-    assert told == {"ended": "completed", "settled": "completed", "running": None}
+    names = ["ended", "settled", "running", "empty", "not prompted here", "nobody"]
+    told = await journal.outcomes(names)
+    ended = dict.fromkeys(["ended", "settled", "not prompted here"], "completed")
+    assert told == {**ended, "running": None}
     with_page: Outcomes = {}
     everything = ListFilter(include_unprompted=True)
-    assert len(await journal.page(everything, None, 9, with_page)) == 4
+    assert len(await journal.page(everything, None, 9, with_page)) == 5
     assert with_page == told
 
 

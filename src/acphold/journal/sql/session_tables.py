@@ -243,7 +243,7 @@ def select_rows(
         if outcomes is not None:
             if ended and kept[_LAST] <= settled:
                 outcomes[kept[0]] = ended
-            elif kept[_PROMPTED]:
+            elif kept[_LAST]:
                 unknown.append(kept[0])
         era = kept[_LINEAGE]
         kept[_LINEAGE] = "" if era is None else lineage_of(era, number)
