@@ -24,6 +24,7 @@ from acphold.live.hub.session import HubSession
 from acphold.live.server.principals import Principal
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
+from tests.watched_processes import until as happens
 
 
 def numbers(client: Onlooker) -> list[int]:
@@ -61,6 +62,7 @@ async def test_to_a_client_over_a_network_several_updates_are_one_write(house: S
     written: list[bytes] = []
     client.connection.send = written.append
     await house.agent.say(session, "one", "two")
+    await happens(lambda: written)  # behind the commit
     assert [lines.count(b"\n") for lines in written] == [2]
     await house.ended(session, turn)
 
