@@ -58,13 +58,13 @@ _CHANGED: Final = _AT.format(
 )
 _PARENT: Final = _AT.format("json_extract(CAST(value AS TEXT), '$.subagentInfo.parentComposerId')")
 
-_OF_BUBBLES: Final = "key >= 'bubbleId:' || {0} || ':' AND key < 'bubbleId:' || {0} || ';'"
+_OF_BUBBLES: Final = "{0} >= 'bubbleId:' || {1} || ':' AND {0} < 'bubbleId:' || {1} || ';'"
 _SAID_AT: Final = _AT.format("json_extract(CAST(value AS TEXT), '$.createdAt')")
 _MESSAGES: Final = _AT.format(
     "coalesce(json_array_length(CAST(value AS TEXT), '$.fullConversationHeadersOnly'), 0)"
     " + coalesce(json_array_length(CAST(value AS TEXT), '$.conversation'), 0)"
     " + coalesce((SELECT 1 FROM cursorDiskKV AS b WHERE"
-    f" {_OF_BUBBLES.format('substr(cursorDiskKV.key, 14)').replace('key ', 'b.key ')} LIMIT 1), 0)"
+    f" {_OF_BUBBLES.format('b.key', 'substr(cursorDiskKV.key, 14)')} LIMIT 1), 0)"
 )
 
 _HUMAN, _AGENT = 1, 2
@@ -186,7 +186,7 @@ def _bubbles(tables: databases.AgentTables, composer: Object, composer_id: str) 
     within = obj(composer, "conversationMap")
     headers = objects(composer, "fullConversationHeadersOnly")
     if not headers:  # the editor lost them, or the person went back to the beginning
-        where = f"{_OF_BUBBLES.format('?1')} ORDER BY {_SAID_AT}, rowid"
+        where = f"{_OF_BUBBLES.format('key', '?1')} ORDER BY {_SAID_AT}, rowid"
         for (value,) in tables.rows("cursorDiskKV", "value", where, composer_id):
             yield readable(as_bytes(value), tables.missed) or {}
     for header in headers:

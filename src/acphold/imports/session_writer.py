@@ -471,9 +471,8 @@ class SessionWriter:
         facts, row, before = piece.facts, self._row, self._before
         changed = self._source.changed_at // 1_000_000
         if row is not None and row.title == UNTITLED:
-            title = (
-                piece.first_prompt or UNTITLED
-            )  # the program's may be of a turn that was taken out
+            # The program's may be of a turn that was taken out.
+            title = piece.first_prompt or UNTITLED
         elif row is not None and row.title not in (None, before and before.title):
             title = row.title  # a person has renamed it
         # A continued session leaves the archive. A new one is not archived either, unless a person
