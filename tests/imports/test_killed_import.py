@@ -112,6 +112,28 @@ async def test_turns_that_are_told_anew_are_not_lost_when_their_source_vanishes_
     pytest.fail("it never ends")
 
 
+async def test_turns_told_anew_in_one_piece_are_there_once_wherever_an_import_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("roo", tmp_path, [FIRST, SECOND, THIRD])
+    (source,) = found("roo", tmp_path)
+    for write_number in range(1, 100):
+        journal = open_journal(tmp_path / f"{write_number}.db", create=True)
+        await Intake(journal).take(source, reader("roo"))
+        left = [write_number]
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            for name in ("take_in", "withdraw"):
+                patch.setattr(journal, name, ending(getattr(journal, name), left))
+            await Intake(journal).take(source, reader("roo"), again=True)
+        (row,) = await journal.page(EVERY)
+        told = await turns(journal, row.session_id)
+        await journal.aclose()
+        assert told == [("Q1", "A1"), ("Q2", "A2"), ("Q3", "A3")], write_number
+        if left[0] > 0:
+            return
+    pytest.fail("it never ends")
+
+
 async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

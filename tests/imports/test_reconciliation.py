@@ -80,14 +80,12 @@ async def others(journal: Journal) -> list[str]:
     return [row.session_id for row in rows if row.session_id != SESSION]
 
 
-@pytest.mark.parametrize("at", ["take_in", "withdraw"])
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize("nth", [1, 2])
 async def test_turns_that_move_are_there_once_wherever_an_import_ends(
     opened: Journal,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    at: str,
     nth: int,
     *,
     is_before: bool,
@@ -98,7 +96,7 @@ async def test_turns_that_move_are_there_once_wherever_an_import_ends(
     put(tmp_path, part)
     await take(opened, tmp_path)
     put(tmp_path, whole, upto=6)  # the fourth one is only here
-    called, write = 0, getattr(opened, at)
+    called, write = 0, opened.take_in
 
     async def ending(*arguments: Any, **options: Any) -> Any:
         nonlocal called
@@ -109,7 +107,7 @@ async def test_turns_that_move_are_there_once_wherever_an_import_ends(
         if called == nth:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(opened, at, ending)
+    monkeypatch.setattr(opened, "take_in", ending)
     with suppress(KeyboardInterrupt):
         await take(opened, tmp_path)
     monkeypatch.undo()

@@ -491,7 +491,7 @@ class Intake:
                 lease = await self._acquire(row)
                 if is_strange or compared.verdict == "differs":
                     differing = SessionWriter(self._journal, lease, source, None, row, before)
-                    await differing.go_back([turns[n] for n in compared.doubles])
+                    differing.go_back([turns[n] for n in compared.doubles])
                     await differing.note_difference()
                     return TakenSource("differs", facts)
                 left = [turns[n] for n in compared.left]

@@ -308,14 +308,12 @@ class SessionWriter:
         self._moved: dict[int, list[PastEntry]] = {}
         """The entries of turns that move, by their numbers."""
 
-    async def go_back(self, gone: Sequence[ReadTurn], moving: Sequence[ReadTurn] = ()) -> None:
-        """Take turns out of the session; the next piece tells its clients. Those that move go at
-        the end: until then nobody else may have them."""
+    def go_back(self, gone: Sequence[ReadTurn], moving: Sequence[ReadTurn] = ()) -> None:
+        """Take turns out of the session, together with the next piece. Those that move go at the
+        end: until then nobody else may have them."""
         self._gone, self._moving = _spans(gone), _spans(moving)
         self._due = [turn.prompt for turn in moving]
         self.ends_later |= bool(moving)
-        if gone:
-            await self._journal.withdraw(self.lease, self._gone)
 
     async def make_room(
         self, piece: NewsPiece, turns: Sequence[ReadTurn], anew: Sequence[ReadTurn] = ()
@@ -337,7 +335,7 @@ class SessionWriter:
             n for n in void if compared.known.get(n) in news or turns[n].identity in again - {""}
         ]
         gone = [turns[n] for n in (*void, *compared.left) if n not in due]
-        await self.go_back([*gone, *anew], [*its, *(turns[n] for n in due)])
+        self.go_back([*gone, *anew], [*its, *(turns[n] for n in due)])
         met = ((turns[n], identity) for n, identity in piece.met.items())
         self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
@@ -385,6 +383,7 @@ class SessionWriter:
                 *(self.lease, timed, change, self._link),
                 instead=self._has_marked,
                 release=piece.is_last and not self.ends_later,
+                withdrawn=self._gone,
             )
         except ForgottenTurnError:
             await self._journal.release(self.lease)
@@ -398,11 +397,14 @@ class SessionWriter:
             return
         past = [self._end]
         if self._moving:
-            await self._journal.withdraw(self.lease, self._moving)
             past.insert(0, _back(self._moving, self._end.at))
         row = await self._journal.session(self.lease.session_id)
-        change = RowChange(home=row.home)
-        await self._journal.take_in(self.lease, past, change, instead=True, release=True)
+        await self._journal.take_in(
+            *(self.lease, past, RowChange(home=row.home)),
+            instead=True,
+            release=True,
+            withdrawn=self._moving,
+        )
 
     async def note_difference(self) -> None:
         """Note that the source differs: until one of both changes, nobody has to read it again."""
@@ -415,7 +417,8 @@ class SessionWriter:
         past = [_back(self._gone, now)] if self._gone else []
         past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
         change = RowChange(home=row.home) if row is not None else RowChange()
-        await self._journal.take_in(self.lease, past, change, release=True)
+        its = self._gone
+        await self._journal.take_in(self.lease, past, change, release=True, withdrawn=its)
 
     def _entries(self, piece: NewsPiece) -> Iterator[PastEntry]:
         for entry in piece.entries:

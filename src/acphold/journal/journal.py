@@ -385,6 +385,7 @@ class Arrivals(Protocol):
         *,
         instead: bool = False,
         release: bool = False,
+        withdrawn: Sequence[tuple[int, int]] = (),
     ) -> object:
         """Append entries from the past, with their own times, settled at once: all or nothing.
 
@@ -396,7 +397,8 @@ class Arrivals(Protocol):
         Raises ForgottenTurnError if a person had taken out the turn of one of them.
 
         With `instead`, they replace the last entry, which must be one that nobody has seen: a note
-        that the import itself wrote a moment ago. With `release`, the lease ends here.
+        that the import itself wrote a moment ago. With `release`, the lease ends here. Entries in
+        `withdrawn` are made void in the same transaction, as by `withdraw`.
         """
 
     async def add_whole(self, sessions: Sequence[WholeSession]) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from acphold.conversation.history.entries import PastEntry
+import pytest
+from msgspec.structs import replace
+
+from acphold.conversation.history.entries import FORGOTTEN, PastEntry
+from acphold.errors import ForgottenTurnError
 from acphold.journal.journal import Journal
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun
@@ -71,6 +75,42 @@ async def test_no_plan_and_title_of_what_was_withdrawn_stays_in_the_state(journa
     await journal.withdraw(lease, [(first, lease.next_seq - 1)])
     state = (await journal.summary("s1")).attributes
     assert (state.plan, state.title, state.meta) == (None, None, None)
+
+
+async def test_what_comes_in_the_place_of_entries_is_written_with_their_withdrawal_or_neither_is(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    first = lease.next_seq
+    turns = [
+        [prompt(word), update("session_info_update", title=word), told(word), ended()]
+        for word in ("apple", "pear")
+    ]
+    past = [PastEntry(kind, 1000, raw) for turn in turns for kind, raw in turn]
+    await journal.take_in(lease, past)
+    await journal.index.catch_up(10)
+    await journal.links.link(None, FORGOTTEN, "gone")
+    before = await texts(journal)
+    anew = [PastEntry(kind, 2000, raw) for kind, raw in (prompt("plum"), told("plum"), ended())]
+    pear = [(first + 4, first + 7)]
+    with pytest.raises(ForgottenTurnError):
+        await journal.take_in(lease, [replace(anew[0], turn="gone")], withdrawn=pear)
+    assert await texts(journal) == before
+    await journal.take_in(lease, anew, withdrawn=pear)
+    left = await texts(journal)
+    assert {seq: raw for seq, raw in left.items() if seq <= first + 7} == {
+        seq: raw for seq, raw in before.items() if seq < first + 4
+    }
+    assert [raw for seq, raw in left.items() if seq > first + 7] == [it.raw for it in anew]
+    assert (await journal.summary("s1")).attributes.title == "apple"
+    assert (await journal.session("s1", counted=True)).message_count == 4
+    await journal.index.catch_up(10)
+    hits = {word: len(await journal.index.search(word)) for word in ("apple", "pear", "plum")}
+    assert (hits["pear"], hits["plum"] > 0, hits["apple"] > 0) == (0, True, True)
+
+
+def told(word: str) -> tuple[str, bytes]:
+    return "update", encode(chunk("agent_message", word, messageId=word))
 
 
 class Counted(int):

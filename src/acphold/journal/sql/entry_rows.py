@@ -49,6 +49,9 @@ from acphold.journal.stored_history import (
     plain,
 )
 
+Unindex = Callable[[Key, Sequence[Segment]], None]
+"""Takes segments of a session out of the index."""
+
 
 def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
     """Settle the next entries up to `through`; True if there may be more, False without a lease.
@@ -78,6 +81,8 @@ def take_in(
     *,
     instead: bool = False,
     release: bool = False,
+    withdrawn: Sequence[tuple[int, int]] = (),
+    unindex: Unindex,
 ) -> int:
     """Like `Arrivals.take_in`; return the number of the last entry.
 
@@ -89,7 +94,10 @@ def take_in(
     rows = tables.segments(key)
     instead = instead and rows.is_alone(last)
     found = list(in_segments(past, lease.next_seq - instead))
-    before = _before(tables, lease, last)
+    withdrawal: _Withdrawal | None = None
+    if withdrawn:
+        withdrawal = _Withdrawal(tables, lease, withdrawn, {}, overwrites=False)
+    before = withdrawal.before if withdrawal else _before(tables, lease, last)
     old_before = tables.now() - bounds.OLD_MS
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
@@ -107,6 +115,8 @@ def take_in(
             through, is_new = settled, False
         else:
             is_new = through != last or rows.read(last - 1, 1) != found
+        if withdrawal is not None and is_new:
+            withdrawal.write(unindex)
         if instead and is_new:  # as if it had never been there
             rows.remove(rows.read(last - 1, 1))
             parts = [
@@ -154,59 +164,83 @@ def withdraw(
     lease: Lease,
     spans: Sequence[tuple[int, int]],
     instead: Mapping[int, bytes],
-    unindex: Callable[[Key, Sequence[Segment]], None],
+    unindex: Unindex,
     *,
     overwrites: bool,
 ) -> bool:
     """Like `Arrivals.withdraw`; `unindex` takes the segments of a session out of the index."""
-    spans = sorted([*spans, *((seq, seq) for seq in instead)])
-    edges = sorted({edge for first, last in spans for edge in (first - 1, last)})
-    firsts = [first for first, _ in spans]
-    ends = [*accumulate((last for _, last in spans), max)]
-    while settle_piece(tables, lease, lease.next_seq - 1):
-        pass
-    key = tables.key(lease)
-    rows = tables.segments(key)
-    cut: list[Segment] = []
-    gone: list[Segment] = []
-    new: list[Segment] = []
-    folding = Fold()  # a message with an id may go on anywhere, so all are counted anew
-    for segment in rows.read_all(0):
-        parts = _parts(segment, edges)
-        for n, part in enumerate(parts):
-            begun = bisect(firsts, part.last_seq)
-            if begun and part.last_seq <= ends[begun - 1]:
-                gone.append(part)
-                left = Segment(part.first_seq, part.last_seq, UPDATE, part.at, b"")
-                if raw := instead.get(part.last_seq):
-                    left = replace(part, raw=raw)
-                parts[n] = left
-            for entry in parts[n].entries():
-                folding.add(entry)
-        if gone and gone[-1].last_seq >= segment.first_seq:
-            cut.append(segment)
-            new += parts
+    withdrawal = _Withdrawal(tables, lease, spans, instead, overwrites=overwrites)
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.loss(tables, lease)
-        unindex(key, gone)
-        rows.remove(cut)
-        rows.insert(replace(it, raw=pack(it.raw)) for it in new)
-        usage_rows.drop(tables, key, spans)
+        withdrawal.write(unindex)
+    return True
+
+
+class _Withdrawal:
+    """Entries that are made void: `before` is the state of the session without them."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        lease: Lease,
+        spans: Sequence[tuple[int, int]],
+        instead: Mapping[int, bytes],
+        *,
+        overwrites: bool,
+    ) -> None:
+        self._tables = tables
+        self._spans = sorted([*spans, *((seq, seq) for seq in instead)])
+        edges = sorted({edge for first, last in self._spans for edge in (first - 1, last)})
+        firsts = [first for first, _ in self._spans]
+        ends = [*accumulate((last for _, last in self._spans), max)]
+        while settle_piece(tables, lease, lease.next_seq - 1):
+            pass
+        self._key = tables.key(lease)
+        self._cut: list[Segment] = []
+        self._gone: list[Segment] = []
+        new: list[Segment] = []
+        folding = Fold()  # a message with an id may go on anywhere, so all are counted anew
+        for segment in tables.segments(self._key).read_all(0):
+            parts = _parts(segment, edges)
+            for n, part in enumerate(parts):
+                begun = bisect(firsts, part.last_seq)
+                if begun and part.last_seq <= ends[begun - 1]:
+                    self._gone.append(part)
+                    left = Segment(part.first_seq, part.last_seq, UPDATE, part.at, b"")
+                    if raw := instead.get(part.last_seq):
+                        left = replace(part, raw=raw)
+                    parts[n] = left
+                for entry in parts[n].entries():
+                    folding.add(entry)
+            if self._gone and self._gone[-1].last_seq >= segment.first_seq:
+                self._cut.append(segment)
+                new += parts
+        self._new = [replace(it, raw=pack(it.raw)) for it in new]
         # The kept state repeats words of the conversation: it gets those of what is left.
-        before, state = settled_state(tables, key), folding.state()
-        its = state.attributes
+        state, settled = folding.state(), settled_state(tables, self._key)
+        its, attributes = state.attributes, settled.summary.attributes
         attributes = replace(
-            before.summary.attributes,
-            commands=its.commands if overwrites else before.summary.attributes.commands,
+            attributes,
+            commands=its.commands if overwrites else attributes.commands,
             plan=its.plan,
             title=its.title,
             meta=its.meta,
         )
-        summary = replace(before.summary, attributes=attributes, queue=state.queue)
-        tables.keep_settled_state(key, replace(before, summary=summary))
-        tables.update(key, ["message_count = %s", "ended = ''"], [messages(state)])
-    return True
+        self._summary = replace(settled.summary, attributes=attributes, queue=state.queue)
+        self.before = going_on(self._summary, state)
+
+    def write(self, unindex: Unindex) -> None:
+        """Write it, in a transaction that has found the lease to stand."""
+        tables, key = self._tables, self._key
+        rows = tables.segments(key)
+        unindex(key, self._gone)
+        rows.remove(self._cut)
+        rows.insert(self._new)
+        usage_rows.drop(tables, key, self._spans)
+        settled = settled_state(tables, key)
+        tables.keep_settled_state(key, replace(settled, summary=self._summary))
+        tables.update(key, ["message_count = %s", "ended = ''"], [messages(self.before)])
 
 
 def _parts(segment: Segment, edges: Sequence[int]) -> list[Segment]:

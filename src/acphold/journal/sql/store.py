@@ -8,12 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from acphold.conversation.history.entries import Run, Segment, now_ms
+from acphold.conversation.history.entries import PastEntry, Run, Segment, now_ms
 from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access, AccessChanges
@@ -363,11 +363,31 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         overwrites: bool = False,
     ) -> object:
         def work(tables: Kept) -> bool:
-            def unindex(key: Key, found: Sequence[Segment]) -> None:
-                self._unindex(tables, key, found, overwrites=overwrites)
-
+            unindex = partial(self._unindex, tables, overwrites=overwrites)
             its = dict(instead)
             return entry_rows.withdraw(tables, lease, spans, its, unindex, overwrites=overwrites)
+
+        return await self._slowly(work)
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+        withdrawn: Sequence[tuple[int, int]] = (),
+    ) -> object:
+        def work(tables: Kept) -> int:
+            return entry_rows.take_in(
+                *(tables, lease, past, change, link),
+                instead=instead,
+                release=release,
+                withdrawn=withdrawn,
+                unindex=partial(self._unindex, tables, overwrites=False),
+            )
 
         return await self._slowly(work)
 
@@ -404,7 +424,6 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     read_back = at_one_moment(entry_rows.read_back)
     is_exact = at_one_moment(entry_rows.is_exact)
     summary = at_one_moment(entry_rows.summary)
-    take_in = slowly(entry_rows.take_in)
     add_whole = slowly(entry_rows.add_whole)
 
     async def page(
