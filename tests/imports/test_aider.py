@@ -232,3 +232,30 @@ def test_a_line_that_was_cut_in_its_mark_is_told_once_it_is_whole(tmp_path: Path
     for cut, said in (("##", []), ("#### Tw", []), ("#### Two.  \n", [("user", "Two.")])):
         project(tmp_path, BEGUN, "#### One.  \n\n1\n\n", cut)
         assert Story.of(READER, tmp_path).said() == [("user", "One."), ("agent", "1"), *said]
+
+
+TURNS = ("\n#### One.  \n", "\n1\n\n", COST, "\n#### Two  \n#### words.  \n", "\n2\n\n")
+
+
+def test_what_a_kill_cut_is_no_part_of_an_answer_once_another_chat_follows(tmp_path: Path) -> None:
+    whole = "".join((BEGUN, STARTED, *TURNS))
+    again = BEGUN.replace("03:04:05", "04:00:00") + "\n#### Three.  \n\n3\n\n"
+    begun = [whole.index(words) for words in TURNS]
+    for upto in range(len(BEGUN), len(whole)):
+        project(tmp_path, whole[:upto], again)
+        first, second = (Story(READER, source).said() for source in sources(READER, tmp_path))
+        assert second == [("user", "Three."), ("agent", "3")]
+        expected = [("user", "One.")] if upto > begun[0] + len("\n#### One. ") else []
+        expected += [("agent", "1")] if upto > begun[1] + 1 else []
+        if upto > begun[3] + len("\n#### Two  \n#### words. "):
+            expected += [("user", "Two\nwords.")]
+        elif upto > begun[3] + len("\n#### Two "):
+            expected += [("user", "Two")]
+        expected += [("agent", "2")] if upto > begun[4] + 1 else []
+        assert first == expected, whole[:upto]
+
+
+def test_answers_around_zeros_that_a_crash_left_do_not_run_together(tmp_path: Path) -> None:
+    zeros = "\0" * len(TURNS[3])
+    project(tmp_path, BEGUN, *TURNS[:2], zeros, TURNS[4])
+    assert Story.of(READER, tmp_path).said() == [("user", "One."), ("agent", "1"), ("agent", "2")]

@@ -1,11 +1,11 @@
 """aider: `.aider.chat.history.md` in the folder of each project, a log in Markdown of its chats.
 
-A chat begins with a line that has its time. Each line of a prompt begins with `#### `, each line of
-aider itself with `> `, and both end in two spaces; all other lines are the model's answer. An edit
-is in the answer, and a line of aider's says if it was made. The times of prompts are in
-`.aider.input.history` beside it. aider gives its chats no names: a chat is known by its start time
-and the first line of its first prompt, wherever its folder lies, and whatever that is called; its
-session is called after the path.
+A chat begins with a line that has its time, behind an empty one. Each line of a prompt begins with
+`#### `, each line of aider itself with `> `, and both end in two spaces; all other lines are the
+model's answer. An edit is in the answer, and a line of aider's says if it was made. The times of
+prompts are in `.aider.input.history` beside it. aider gives its chats no names: a chat is known by
+its start time and the first line of its first prompt, wherever its folder lies, and whatever that
+is called; its session is called after the path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -126,16 +126,16 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     path = source.path
     writer.facts.cwd = str(path.parent)
     converter = _AiderConverter(writer, _typing_times(path.with_name(TYPED)))
-    offset = int(source.item)
-    for line in lines(path, writer.missed, begin=offset, as_written=True):
-        if line.offset == offset:
-            begun = _BEGUN.fullmatch(line.raw)
-            writer.clock(milliseconds(begun[1].decode()) if begun else None)
-        elif _BEGUN.fullmatch(line.raw):
+    its = lines(path, writer.missed, begin=int(source.item), as_written=True)
+    begun = _BEGUN.fullmatch(first.raw) if (first := next(its, None)) else None
+    writer.clock(milliseconds(begun[1].decode()) if begun else None)
+    for line, following in pairwise(chain(its, [None])):
+        if line is None or _BEGUN.fullmatch(line.raw):
             break
-        else:
-            converter.line(line)
-            yield
+        # The line of a process that was killed amid it ends where the next chat begins.
+        is_cut = following is not None and _BEGUN.fullmatch(following.raw) is not None
+        converter.line(line, is_cut=is_cut)
+        yield
     converter.end()
     writer.clock(source.changed_at // 1_000_000)
 
@@ -172,13 +172,15 @@ class _AiderConverter(AgentConverter):
         self._model = ""
         self._count = 0
 
-    def line(self, line: RecordLine) -> None:
+    def line(self, line: RecordLine, *, is_cut: bool) -> None:
         """Take the next line: lines of one kind belong together."""
         raw = line.raw.replace(b"\0", b"")
         if zeros := len(line.raw) - len(raw):
             self._missed.add(ZEROS, zeros)
+            self.end()  # they may have come in the place of a prompt
         words = raw.decode(errors="replace").rstrip("\r\n")
-        if not raw.endswith(b"\n") and words.startswith((_PROMPT[0], _SAID[0])):
+        is_cut = is_cut and not words.endswith(_BREAK)
+        if (is_cut or not raw.endswith(b"\n")) and words.startswith((_PROMPT[0], _SAID[0])):
             self._missed.add(DAMAGED, raw)  # it was cut, maybe within its mark
             return
         kind = ""
