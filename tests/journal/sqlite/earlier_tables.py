@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (34, "48536473a640fdc1")
+MADE: Final = (35, "36992ac3482bd433")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -230,6 +230,11 @@ _ENDED: Final = (
     "ALTER TABLE sessions ADD COLUMN ended TEXT NOT NULL DEFAULT ''",
 )
 
+_HANDED_ON: Final = (
+    # Sessions that another agent had before.
+    "CREATE INDEX handed_on ON sessions (agent) WHERE origins <> '[]'",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -246,4 +251,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TENANTS,
     _USAGE_BLOCKS,
     _ENDED,
+    _HANDED_ON,
 )

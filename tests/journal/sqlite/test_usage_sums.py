@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acphold.conversation.history.entries import Origin, PastEntry
 from acphold.journal.journal import Journal
@@ -297,6 +298,36 @@ async def test_older_sessions_are_not_read_for_the_sums_since(
         with closing(connect(journal.path, 60.0)) as connection:
             counted = [counted_sums(connection, by, since) for by in MOST_STEPS]
         assert {found.total.tokens.total for found, _ in counted} == {5 * 14}
+        taken.append([steps for _, steps in counted])
+    few, many = taken
+    assert all(more <= less + 20 for less, more in zip(few, many, strict=True)), taken
+
+
+@pytest.mark.parametrize("since", [0, HOUR, HOUR + MINUTE])
+@pytest.mark.parametrize("cwd", [None, "/w"])
+async def test_sessions_of_others_are_not_read_for_the_sums_of_an_agent(
+    journal: SqliteJournal, since: int, cwd: str | None
+) -> None:
+    end = json.dumps({"stopReason": "end_turn", "usage": {"totalTokens": 7}}).encode()
+    taken: list[list[int]] = []
+    for number in range(60):
+        lease = await journal.create(NewSession(f"s{number}", "mine" if number < 5 else "a", "/w"))
+        change = RowChange(updated_at=HOUR * 24, prompted=True)
+        if number == 0:  # it had half of the tokens, and another agent has it now
+            change = replace(change, agent="a", origins=(Origin("s0", "mine", 1),))
+        past = [PastEntry("turn_end", HOUR * 24, end)] * 2
+        await journal.take_in(lease, past, change)
+        if number not in (9, 59):
+            continue
+        await journal.index.catch_up(30)
+        with closing(connect(journal.path, 60.0)) as connection:
+            counted = [
+                counted_sums(connection, by, since, ("mine",), cwd)
+                for by in MOST_STEPS
+                if by == "session" or since or cwd
+            ]
+        assert {found.total.tokens.total for found, _ in counted} == {4 * 14 + 7}
+        assert {found.total.sessions for found, _ in counted} == {5}
         taken.append([steps for _, steps in counted])
     few, many = taken
     assert all(more <= less + 20 for less, more in zip(few, many, strict=True)), taken

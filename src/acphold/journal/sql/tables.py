@@ -101,6 +101,9 @@ class Tables(ABC):
     SHARED_WITH: ClassVar[str]
     """An expression for the tenants that a session is shared with, as a JSON object."""
 
+    HANDED_ON: ClassVar[str] = ""
+    """A condition for sessions that another agent had before, if these are found by an index."""
+
     LAST_OF_LINK: ClassVar[str]
     """Joins the last segment of the session of each link."""
 

@@ -164,11 +164,25 @@ class SumsQuery:
         span: Span | None = None,
     ) -> None:
         self.wanted, self.values = _WANTED, dict[str, Any](since=since, first=-(-since // SLOT_MS))
-        if since:  # along an index; all are read faster without
-            self.wanted += " AND prompted = TRUE AND archived IN (FALSE, TRUE)"
+        is_theirs = tables.among("sessions.agent", "agents")
+        if agents:
+            self.values["agents"] = tables.array(agents)
+        # In a span are few sessions of others.
+        is_narrow = bool(agents and tables.HANDED_ON) and span is None
+        # Along an index; all are read faster without.
+        recent = " AND prompted = TRUE AND archived IN (FALSE, TRUE)" if since else ""
         if cwd is not None:
-            self.wanted += " AND folder = %(folder)s"
             self.values["folder"] = resolve_folder(cwd)
+            recent += " AND folder = %(folder)s"
+        if is_narrow:
+            at = " AND updated_at >= %(since)s" if since else ""
+            keys = f"SELECT {tables.OWN_KEY} FROM acphold.sessions WHERE"
+            self.wanted += (
+                f" AND sessions.{tables.OWN_KEY} IN ({keys} {is_theirs}{recent}{at}"
+                f" UNION ALL {keys} {tables.HANDED_ON})"
+            )
+            recent = "" if cwd is None else " AND folder || '' = %(folder)s"  # not along its index
+        self.wanted += recent
         summed = "summed_at >= 0 AND summed_at = updated_at"
         if since % SLOT_MS:
             self.values["slot"] = since // SLOT_MS
@@ -188,9 +202,7 @@ class SumsQuery:
             f" WHERE {tables.KEY} = sessions.{tables.OWN_KEY} AND slot >= %(first)s"
         )
         if agents:
-            self.values["agents"] = tables.array(agents)
             by_agents = f" AND {tables.among('usage_sums.agent', 'agents')}"
-            is_theirs = tables.among("sessions.agent", "agents")
             of_agents = f" AND (usage_sums.agent IS NOT NULL OR {is_theirs})"
             used_by = f" AND (EXISTS (SELECT 1 {its}{by_agents}) OR {is_theirs})"
         used = _USED.format(**own, plain=plain, by_agents=by_agents, of_agents=of_agents)
@@ -205,7 +217,7 @@ class SumsQuery:
         self._costs = _COSTS.format(name=name, used=used, at=at)
         self._total = _TOTAL.format(its=its + by_agents, plain=plain, of_agents=used_by)
         self._by_request = (
-            _BY_REQUEST_OF_FEW if since or span or cwd is not None else _BY_REQUEST
+            _BY_REQUEST_OF_FEW if since or span or cwd is not None or is_narrow else _BY_REQUEST
         ).format(**own, plain=plain, by_agents=by_agents)
         self._is_in_one = by in ("folder", "session")
         self._is_long = by == "session"

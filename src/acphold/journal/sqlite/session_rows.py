@@ -160,6 +160,7 @@ class SqliteTables(Tables):
         " WHERE shares.session_id = sessions.session_id), '{}')"
     )
     LINEAGE = "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')"
+    HANDED_ON = "origins <> '[]'"
     LAST_OF_LINK = (
         "LEFT JOIN segments ON segments.key = (SELECT key FROM segments"
         f" WHERE {_ALL.format('links.session')} ORDER BY key DESC LIMIT 1)"
