@@ -15,6 +15,7 @@ from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.seams import Grouping, UsageSums
 from acphold.journal.sql import usage_blocks as blocks, usage_sums
+from acphold.journal.token_reports import SLOT_MS
 from tests.journal.postgresql.test_list_page import rows_read
 from tests.postgresql import Databases
 
@@ -221,4 +222,29 @@ def test_hardly_more_is_read_for_the_sums_of_ten_times_as_many_sessions(
                     known = 9 if cwd else len(range(1, last + 1, 3)) if agents else last
                     assert found.total.tokens.total == known * 21
                     read[by, agents, cwd].append(rows_read(reader))
+    assert all(many < few * 1.2 for few, many in read.values()), read
+
+
+SINCE = 300
+"""Sessions that were active since the time that is asked for."""
+
+
+def test_what_is_read_for_the_sums_since_a_time_does_not_grow_with_what_was_before(
+    databases: Databases,
+) -> None:
+    groupings: tuple[Grouping, ...] = ("day", "session")
+    ways = [*product(groupings, ((), ("a1",)), (None, "/w1"), (0, 1))]
+    read: dict[tuple[Grouping, tuple[str, ...], str | None, int], list[int]]
+    read = {it: [] for it in ways}
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for first, last in ((1, FEW), (FEW + 1, MANY)):
+            fill(line, first, last)
+            for by, agents, cwd, within in ways:  # a slot is a quarter of an hour
+                since = (last - SINCE) * SLOT_MS + within
+                with psycopg.connect(url, prepare_threshold=1) as reader:
+                    tables, before = PostgresqlTables(reader), 0
+                    for _ in range(7):  # behind five, the server may keep a plan for all values
+                        usage_sums.sums(tables, by, agents, cwd, since, usage_blocks.kept_sums)
+                        now, before = rows_read(reader) - before, rows_read(reader)
+                read[by, agents, cwd, within].append(now)
     assert all(many < few * 1.2 for few, many in read.values()), read

@@ -362,11 +362,10 @@ class PostgresqlTables(Tables):
 
     def day(self, wanted: str, values: dict[str, Any]) -> tuple[str, Mapping[str, str]]:
         # Slots with any report, even in sessions that are not asked for: excluding these takes
-        # longer than adding up a few empty days, unless a span or a folder is asked for.
+        # longer than adding up a few empty days, unless a time, span or folder is asked for.
         asked = f"SELECT session_id FROM acphold.sessions WHERE {wanted}"
-        its = (
-            f" AND session_id = ANY(ARRAY({asked}))" if values.keys() & {"lowest", "folder"} else ""
-        )
+        is_part = values["since"] or values.keys() & {"lowest", "folder"}
+        its = f" AND session_id = ANY(ARRAY({asked}))" if is_part else ""
         found = self.execute(
             f"SELECT DISTINCT slot FROM acphold.usage_sums WHERE slot >= %(first)s{its}"
             f" UNION SELECT greatest(updated_at, 0) / {SLOT_MS} FROM acphold.sessions"

@@ -187,7 +187,8 @@ class SumsQuery:
         if since % SLOT_MS:
             self.values["slot"] = since // SLOT_MS
             its = f"{tables.KEY} = sessions.{tables.OWN_KEY} AND slot = %(slot)s"
-            summed += f" AND NOT EXISTS (SELECT 1 FROM acphold.usage_sums WHERE {its})"
+            # Not NOT EXISTS: PostgreSQL would read the sums of all sessions for that.
+            summed += f" AND (SELECT 1 FROM acphold.usage_sums WHERE {its} LIMIT 1) IS NULL"
         asked = self.wanted
         if span is not None:
             asked += " AND sessions.number BETWEEN %(lowest)s AND %(highest)s"
