@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from acphold.conversation.reports import session_diff
 from acphold.conversation.reports.file_edits import ABSENT, FileText
@@ -54,8 +54,14 @@ LINES = st.lists(st.sampled_from(["a", "b", "", "  c", "+d", "-e", "@@", "\r", "
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, LINES, st.sampled_from(["", "\n"]))
 
 
+@pytest.fixture(autouse=True)
+def few_characters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short texts are compared in several steps."""
+    monkeypatch.setattr(session_diff, "COMPARED_CHARACTERS", 4)
+
+
 @given(TEXTS, TEXTS)
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_becomes_any_other(before: str, after: str) -> None:
     patch = whole_patch("file.txt", before, after)
     if before == after:
@@ -86,6 +92,17 @@ def test_changes_that_are_far_apart_are_hunks_of_their_own() -> None:
     assert patch.count("\n@@ ") == 3
     assert patch.count("\n ") == 3 + 6 + 3
     applies("f", "".join(before), "".join(after), patch)
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS, st.sampled_from([None, 7]))
+def test_lines_that_both_begin_or_end_with_change_nothing_but_numbers(
+    head: str, before: str, after: str, tail: str, line: int | None
+) -> None:
+    old, new = head + before + tail, head + after + tail
+    found = whole_patch("f", old, new), part_patch("f", old, new, line)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_diff, "_same", lambda *_: 0)  # all lines are made
+        assert found == (whole_patch("f", old, new), part_patch("f", old, new, line))
 
 
 def test_so_many_lines_that_comparing_them_takes_long_are_taken_for_changed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -297,3 +298,36 @@ def test_nothing_known_of_a_file_counts_behind_an_edit_that_does_not_fit() -> No
     assert around(edits, 0, 0, lambda: "c\n") == (ABSENT, "a\n")
     assert around(edits, 2, 2, lambda: "c\n") == ("b\n", "c\n")
     assert around(edits, 1, 2, lambda: "c\n") is None
+
+
+async def test_of_two_long_texts_with_a_small_change_little_more_is_in_memory() -> None:
+    line = "twenty letters of it\n"
+    before = line * 100_000
+    after = before[: len(before) // 2] + "changed\n" + before[len(before) // 2 :]
+
+    async def peak(old: str, new: str) -> int:
+        entries = [PROMPT, call("1", edit(old, new)), END]
+        segments = [
+            Segment(seq, seq, kind, 0, b"[]" if kind == "prompt" else json.dumps(value).encode())
+            for seq, (kind, value) in enumerate(entries, 1)
+        ]
+
+        async def history() -> AsyncIterator[Segment]:
+            for segment in segments:
+                yield segment
+
+        spans = await turn_spans(history())
+        tracemalloc.start()
+        try:
+            [found] = await session_diff(history(), CWD, spans, None, lambda path: None)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            assert body(found).splitlines() == [
+                *[f" {line[:-1]}"] * 3,
+                "+changed",
+                *[f" {line[:-1]}"] * 3,
+            ]
+
+    few = await peak(line * 10, line * 5 + "changed\n" + line * 5)
+    assert await peak(before, after) < few + 2 * len(before + after)

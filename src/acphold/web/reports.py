@@ -46,7 +46,7 @@ from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import PROMPT, TURN_END, Entry
-from acphold.conversation.history.raw_update import ROLES, members, string, update_kind
+from acphold.conversation.history.raw_update import ROLES, members, update_kind
 from acphold.conversation.history.replay import named_user
 from acphold.conversation.history.timeline import turn_end
 from acphold.conversation.history.titles import drawn
@@ -150,7 +150,7 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
             is_said = True
         if b'"diff"' in entry.update:
             diffs = diffs_in(members(entry.update))
-            paths |= {path for parts in diffs if (path := string(parts.get("path"))) is not None}
+            paths |= {diff.path for diff in diffs if diff.path is not None}
     text = "".join(reversed(words))
     before, text = text[: -4 * bounds.GLANCE_CHARACTERS], text[-4 * bounds.GLANCE_CHARACTERS :]
     fences = sum(line.lstrip().startswith(("```", "~~~")) for line in before.splitlines())

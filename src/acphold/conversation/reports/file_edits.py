@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
 
+from acp_wire.schema.splice import UNREADABLE
 from acphold.conversation.history.children import child_update
 from acphold.conversation.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.conversation.history.entries import (
@@ -81,50 +83,73 @@ FileText = str | Absent
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
-    calls: list[_ReportedCall] = []
-    latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and call id
-    # The diffs that questions show count for their call once somebody has allowed it.
-    asked: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
+    reported = _ReportedCalls(spans)
     async for segment in segments:
+        reported.add(segment)
+    return [*reported.edits()]
+
+
+class _ReportedCalls:
+    """The tool calls of a session."""
+
+    def __init__(self, spans: Sequence[TurnSpan]) -> None:
+        self._spans = spans
+        self._calls: list[_ReportedCall] = []
+        self._latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and id
+        # The diffs that questions show count for their call once somebody has allowed it.
+        self._asked: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
+
+    def add(self, segment: Segment) -> None:
         for _, raw in segment.raws() if segment.kind == QUESTION else ():
             question = asked_question(raw)
-            call = latest.get(("", string(question.tool_call.get("toolCallId")) or ""))
+            call = self._latest.get(("", string(question.tool_call.get("toolCallId")) or ""))
             if call is not None:
-                asked[question.id] = question, call
+                self._asked[question.id] = question, call
         for _, raw in segment.raws() if segment.kind == ANSWER else ():
             closed = closed_question(raw)
-            if closed.question in asked:
-                question, call = asked.pop(closed.question)
+            if closed.question in self._asked:
+                question, call = self._asked.pop(closed.question)
                 if closed.came(question).how.startswith("allow_"):
                     call.asked[:] = diffs_in(question.tool_call) or call.asked
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
-            continue
+            return
         for entry in segment.entries():
-            kind, parts = update_kind(entry.update), members(entry.update)
-            call_id = string(parts.get("toolCallId"))
+            update = entry.update
+            kind, parts = update_kind(update), _members(update)
+            content = parts.pop("content", None)
+            fields = {name: bytes(value) for name, value in parts.items()}
+            call_id = string(fields.get("toolCallId"))
             if kind not in ("tool_call", "tool_call_update") or not call_id:
                 continue
             sub_agent = child_update(entry.raw).child if entry.kind == CHILD else ""
-            span = span_at(spans, segment.first_seq)
+            span = span_at(self._spans, segment.first_seq)
             turn = 0 if span is None else span.number
-            call = latest.get((sub_agent, call_id))
+            call = self._latest.get((sub_agent, call_id))
             # Some agents reuse ids: a call announced again in a later turn is another one.
             if call is None or (kind == "tool_call" and call.turn != turn):
                 call = _ReportedCall(turn, ToolDraft(call_id), bool(sub_agent))
-                latest[sub_agent, call_id] = call
-                calls.append(call)
-            call.draft.patch(kind, parts)
-    return [edit for call in calls for edit in call.edits()]
+                self._latest[sub_agent, call_id] = call
+                self._calls.append(call)
+            call.draft.patch(kind, fields)
+            if content is not None and (shown := _diffs_in(content)) is not None:
+                call.shown[:] = shown
+
+    def edits(self) -> Iterator[Edit]:
+        """Yield all edits."""
+        for call in self._calls:
+            yield from call.edits()
 
 
 class _ReportedCall(Struct, frozen=True):
-    """A tool call as far as it was reported; `is_inner` if a sub-agent made it. `asked` are the
-    diffs that were allowed when it asked for permission."""
+    """A tool call as far as it was reported; `is_inner` if a sub-agent made it. `shown` are its
+    diffs, `asked` those that were allowed when it asked for permission. `draft` has no content: the
+    texts of a diff may be long, and are in memory once."""
 
     turn: int
     draft: ToolDraft
     is_inner: bool
-    asked: list[dict[str, bytes]] = []
+    shown: list[ReportedDiff] = []
+    asked: list[ReportedDiff] = []
 
     def edits(self) -> Iterator[Edit]:
         """Yield the edits that it shows as diffs; none if it failed."""
@@ -143,14 +168,13 @@ class _ReportedCall(Struct, frozen=True):
         for location in items(fields.get("locations", b"[]")):
             digits = members(location).get("line", b"")
             lines.append(int(digits) if digits.isdigit() and len(digits) < 10 else None)
-        diffs = diffs_in(fields) or (self.asked if status == "completed" else [])
+        diffs = self.shown or (self.asked if status == "completed" else [])
         if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
             lines = [None] * len(diffs)
-        for parts, line in zip(diffs, lines, strict=True):
-            path, new = string(parts.get("path")), string(parts.get("newText"))
+        for diff, line in zip(diffs, lines, strict=True):
+            path, old, new = diff.path, diff.old, diff.new
             if path is None or new is None:
                 continue
-            old = string(parts.get("oldText"))
             yield Edit(
                 self.turn,
                 path,
@@ -165,10 +189,50 @@ class _ReportedCall(Struct, frozen=True):
             )
 
 
-def diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """Return the members of each diff in the content of a tool call."""
-    content = map(members, items(fields.get("content", b"[]")))
-    return [parts for parts in content if parts.get("type") == b'"diff"']
+class ReportedDiff(Struct, frozen=True):
+    """A diff in the content of a tool call; None for what is missing, or no text."""
+
+    path: str | None
+    old: str | None
+    new: str | None
+
+
+def diffs_in(fields: Mapping[str, bytes]) -> list[ReportedDiff]:
+    """Return the diffs in the content of a tool call."""
+    return _diffs_in(Raw(fields.get("content", b"[]"))) or []
+
+
+def _diffs_in(content: Raw) -> list[ReportedDiff] | None:
+    """Return the diffs in the content of a tool call; None if it is no array."""
+    try:
+        items = _decode_items(content)
+    except UNREADABLE:
+        return None
+    diffs = [parts for parts in map(_members, items) if _text(parts.get("type")) == "diff"]
+    return [
+        ReportedDiff(*(_text(parts.get(name)) for name in ("path", "oldText", "newText")))
+        for parts in diffs
+    ]
+
+
+_decode_items: Final = Decoder(list[Raw]).decode
+_decode_members: Final = Decoder(dict[str, Raw]).decode
+_decode_text: Final = Decoder(str).decode
+
+
+def _members(raw: bytes | Raw) -> dict[str, Raw]:
+    """Return the members of a JSON object, which are no copies; {} if it is no object."""
+    try:
+        return _decode_members(raw)
+    except UNREADABLE:
+        return {}
+
+
+def _text(raw: Raw | None) -> str | None:
+    try:
+        return None if raw is None else _decode_text(raw)
+    except UNREADABLE:
+        return None
 
 
 # -- states of a file -------------------------------------------------------------------------

@@ -193,17 +193,18 @@ def whole_patch(path: str, before: FileText, after: FileText) -> str:
     """Return the patch of a file, `path` relative to where it is applied; "" if nothing changed."""
     if before == after:
         return ""
-    old, new = _lines(before), _lines(after)
     head = [f"diff --git {_name('a/', path)} {_name('b/', path)}\n"]
     if isinstance(before, Absent):
         head.append(f"new file mode {_MODE}\n")
     if isinstance(after, Absent):
         head.append(f"deleted file mode {_MODE}\n")
+    old, new = (text if isinstance(text, str) else "" for text in (before, after))
     if not old and not new:
         names = ("0000000", _EMPTY) if isinstance(before, Absent) else (_EMPTY, "0000000")
         return "".join((*head, f"index {names[0]}..{names[1]}\n"))
     from_, to = _mark("a/", path, before), _mark("b/", path, after)
-    return "".join((*head, f"--- {from_}\n+++ {to}\n", *_hunks(old, new, 1)))
+    changed = _around_changes(old, new)
+    return "".join((*head, f"--- {from_}\n+++ {to}\n", *_hunks(changed, 1)))
 
 
 def part_patch(path: str, before: str, after: str, line: int | None) -> str | None:
@@ -214,31 +215,46 @@ def part_patch(path: str, before: str, after: str, line: int | None) -> str | No
     """
     if before == after:
         return ""
-    old, new = _lines(before), _lines(after)
-    if old and new and not before.endswith("\n") and not after.endswith("\n"):
-        if len(old) > 2 and old[-2:] == new[-2:]:
-            old, new = old[:-1], new[:-1]  # not needed
+    changed = _around_changes(before, after)
+    if before and after and not before.endswith("\n") and not after.endswith("\n"):
+        if before.count("\n") > 1 and _last_two(before) == _last_two(after):
+            for lines in (changed.old, changed.new) if changed.has_end else ():
+                lines.pop()  # not needed
         elif line is None:
             return None
         else:  # agents that number lines show those around a change
-            old[-1], new[-1] = f"{old[-1]}\n", f"{new[-1]}\n"
+            for lines in (changed.old, changed.new) if changed.has_end else ():
+                lines[-1] += "\n"
     first = line or 1
-    if line is None and old[:1] == new[:1]:
+    if line is None and _first(before) == _first(after):
         first = 2  # searched for, from the second line on, in both directions
     name = f"diff --git {_name('a/', path)} {_name('b/', path)}\n"
     from_, to = _mark("a/", path, before), _mark("b/", path, after)
-    return "".join((name, f"--- {from_}\n+++ {to}\n", *_hunks(old, new, first)))
+    return "".join((name, f"--- {from_}\n+++ {to}\n", *_hunks(changed, first)))
 
 
-def _lines(text: FileText) -> list[str]:
+def _first(text: str) -> str:
+    """Return the first line, with its end."""
+    return text[: text.find("\n") + 1] or text
+
+
+def _last_two(text: str) -> str:
+    """Return the last two lines, "" if there is one."""
+    return text[text.rfind("\n", 0, text.rfind("\n")) + 1 :] if "\n" in text else ""
+
+
+def _lines(text: str) -> list[str]:
     """Return the lines with their ends; only a newline ends one."""
-    if isinstance(text, Absent) or not text:
-        return []
-    *lines, last = text.split("\n")
-    return [f"{line}\n" for line in lines] + ([last] if last else [])
+    lines = text.split("\n")
+    last = lines.pop()
+    for place, line in enumerate(lines):  # in place: there may be a million
+        lines[place] = f"{line}\n"
+    return [*lines, last] if last else lines
 
 
-def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
+def _hunks(changed: _Changed, first: int) -> Iterator[str]:
+    old, new = changed.old, changed.new
+    first += changed.skipped
     least = min(len(old), len(new))  # common ends are not compared
     head = next((n for n in range(least) if old[n] != new[n]), least)
     least -= head
@@ -269,6 +285,53 @@ def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
             else:
                 yield from (_line("-", line) for line in old[o1:o2])
                 yield from (_line("+", line) for line in new[n1:n2])
+
+
+class _Changed(Struct, frozen=True):
+    """The lines of two texts around all that differs, after the number of lines `skipped` at the
+    beginning; with `has_end` up to the end."""
+
+    skipped: int
+    old: list[str]
+    new: list[str]
+    has_end: bool
+
+
+def _around_changes(old: str, new: str) -> _Changed:
+    """Return the lines from a little before the first difference to a little behind the last: of
+    long texts with a small change only those are made."""
+    left, right = len(old), len(new)
+    least = min(left, right)
+    same = _same(least, lambda at, end: old[at:end] == new[at:end])
+    begin = same
+    for _ in range(CONTEXT + 1):
+        begin = old.rfind("\n", 0, max(begin, 0))
+    begin += 1
+    same = _same(
+        least - same,
+        lambda at, end: old[left - end : left - at] == new[right - end : right - at],
+    )
+    behind = left - same
+    for _ in range(CONTEXT + 1):
+        behind = old.find("\n", behind) + 1 or left
+    skipped = old.count("\n", 0, begin)
+    changed = _lines(old[begin:behind]), _lines(new[begin : right - (left - behind)])
+    return _Changed(skipped, *changed, has_end=behind == left)
+
+
+COMPARED_CHARACTERS: Final = 1 << 16
+"""Characters of two texts that are compared at once."""
+
+
+def _same(most: int, is_same: Callable[[int, int], bool]) -> int:
+    """Return how many characters two texts have in common from one end, up to `most`."""
+    step, at = COMPARED_CHARACTERS, 0
+    while step and at < most:
+        if is_same(at, min(at + step, most)):
+            at = min(at + step, most)
+        else:
+            step //= 2
+    return at
 
 
 def _line(sign: str, line: str) -> str:
