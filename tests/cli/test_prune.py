@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import remember
 from tests.journal.sqlite.test_file import file_size_limit
-from tests.owners import owning
+from tests.owners import killed, owning
 from tests.raw_entries import CONVERSATION
 
 DAY = 24 * 60 * 60 * 1000
@@ -148,10 +147,8 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
             await self.delete("s-200")
         return await owner(self, session_id)
 
-    async def owned(_: SqliteJournal, __: Collection[str]) -> set[str]:
-        return {"s-200"}
-
-    monkeypatch.setattr(SqliteJournal, "owned", owned)
+    asyncio.run(killed(old, "s-200"))
+    _age(old, "s-200", 200)
     monkeypatch.setattr(SqliteJournal, "owner", delete_first)
     done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")

@@ -12,7 +12,7 @@ from acphold.errors import ConnectionLostError, JournalUnavailableError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.reading.one_question import is_answering, tell_owner
+from acphold.live.reading.one_question import CHANGED, ask_owner, is_answering
 from acphold.live.reading.processes import ending_processes, live_anywhere
 from acphold.machine.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from tests.owners import owning
@@ -30,7 +30,7 @@ async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_
     other = open_journal(journal)
     await other.change(session, RowChange(given="Mine"))
     assert titles(client) == []
-    assert await tell_owner(other, session)
+    assert await ask_owner(other, session, CHANGED) == b"{}"
     await client.until(lambda: titles(client) == ["Mine"])
     await other.aclose()
 
@@ -38,7 +38,7 @@ async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_
 async def test_a_session_that_is_live_nowhere_has_nobody_to_be_told(journal: Path) -> None:
     opened = open_journal(journal)
     await opened.release(await opened.create(NewSession("s1", "a", "/")))
-    assert not await tell_owner(opened, "s1")
+    assert await ask_owner(opened, "s1", CHANGED) is None
     await opened.aclose()
 
 
@@ -47,7 +47,7 @@ async def test_an_owner_that_cannot_be_reached_is_no_error(journal: Path) -> Non
     await opened.release(await opened.create(NewSession("s1", "a", "/")))
     for addresses in ([], ["unix:/nowhere/gone.sock"], ["unheard-of://"]):
         async with owning(journal, "s1", *addresses):
-            assert not await tell_owner(opened, "s1")
+            assert await ask_owner(opened, "s1", CHANGED) is None
     await opened.aclose()
 
 

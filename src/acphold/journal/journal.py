@@ -123,8 +123,8 @@ class Owners(Protocol):
         """Return the owner of the session now; raises UnknownSessionError."""
 
     async def owned(self, session_ids: Collection[str]) -> Collection[str]:
-        """Return those of these sessions that may have an owner: for all others `owner` returns
-        Free."""
+        """Return those of these sessions that a process owns, this or another one, or that were
+        deleted during the look: for all others `owner` returns Free."""
 
     async def loss(self, lease: Lease) -> LeaseLostError | None:
         """None while the lease stands; else the error that tells how it was lost. An owner that is

@@ -8,7 +8,7 @@ import pytest
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.rows import ListFilter, ListKey
-from acphold.journal.sql.session_tables import agents, owned
+from acphold.journal.sql.session_tables import agents, granted
 from tests.postgresql import Databases
 
 pytestmark = pytest.mark.postgresql
@@ -102,7 +102,7 @@ def test_the_owners_of_a_few_sessions_are_found_without_reading_all_leases(
         )
         line.execute("VACUUM ANALYZE")
         with psycopg.connect(url) as reader:
-            assert owned(PostgresqlTables(reader), ["s4", "s5", "s6", "s7"]) == {"s4", "s5", "s7"}
+            assert granted(PostgresqlTables(reader), ["s4", "s5", "s6", "s7"]) == {"s4", "s5", "s7"}
             assert rows_read(reader) <= 4 * 3 + 20
 
 

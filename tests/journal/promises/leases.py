@@ -260,10 +260,13 @@ async def what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
     taken = await other.acquire(session, yields=True)
     for each in (journal, other):
         assert await each.owner(session) == Free(taken.epoch)
+        assert not await each.owned([session])
     lease = await other.acquire(session)
     assert (await owner_of(journal, session)).epoch == lease.epoch
+    assert await journal.owned([session])
     await other.renew(retiring=True)
     assert await journal.owner(session) == Free(lease.epoch)
+    assert not await journal.owned([session])
     assert await other.append(lease, [("update", [b"1"])])  # until somebody takes it over
 
 

@@ -104,15 +104,14 @@ def for_question(session_id: str | None, cwd: str | None) -> tuple[SessionRow, S
 async def stays_live(journal: Journal, row: SessionRow, cwd: str | None) -> bool:
     """Return True if a process has the session; one that nobody uses is closed there first if it is
     to move to another folder, `cwd`. UsageError if it cannot move."""
-    if cwd is None or is_same_folder(row.cwd, cwd):
-        return await is_live(journal, row.session_id)
-    await let_go(journal, row.session_id)
-    if await is_live(journal, row.session_id):
+    if moves := not (cwd is None or is_same_folder(row.cwd, cwd)):
+        await let_go(journal, row.session_id)
+    if (lives := await is_live(journal, row.session_id)) and moves:
         raise UsageError(
             f"this session is running in {folder(row.cwd)} and cannot move: leave out --cwd to "
             "attach to it, or end it with `acphold agent stop`"
         )
-    return False
+    return lives
 
 
 def make_startable(start: Start, row: SessionRow | None) -> Start:

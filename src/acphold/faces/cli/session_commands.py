@@ -24,12 +24,12 @@ from acphold.faces.cli.journals import sessions, sessions_here, short_id
 from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, at_work, folder, on_one_line, quantity, tell
-from acphold.journal.journal import Journal, is_live, other_owner, tails_of
+from acphold.journal.journal import Journal, other_owner, tails_of
 from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionRow, as_tags
 from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import existing_journal
-from acphold.live.reading.one_question import deleting, tell_owner
+from acphold.live.reading.one_question import CHANGED, ask_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
 
@@ -53,7 +53,7 @@ async def rename(
     async with sessions_here() as (reader, found):
         row = await find_session(reader, session_id, "renames it")
         await found.change(row.session_id, RowChange(given=title))
-        await _tell(found, row.session_id)
+        await ask_owner(found, row.session_id, CHANGED, otherwise=_daemon())
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
 
@@ -65,15 +65,14 @@ async def put_title_back(before: SessionRow) -> None:
         change = RowChange(given=before.title)
     async with existing_journal() as kept:
         await kept.change(before.session_id, change)
-        await _tell(kept, before.session_id)
+        await ask_owner(kept, before.session_id, CHANGED, otherwise=_daemon())
 
 
-async def _tell(found: Journal, session_id: str, *, archived: bool | None = None) -> None:
-    """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
-    of its own."""
+def _daemon() -> list[str]:
+    """Return the addresses of the daemon, whose agent may have a session that is live nowhere in a
+    list of its own."""
     daemon = daemon_address(daemon_lock(journal_of(())))
-    otherwise = [unix_address(daemon)] if daemon else []
-    await tell_owner(found, session_id, otherwise, archived=archived)
+    return [unix_address(daemon)] if daemon else []
 
 
 @command("session tag", "[OPTIONS] ID... TAG...", options.JOURNAL)
@@ -247,7 +246,8 @@ async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
             with suppress(OSError):
                 write_private(_last_file(), json.encode(last))
         # If one is live, its next prompt has to bring it back, however soon it comes.
-        await asyncio.gather(*(_tell(kept, it, archived=not undo) for it in session_ids))
+        told = CHANGED, {"archived": not undo}, _daemon()
+        await asyncio.gather(*(ask_owner(kept, it, *told) for it in session_ids))
 
 
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)
@@ -273,8 +273,10 @@ async def delete(
             (row := await find_session(reader, given, "deletes it")).session_id: row
             for given in session_ids
         }
+        owners = dict[str, Sequence[str]]()
         for row in found.values():
-            owner = await other_owner(kept, row.session_id)
+            if (owner := await other_owner(kept, row.session_id)) is not None:
+                owners[row.session_id] = owner.addresses
             more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
             short = await short_id(kept, row.session_id)
             tell(f"{_about(row, short)}{more}")
@@ -284,8 +286,8 @@ async def delete(
     async with existing_journal() as kept:
         async with _telling_deleted(kept, found):
             for session_id in found:
-                async with deleting(kept, session_id):
-                    await kept.delete(session_id, *await tails_of(kept, session_id))
+                await kept.delete(session_id, *await tails_of(kept, session_id))
+                await ask_owner(kept, session_id, CHANGED, otherwise=owners.get(session_id))
         await remove_from_disk(kept, now=now)
     print(f"Deleted {quantity(len(found), 'session')}.")
     if sys.stdout.isatty():
@@ -426,11 +428,7 @@ async def prune(
                 spared += 1
             elif row.updated_at < before:
                 found.append(row)
-        kept = {*await journal.owned([row.session_id for row in found])}
-        for session_id in [*kept]:
-            with suppress(UnknownSessionError):  # it was deleted meanwhile
-                if not await is_live(journal, session_id):
-                    kept.remove(session_id)
+        kept = await journal.owned([row.session_id for row in found])
         found = [row for row in found if row.session_id not in kept]
         short_ids = await journal.short_ids([row.session_id for row in found], SHORT_ID)
     stream = sys.stdout if dry_run else sys.stderr  # before a question

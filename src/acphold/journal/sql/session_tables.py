@@ -159,8 +159,8 @@ def unregister(tables: Tables, owner_id: str) -> None:
     tables.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
-def owned(tables: Tables, session_ids: Collection[str]) -> set[str]:
-    """Like `Owners.owned`."""
+def granted(tables: Tables, session_ids: Collection[str]) -> set[str]:
+    """Return those of these sessions whose owner may live."""
     rows = tables.execute(
         "SELECT sessions.session_id FROM acphold.sessions JOIN acphold.leases"
         f" ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"

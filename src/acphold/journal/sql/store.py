@@ -18,7 +18,7 @@ from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access, AccessChanges
 from acphold.journal.journal import Append, Journal, Lease, Links, Outcomes
-from acphold.journal.owners import clock
+from acphold.journal.owners import Free, clock
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, SessionRow
 from acphold.journal.seams import (
     Grouping,
@@ -320,6 +320,14 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         self._retired = self._retired or retiring
         return await self._report([*leases])
 
+    async def owned(self, session_ids: Collection[str]) -> Collection[str]:
+        found = await self._granted(session_ids)
+        for session_id in [*found]:
+            with suppress(UnknownSessionError):
+                if isinstance(await self.owner(session_id), Free):
+                    found.remove(session_id)
+        return found
+
     async def loss(self, lease: Lease) -> LeaseLostError | None:
         if clock() > self.late_at:
             await self._report([])
@@ -408,7 +416,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
             log.info("cannot remove this process from the journal: %s", error)
 
     identity = asked(lambda tables: tables.identity())
-    owned = asked(session_tables.owned)
+    _granted = asked(session_tables.granted)
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)
     short_ids = asked(session_tables.short_ids)

@@ -8,8 +8,8 @@ seconds; told so, it tells its clients at once.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw, Struct
@@ -38,36 +38,35 @@ NAME = "acphold"
 """The name of the client that we are, noted with a change."""
 
 
-async def tell_owner(
+async def ask_owner(
     journal: Owners,
     session_id: str,
-    otherwise: Sequence[str] = (),
-    *,
-    archived: bool | None = None,
-) -> bool:
-    """Tell the other process that owns a session, or one at the addresses `otherwise`, if any;
-    return True if it was told. `archived` is None if that has not changed."""
-    owner = await other_owner(journal, session_id)
-    return await _tell(session_id, otherwise if owner is None else owner.addresses, archived)
+    method: str,
+    said: Mapping[str, object] = {},
+    otherwise: Sequence[str] | None = None,
+) -> bytes | None:
+    """Ask the other process that owns a session, or one at the addresses `otherwise`, about it:
+    CHANGED, or as a client of it. None if there is no such process.
+
+    Whoever deletes a session asks for its `owner_addresses` before that. Raises JournalError, and
+    ConnectionLostError and RemoteError, but None for CHANGED.
+    """
+    addresses = await owner_addresses(journal, session_id)
+    if (addresses := otherwise if addresses is None else addresses) is None:
+        return None
+    params = encode({"sessionId": session_id, **said})
+    if method == CHANGED:
+        return await answer_of(addresses, method, params, bounds.ANSWER_SECONDS)
+    transport = await connect(addresses, bounds.ANSWER_SECONDS)
+    return await ask_over(transport, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 
-@asynccontextmanager
-async def deleting(journal: Owners, session_id: str) -> AsyncIterator[None]:
-    """Delete a session in the block; then its owner is told, and tells every client that has it
-    open."""
-    owner = None
-    with suppress(errors.UnknownSessionError):  # one that only the agent has
-        owner = await other_owner(journal, session_id)
-    yield
-    if owner is not None:
-        await _tell(session_id, owner.addresses)
-
-
-async def _tell(session_id: str, addresses: Sequence[str], archived: bool | None = None) -> bool:
-    state = {} if archived is None else {"archived": archived}
-    params = encode({"sessionId": session_id, **state})
-    told = addresses and await answer_of(addresses, CHANGED, params, bounds.ANSWER_SECONDS)
-    return bool(told)
+async def owner_addresses(journal: Owners, session_id: str) -> Sequence[str] | None:
+    """Return the addresses of the other process that owns a session; None if no other does."""
+    with suppress(errors.UnknownSessionError):  # it was deleted, or only the agent has it
+        if (owner := await other_owner(journal, session_id)) is not None:
+            return owner.addresses
+    return None
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
@@ -103,11 +102,6 @@ async def ask_process(
     peer = Peer(await connect(addresses, seconds), _SilentPeer(), name="process")
     async with connected(peer):
         return await peer.call_raw(method, params, seconds=seconds)
-
-
-async def ask_as_client(addresses: Sequence[str], method: str, params: bytes) -> bytes:
-    transport = await connect(addresses, bounds.ANSWER_SECONDS)
-    return await ask_over(transport, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 
 async def ask_over(
@@ -163,10 +157,8 @@ async def ask_queue(
     Raises UnknownSessionError, InvalidParamsError if the change does not fit, ConnectionLostError
     if the process that has the session cannot be reached, and JournalError.
     """
-    if (owner := await other_owner(journal, session_id)) is not None:
-        asked = {"sessionId": session_id, "change": change}
-        params = encode({name: value for name, value in asked.items() if value})
-        raw = await ask_as_client(owner.addresses, QUEUE_METHOD, params)
+    said = {"change": change} if change else {}
+    if (raw := await ask_owner(journal, session_id, QUEUE_METHOD, said)) is not None:
         return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:
         named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))

@@ -20,7 +20,7 @@ from acphold.journal.journal import Journal, Owners, other_owner
 from acphold.journal.owners import Owner
 from acphold.live.reading import bounds
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
-from acphold.live.reading.one_question import PRESENCE, answer_of, ask_as_client
+from acphold.live.reading.one_question import PRESENCE, answer_of, ask_owner, owner_addresses
 from acphold.machine.addresses import paths_here, unix_address
 from acphold.machine.installation import is_kept, is_replaced
 from acphold.machine.locked_file import holder, is_held
@@ -330,12 +330,9 @@ def ending_processes(held: str, daemon: str) -> list[SilentProcess]:
 async def let_go(journal: Owners, session_id: str) -> None:
     """Ask the process that holds a session to close it. It keeps the session while a client has it
     open, a turn runs or a question is open, or if it does not answer."""
-    if (owner := await other_owner(journal, session_id)) is None:
-        return
-    process = await _presence_at(owner.addresses)
+    process = await _presence_at(await owner_addresses(journal, session_id) or ())
     for live in [] if process is None else process.sessions:
         is_used = live.clients or live.running or live.waiting
         if live.session_id == session_id and not is_used:
-            params = encode({"sessionId": session_id})
             with suppress(errors.AcpError):
-                await ask_as_client(owner.addresses, CLOSE_SESSION.name, params)
+                await ask_owner(journal, session_id, CLOSE_SESSION.name)

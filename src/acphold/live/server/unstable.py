@@ -32,7 +32,7 @@ from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest
 from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
-from acphold.live.reading.one_question import tell_owner
+from acphold.live.reading.one_question import CHANGED, ask_owner
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import OpenParams
@@ -158,8 +158,8 @@ class UnstableMethods:
     ) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        changed = archived if title is None else None
-        await tell_owner(self._directory.hub.journal, session_id, archived=changed)
+        changed = {"archived": archived} if title is None else {}
+        await ask_owner(self._directory.hub.journal, session_id, CHANGED, changed)
         await desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
