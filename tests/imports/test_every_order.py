@@ -24,7 +24,7 @@ from acphold.imports import NAMES, Intake, Source, pieces, reader, session_write
 from acphold.imports.aider import TYPED
 from acphold.imports.records import SMALL_BYTES
 from acphold.imports.session_writer import CHECKED_BYTES
-from acphold.journal.journal import Journal, state_of
+from acphold.journal.journal import Journal, state_of, tails_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
 from tests.empty_journal import empty
@@ -49,7 +49,7 @@ def stories(draw: st.DrawFn) -> list[list[Said]]:
     number, at = 0, BEGUN
     for _ in range(draw(st.integers(1, 5))):
         if way and draw(st.integers(0, 3)) == 0:
-            way = way[: draw(st.integers(1, len(way)))]  # one that shares no turn is another one
+            way = way[: draw(st.integers(0, len(way)))]
         at += 1000
         for _ in range(draw(st.integers(1, 3))):
             number += 1
@@ -502,3 +502,30 @@ async def test_an_item_that_is_in_a_document_twice_is_told_once(name: str, tmp_p
             content = json.dumps(whole | {key: twice} if key else twice).encode()
             here = await here_after(name, home, [content])
             assert here == [[(turn.words, turn.answer) for turn in AGAIN]]
+
+
+GIVEN = ("acphold", "aider", "crush")
+"""Readers of files that anybody may have written: an id proves nothing there."""
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("name", [name for name in READERS if name not in GIVEN])
+async def test_where_the_first_prompt_was_edited_the_living_way_keeps_the_id(
+    name: str, opened: Journal, tmp_path: Path, *, is_copied: bool
+) -> None:
+    async def take(*way: Said, at: int, copied: bool = False) -> None:
+        write(name, tmp_path, way, copied=copied)
+        for source in found(name, tmp_path):
+            await Intake(opened).take(replace(source, changed_at=at), reader(name))
+
+    if is_copied:
+        await take(FIRST, LEFT, at=BEGUN, copied=True)
+    await take(FIRST, LEFT, at=BEGUN)
+    (row,) = await opened.page(ListFilter())
+    edited = NEWER._replace(words="Otherwise, please."), NEWEST
+    for way in (edited[:1], edited, edited):
+        await take(*way, at=BEGUN + len(way))
+        assert await turns(opened, row.session_id) == [(it.words, it.answer) for it in way]
+        (tail,) = await tails_of(opened, row.session_id)
+        assert await turns(opened, tail) == [(it.words, it.answer) for it in (FIRST, LEFT)]
+    assert len(await opened.page(ListFilter())) == 2

@@ -387,6 +387,21 @@ async def test_a_conversation_that_a_person_began_anew_keeps_its_id(
     assert sorted(tails) == [["anew"], ["one", "two"]]
 
 
+async def test_a_conversation_continued_here_keeps_its_turns_where_it_was_begun_anew(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    await say_here(opened, "here")
+    anew = Transcript("anew", count=50)
+    put(tmp_path, anew)
+    assert await take(opened, tmp_path) == ["apart"]
+    assert await prompts(opened) == ["one", "here"]
+    (other,) = await others(opened)
+    assert await prompts(opened, other) == ["anew"]
+
+
 async def test_one_that_was_begun_in_no_folder_may_be_moved_into_one(
     opened: Journal, tmp_path: Path
 ) -> None:

@@ -515,7 +515,8 @@ class Intake:
         if writing.ends_later or compared.left or compared.behind:
             await take_out_common(self._journal, source, row.session_id)
         for tail in await tails_of(self._journal, row.session_id) if compared.behind else ():
-            await take_out_common(self._journal, source, tail)
+            if await row_of(self._journal, tail) is not None:  # else another one had all of it
+                await take_out_common(self._journal, source, tail)
         await writing.end()
         return TakenSource(outcome, facts, waits)
 

@@ -166,6 +166,7 @@ class Known(Struct):
             self.turns,
             source.given,
             source.place == before.place,
+            source.place in before.seen,
             source.reader == before.reader,
             before.losses,
             frozenset(before.moving),

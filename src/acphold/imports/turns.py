@@ -265,6 +265,8 @@ class KnownPart(Struct, frozen=True):
 
     With `given`, anybody may have written the source: words prove nothing, unless all turns that
     both have are the same, with their answers. `is_same_place` decides between ways of one time.
+    With `is_known_place`, all of the source was taken in before: where it is another text by now,
+    the person began anew there.
     Without `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     If there were `losses` when ours were read, an id may have been lost: the words with their time
     decide, too. An import was killed that moved those of ours with prompts in `moving`. Turns in
@@ -278,6 +280,7 @@ class KnownPart(Struct, frozen=True):
     turns: list[ReadTurn] = []
     given: bool = False
     is_same_place: bool = True
+    is_known_place: bool = False
     is_same_reader: bool = True
     losses: int = 0
     moving: frozenset[int] = frozenset()
@@ -364,8 +367,10 @@ def compare(
     found.doubles = sorted(surplus)
     matching.match(given=given, is_damaged=known.losses > 0)
     found.sure = {n for n, at in found.known.items() if matching.is_sure(n, at)}
-    was_left = not given and any(turn.identity and turn.name in left for turn in ours)
-    if not found.known and (ours or given) and not was_left:
+    was_left = any(turn.identity and turn.name in left for turn in ours)
+    if known.is_known_place and theirs and not has_lost:
+        was_left |= all(turn.identity for turn in ours)  # none was said only here
+    if not found.known and (ours or given) and (given or not was_left):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
         if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
