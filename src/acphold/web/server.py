@@ -274,10 +274,12 @@ async def _let_this_user_in(gate: Gate, access: Access, origins: list[str]) -> N
     """
     origin = localhost(origins)
     now = access.now_ms()
-    good = {token.id: token for token in await access.tokens() if token.is_good(now)}
     known = known_servers()
     here = [it for url, it in known.items() if urlsplit(url).hostname == "localhost"]
-    for kept in (it.token for it in filter(None, [known.get(origin), *reversed(here)])):
+    those = [it.token for it in filter(None, [known.get(origin), *reversed(here)])]
+    found = await access.tokens([token_id(it or "") for it in those])
+    good = {token.id: token for token in found if token.is_good(now)}
+    for kept in those:
         token = good.get(token_id(kept or ""))
         if (
             kept is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (19, "ad993c4dd8df53ad")
+MADE: Final = (20, "ac9b15c63c8bd3bc")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -201,6 +201,14 @@ _ENDED: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN ended text NOT NULL DEFAULT ''",
 )
 
+_TOKENS_THAT_END: Final = (
+    # By these the tokens are found that have ended.
+    "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",
+    "CREATE INDEX expiring ON acphold.access_tokens (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX browsers ON acphold.access_tokens ((coalesce(used_at, created_at)))"
+    " WHERE scopes LIKE '%browser%'",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -216,4 +224,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_SUMS,
     _USAGE_BLOCKS,
     _ENDED,
+    _TOKENS_THAT_END,
 )

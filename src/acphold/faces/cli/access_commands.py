@@ -175,7 +175,7 @@ async def revoke(
     Anybody connected with one is disconnected within a second.
     """
     async with existing_journal() as kept:
-        found = {each.id: each for each in await kept.access.tokens()}
+        found = {each.id: each for each in await kept.access.tokens(ids)}
         for id_ in ids:
             if id_ not in found:
                 raise UsageError(f"no token {id_!r}; `acphold access list` shows them")

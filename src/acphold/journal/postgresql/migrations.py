@@ -146,13 +146,18 @@ TABLES: Final = (
     # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks.
     "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
     *common_tables(_WORDS),
+    # By these the tokens are found that have ended: see `access_rows.forget_ended`.
+    "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",
+    "CREATE INDEX expiring ON acphold.access_tokens (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX browsers ON acphold.access_tokens ((coalesce(used_at, created_at)))"
+    " WHERE scopes LIKE '%browser%'",
     "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )
 
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 19
+VERSION: Final = 20
 """The version of journals that this release writes."""
 
 _MAKES: Final = re.compile(
