@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acphold.imports import Intake, Reader, session_writer
+from acphold.imports import Intake, Reader, pieces, session_writer
 from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
@@ -19,9 +19,12 @@ from acphold.imports.opencode import KILO, READER as OPENCODE
 from acphold.imports.pi import READER as PI
 from acphold.imports.qwen import READER as QWEN
 from acphold.journal.journal import Journal, history
+from acphold.journal.rows import NewSession
 from acphold.journal.seams import Grouping
+from tests.conversations import chunk, encode
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources, write_lines
+from tests.raw_entries import ended, prompt
 
 Json = Any
 FORK = "99999999-2222-4333-8444-555555555555"
@@ -185,6 +188,79 @@ async def test_the_beginning_of_a_fork_counts_once(
     found = await opened.index.usage(by)
     assert found.total.tokens.total == 3 * 17
     assert sum(it.tokens.total or 0 for it in found.groups) == 3 * 17
+
+
+def _lines(home: Path) -> dict[Path, list[bytes]]:
+    return {path: path.read_bytes().splitlines(keepends=True) for path in home.rglob("*.jsonl")}
+
+
+def claude_reply_around_a_prompt(home: Path) -> None:
+    transcript = Transcript("One.")
+    transcript.assistant("1")
+    again = json.loads(json.dumps(transcript.records[-1]["message"]))
+    transcript.user("Two.")
+    transcript.add("assistant", message=again)
+    transcript.assistant("2")
+    transcript.user("Three.")
+    transcript.assistant("3")
+    transcript.write(home)
+
+
+@pytest.mark.parametrize(
+    ("reader", "tell"),
+    [
+        (CLAUDE, claude_fork),
+        (CLAUDE, claude_reply_around_a_prompt),
+        (CODEX, codex_fork),
+        (COPILOT, copilot_fork),
+        (PI, pi_fork),
+        (QWEN, qwen_fork),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1, 600, pieces.PIECE_BYTES])
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_tokens_count_once_wherever_an_import_or_a_piece_of_it_ends(
+    is_long: bool,
+    piece_bytes: int,
+    reader: Reader,
+    tell: Callable[[Path], None],
+    tmp_path: Path,
+    opened: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0 if is_long else 1 << 20)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", piece_bytes)
+    tell(tmp_path)
+    files = _lines(tmp_path)
+    for count in range(1, max(map(len, files.values())) + 1):
+        for path, lines in files.items():
+            path.write_bytes(b"".join(lines[:count]))
+        for source in sources(reader, tmp_path):
+            await Intake(opened).take(replace(source, changed_at=count), reader)
+    assert await total(opened) == 3 * 17
+    assert sum(it.tokens.total or 0 for it in (await opened.index.usage("day")).groups) == 3 * 17
+
+
+async def test_the_end_of_a_turn_that_was_said_here_is_not_told_again_with_what_it_has_cost(
+    tmp_path: Path, opened: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.imports.test_copilot import SESSION as COPIED, Events
+
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    lease = await opened.create(NewSession(COPIED, COPILOT.key, CWD))
+    await opened.links.link(lease, COPILOT.key, COPIED)
+    for kind, raw in (prompt("One."), ("update", encode(chunk("agent_message", "1"))), ended()):
+        await opened.append(lease, [(kind, [raw])])
+    await opened.release(lease)
+    events = Events()
+    events.user("One.")
+    events.agent("1")
+    for count in range(2):
+        events.write(tmp_path)
+        (source,) = sources(COPILOT, tmp_path)
+        await Intake(opened).take(replace(source, changed_at=count), COPILOT)
+        events.add("session.usage_record", usage={"model": "m", "inputTokens": 12})
+    assert await total(opened) is None
 
 
 async def test_of_copies_of_a_turn_the_largest_counts_are_the_sum(

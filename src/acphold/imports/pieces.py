@@ -16,7 +16,15 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
+from acphold.conversation.history.entries import (
+    AUTHOR,
+    PROMPT,
+    SENT,
+    TURN_END,
+    Entry,
+    PastEntry,
+    Segment,
+)
 from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import AcpError, TranscriptError
@@ -36,6 +44,7 @@ from acphold.imports.turns import (
     compare,
 )
 from acphold.imports.values import Missed, digest_of
+from acphold.journal.token_reports import reports
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -131,9 +140,10 @@ class NewsPiece(Struct, tag=True):
     `last` is the last turn as far as the source has it, its entries counted, with their digest;
     None if the session does not end with it. The last piece has, as `closing`, the end of a turn,
     added because the source ends there, and the title: they may differ the next time, so they are
-    not counted. With `is_all`, nothing was left for the next time. The first piece has, in
-    `compared`, what follows for the journal's turns, and in `met` the identities of those that the
-    source has, too; an entry of the kind MOVED stands for one of them.
+    not counted. With `ends_anew`, the end tells more than the one here: a program may write down
+    last what a turn has cost. With `is_all`, nothing was left for the next time. The first piece
+    has, in `compared`, what follows for the journal's turns, and in `met` the identities of those
+    that the source has, too; an entry of the kind MOVED stands for one of them.
     """
 
     entries: list[PastEntry]
@@ -145,6 +155,7 @@ class NewsPiece(Struct, tag=True):
     is_all: bool = False
     compared: Comparison | None = None
     met: dict[int, str] = {}
+    ends_anew: bool = False
 
 
 MOVED: Final = "moved turn"
@@ -239,12 +250,32 @@ def pieces(
             else end in compared.known
             and end not in (*compared.void, *compared.left)
             and theirs[compared.known[end]].identity == transcript.turn.identity
-            and known.turns[end].answer == theirs[-1].answer
+            and (
+                known.turns[end].answer == theirs[-1].answer
+                or (known.turns[end].digest == theirs[-1].digest != "")
+            )
         )
         if not is_end:
             piece.last = None
             piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
+        elif not wanted and not (known.turns[end].is_here or known.turns[end].was_here):
+            closing = [entry.raw for entry in piece.closing if entry.kind == TURN_END]
+            piece.ends_anew = any(_tells_more(raw, known.turns[end].end) for raw in closing)
+            if source.begin and piece.ends_anew:
+                return  # it may have been said here
     yield _without_secrets(piece, out)
+
+
+def _tells_more(end: bytes, before: bytes) -> bool:
+    """Return True if the end of a turn has larger sums than the one before, and no smaller ones."""
+
+    def sums(raw: bytes) -> tuple[float, float]:
+        told = reports([Segment(1, 1, TURN_END, 0, raw)])
+        tokens, cost = (told[0].tokens, told[0].cost) if told else (None, None)
+        return (tokens.total or 0) if tokens else 0, cost or 0
+
+    pairs = list(zip(sums(end), sums(before), strict=True))
+    return any(now > then for now, then in pairs) and all(now >= then for now, then in pairs)
 
 
 def _without_secrets(piece: NewsPiece, out: SecretsOut | None) -> NewsPiece:

@@ -344,8 +344,10 @@ class SessionWriter:
         """Take a piece in; False if its only news is that it is the last one."""
         source, facts, before = self._source, piece.facts, self._before
         title = source.list_title(facts.title)
-        is_news = bool(piece.entries or self._gone) or (
-            piece.is_last and before is not None and title not in (None, before.title)
+        is_news = bool(piece.entries or self._gone or piece.ends_anew) or (
+            # What closes it may be all that is left behind the entries of the pieces before.
+            piece.is_last
+            and (self._has_marked or (before is not None and title not in (None, before.title)))
         )
         if facts.kept is None or source.apart:
             title = title or source.list_title(piece.first_prompt)

@@ -180,7 +180,9 @@ class ReadTurns:
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
         turn.until = max(turn.until, at)
-        if is_kept and kind != TURN_END and b'"session_info_update"' not in update:
+        if b'"session_info_update"' in update:
+            return
+        if is_kept and kind != TURN_END:
             turn.size += seq - (first or seq) + 1
         turn.end = raw if kind == TURN_END else b""
         if kind == TURN_END:
