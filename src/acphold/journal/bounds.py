@@ -257,6 +257,9 @@ BLANKED_RUNS: Final = 8
 COPIED_PAGES: Final = 64
 """Pages of the log that are copied while nobody can write, at most: those of the last moment."""
 
+COPYING_PASSES: Final = 4
+"""Passes over a long log, at most, until so few are left."""
+
 EMPTYING_TRIES: Final = 10
 EMPTYING_WAIT_SECONDS: Final = 0.05
 """Attempts of a sweep to empty the log, and the pause between them: our own readers finish within

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,52 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
         await journal.append(lease, [("update", [b"x" * 10_000])])
     assert rested
     assert log_bytes(path) < 5000 * 10_000  # less than was written
+    await journal.aclose()
+
+
+async def test_a_long_log_begins_anew_also_if_others_write_during_each_pass_over_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 100)
+    monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
+    # With the patience of a test at its longest: waiting for the reader would hang.
+    journal = open_file(path, busy_seconds=3600)
+    lease = await begun(journal)
+    other, reader = (
+        sqlite3.connect(path, isolation_level=None, check_same_thread=False) for _ in range(2)
+    )
+    lengths: list[int] = []
+    reads = True
+
+    class Beside(Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            if "RESTART" in statement and reads:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM segments").fetchone()
+            if "PASSIVE" not in statement:
+                return super().execute(statement, *values)
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("INSERT OR REPLACE INTO meta VALUES ('beside', random())")
+            done = super().execute(statement, *values)
+            other.execute("COMMIT")
+            return done
+
+    def stay_beside(connection: Connection) -> None:
+        connection.__class__ = Beside
+
+    await journal._background.run(stay_beside)
+    for number in range(60):
+        if number == 30:
+            assert reader.in_transaction, "it came to read in a log that was to start over"
+            reader.execute("COMMIT")
+            reads = False
+        await journal.append(lease, [("update", [b"x" * 100_000])])
+        await journal.settle(lease, 0)  # behind a checkpoint, which is behind the append
+        lengths.append(log_bytes(path))
+    assert lengths[29] > 2_500_000
+    assert lengths[59] == lengths[30]
+    reader.close()
+    other.close()
     await journal.aclose()
 
 

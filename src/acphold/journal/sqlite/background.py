@@ -196,15 +196,21 @@ class Background:
     def _checkpoint(self, connection: Connection) -> None:
         """Copy the log into the file, while others read and write.
 
-        The log starts over with the first write that finds all of it copied. Under constant writing
-        no write finds that. So once the log is long, this process writes nothing during another,
-        short pass. It skips that if another reader keeps the log from being copied: the pause would
-        be in vain.
+        The log starts over with the first write that finds all of it copied and nobody reading it.
+        Under constant writing no write finds that. So once the log is long, what was written during
+        the last of some passes is copied while nobody can write, in any process. No reader is
+        waited for, and that is skipped if one keeps the log from being copied.
         """
-        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied and pages > bounds.LOG_PAGES_AT_MOST:
-            with self._writers_rest(connection):
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        before = 0
+        for _ in range(bounds.COPYING_PASSES):
+            _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if not bounds.LOG_PAGES_AT_MOST < pages <= copied:
+                return
+            if copied - before <= bounds.COPIED_PAGES:
+                break
+            before = copied
+        with self._writers_rest(connection), connection.at_once():
+            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
     def _shorten(self, connection: Connection, kept: int) -> None:
         try:
