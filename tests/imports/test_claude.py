@@ -11,6 +11,7 @@ import pytest
 from acphold.imports import Source
 from acphold.imports.claude import READER
 from acphold.imports.claude_tools import call_fields
+from acphold.imports.values import ABANDONED
 from tests.imports.claude_home import CWD, SESSION, Json, Transcript, thinking, use
 from tests.imports.told import Story, sources, write_lines
 
@@ -243,6 +244,27 @@ def test_nobody_goes_back_behind_a_compaction(tmp_path: Path, is_copied: bool) -
     transcript.write(tmp_path)
     said = [words for role, words in Story.of(READER, tmp_path).said() if role != "call"]
     assert said == ["One.", "First.", "Two.", "Second.", "Three."]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_prompt_that_follows_what_a_compaction_kept_can_be_gone_back_to(
+    tmp_path: Path, times: int
+) -> None:
+    """Behind the boundary, the first prompt names the last record that was kept."""
+    transcript = Transcript("One.")
+    kept = transcript.assistant("First.")
+    transcript.add("system", None, subtype="compact_boundary", logicalParentUuid=kept)
+    transcript.user("This session is being continued from a previous conversation.")
+    for number in range(times):
+        transcript.user(f"Left {number}.", kept)
+        transcript.assistant("Second.")
+    transcript.user("Instead.", kept)
+    transcript.assistant("Third.")
+    transcript.write(tmp_path)
+    story = Story.of(READER, tmp_path)
+    said = [words for role, words in story.said() if role != "call"]
+    assert said == ["One.", "First.", "Instead.", "Third."]
+    assert story.facts.missed.counts == {ABANDONED: times}
 
 
 def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ class RecordTree:
         self._clashes = 0
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
         self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
+        self._behind: dict[int, int] = {}  # what stands behind that for records from before it
         self._taken_back = ""  # the first record of those before the next one
 
     # -- built -----------------------------------------------------------------------------
@@ -110,7 +111,8 @@ class RecordTree:
         more than that it failed. With a repeated id it is a copy, and is not told again. A line
         without an id is not part of the tree; it is told in any case. `taken_back` if the person
         went back to before it: the next one that is not follows those before. Nobody goes back
-        behind one that `compacts`: one that names a record from before it follows the last one.
+        behind one that `compacts`: one that names a record from before it follows the last one, and
+        so do others that name the same one: a prompt behind what was kept can be gone back to.
         """
         if self._taken_back and not taken_back:
             self.go_back(self._taken_back)
@@ -119,7 +121,8 @@ class RecordTree:
         self._alone.append(not record_id)
         parent = next(reversed(self._way), 0) if parent_id is LAST else hash(parent_id or "")
         if self._compacted and self._numbers.get(parent, number) < self._compacted:
-            parent = self._newest
+            is_named = not command and hash(record_id) not in self._numbers
+            parent = self._behind.setdefault(parent, self._newest) if is_named else self._newest
         self._named.append(parent if record_id else 0)
         role = (_COMMAND if command else _PROMPT) if typed else _ANSWER if answers else 0
         self._roles.append(role if record_id else 0)
@@ -132,7 +135,8 @@ class RecordTree:
             self._clashes += is_other or role != self._roles[first]
             return
         self._newest = hash(record_id)
-        self._compacted = number if compacts else self._compacted
+        if compacts:
+            self._compacted, self._behind = number, {}
         if parent_id is LAST:
             self._way[hash(record_id)] = None
         if typed:
