@@ -658,3 +658,38 @@ def test_of_a_long_last_record_little_more_is_read_than_that(
     monkeypatch.setattr(os, "pread", counted)
     assert [source.session_id for source in sources(READER, tmp_path)] == [SESSION]
     assert 300_000 < sum(read) < 600_000
+
+
+@pytest.mark.parametrize("is_chained", [True, False])
+def test_records_that_were_written_again_with_other_ids_are_told_once(
+    tmp_path: Path, *, is_chained: bool
+) -> None:
+    """With `--input-format stream-json`, a version wrote all of it again before each prompt."""
+    transcript, told = Transcript(), list[Json]()
+    for number, words in enumerate(("continue", "continue", "Thanks.")):
+        parent = None if number == 0 or not is_chained else transcript.last
+        for n, record in enumerate(told):
+            again = record | {"uuid": f"{number}-{n}", "parentUuid": parent}
+            transcript.records.append(again)
+            transcript.last = parent = again["uuid"]
+        begin = len(transcript.records)
+        transcript.user(words)
+        transcript.assistant(thinking("Well."), use(f"t{number}", "Read", file_path="/a"))
+        transcript.result(f"t{number}", "text")
+        transcript.assistant("Done.")
+        told += transcript.records[begin:]
+    said = [words for _, words in story(transcript, tmp_path).said()]
+    turn = ["Well.", "Read /a", "Done."]
+    assert said == ["continue", *turn, "continue", *turn, "Thanks.", *turn]
+
+
+def test_equal_prompts_of_one_time_with_answers_of_their_own_are_told(tmp_path: Path) -> None:
+    transcript = Transcript("Before.")
+    transcript.records[0]["timestamp"] = "2026-01-02T04:00:00.000Z"
+    for number in range(3):
+        transcript.user("continue")
+        transcript.assistant(f"Answer {number}.")
+    for record in transcript.records[1:]:
+        record["timestamp"] = "2026-01-02T03:00:00.000Z"
+    said = [words for _, words in story(transcript, tmp_path).said()]
+    assert said == ["Before.", *[w for n in range(3) for w in ("continue", f"Answer {n}.")]]

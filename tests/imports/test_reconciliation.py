@@ -694,6 +694,25 @@ async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(
     assert await prompts(opened) == ["continue"] * 3
 
 
+async def test_where_a_file_grows_by_its_own_records_with_other_ids_these_are_no_news(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    transcript = conversation("one", "two")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    for number, words in enumerate(("three", "four")):
+        for record in transcript.records.copy():
+            again = record | {"uuid": f"{number}{record['uuid']}", "parentUuid": transcript.last}
+            transcript.records.append(again)
+            transcript.last = again["uuid"]
+        say(transcript, words)
+        put(tmp_path, transcript)
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three", "four"]
+    assert await others(opened) == []
+
+
 async def test_branches_and_turns_that_were_left_are_one_session(
     opened: Journal, tmp_path: Path
 ) -> None:

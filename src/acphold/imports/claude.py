@@ -179,17 +179,47 @@ class _RecordHead(Struct, gc=False):
     subtype: str = ""
     isSidechain: bool = False
     isApiErrorMessage: bool = False
+    timestamp: str = ""
+
+
+class _Message(Struct, gc=False):
+    id: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+
+
+class _WholeHead(_RecordHead, gc=False):
+    """Also what it says."""
+
+    message: _Message = msgspec.field(default_factory=_Message)
+
+    def said(self) -> int:
+        """Return a hash of what it says, with the message and its time; 0 without these."""
+        said = self.timestamp, self.message.id, bytes(self.message.content)
+        return hash(said) if all((self.timestamp, said[2], said[1] or self.type == "user")) else 0
 
 
 _TASKS: Final = b'"Task'
 
-_head_decoder: Final = msgspec.json.Decoder(_RecordHead)
+_head_decoder: Final[msgspec.json.Decoder[_RecordHead]] = msgspec.json.Decoder(_RecordHead)
+_whole_decoder: Final[msgspec.json.Decoder[_RecordHead]] = msgspec.json.Decoder(_WholeHead)
+
+
+class _WrittenAgainError(Exception):
+    """Records were written again, maybe with other ids: what they say has to be compared."""
 
 
 def _tree(source: Source) -> RecordTree:
     """Return the tree of all records with an id: hooks and snapshots have children, too."""
+    try:
+        return _tree_by(_head_decoder, source)
+    except _WrittenAgainError:
+        return _tree_by(_whole_decoder, source)
+
+
+def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> RecordTree:
     tree = RecordTree(ROWS, begin=source.begin)
-    for line, found in tree.heads(source.path, _head_decoder):
+    newest = ""
+    for line, found in tree.heads(source.path, decoder):
         if source.begin and _TASKS in line.raw:
             raise NotStraightError  # a plan of tasks is told from its beginning
         head = found or _RecordHead()
@@ -199,6 +229,10 @@ def _tree(source: Source) -> RecordTree:
         if typed:
             record = readable(line.raw, Missed()) or {}
             said, typed = look_up(record, "message", "content"), _is_typed(record)
+        if record_id and (typed or head.type == "assistant"):
+            if head.timestamp < newest and decoder is _head_decoder:
+                raise NotStraightError if source.begin else _WrittenAgainError
+            newest = max(newest, head.timestamp)
         tree.add(
             record_id,
             head.parentUuid or head.logicalParentUuid,
@@ -207,6 +241,7 @@ def _tree(source: Source) -> RecordTree:
             answers=head.type == "assistant" and not head.isApiErrorMessage,
             words=said,
             compacts=head.subtype == _COMPACTED,
+            said=head.said() if isinstance(head, _WholeHead) else 0,
         )
     return tree
 

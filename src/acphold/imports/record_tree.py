@@ -74,6 +74,9 @@ class RecordTree:
         self._typed: dict[int, tuple[str, int]] = {}  # the id and a hash of the words
         self._alone = bytearray()
         self._copies: set[int] = set()
+        self._said: dict[int, int] = {}
+        # Prompts that say the same as an earlier one: its number, and the hash of their own id.
+        self._asked_again: dict[int, tuple[int, int]] = {}
         self._clashes = 0
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
         self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
@@ -103,6 +106,7 @@ class RecordTree:
         name: str = "",
         taken_back: bool = False,
         compacts: bool = False,
+        said: int = 0,
     ) -> None:
         """Add the next line, a record.
 
@@ -113,6 +117,8 @@ class RecordTree:
         went back to before it: the next one that is not follows those before. Nobody goes back
         behind one that `compacts`: one that names a record from before it follows the last one, and
         so do others that name the same one: a prompt behind what was kept can be gone back to.
+        `said` is a hash of what it says, and when: one that has that of another is a copy with an
+        id of its own; a prompt only if one that follows it is, too.
         """
         if self._taken_back and not taken_back:
             self.go_back(self._taken_back)
@@ -128,19 +134,39 @@ class RecordTree:
         self._roles.append(role if record_id else 0)
         if not record_id:
             return
-        said = hash(str(words)) if words else 0
-        if (first := self._numbers.setdefault(hash(record_id), number)) != number:
+        its_words, own = hash(str(words)) if words else 0, hash(record_id)
+        if (first := self._numbers.setdefault(own, number)) != number:
             self._copies.add(number)
-            is_other = typed and self._typed.get(first, ("", said))[1] != said
+            is_other = typed and self._typed.get(first, ("", its_words))[1] != its_words
             self._clashes += is_other or role != self._roles[first]
             return
-        self._newest = hash(record_id)
+        self._newest = own
         if compacts:
             self._compacted, self._behind = number, {}
         if parent_id is LAST:
-            self._way[hash(record_id)] = None
+            self._way[own] = None
+        if said and (first := self._said.setdefault(said, number)) != number:
+            if typed:
+                self._asked_again[number] = first, own
+            else:
+                self._copies.add(number)
+                self._numbers[own] = first
+                self._find_asked_again(number)
         if typed:
-            self._typed[number] = name or record_id, said
+            self._typed[number] = name or record_id, its_words
+
+    def _find_asked_again(self, copy: int) -> None:
+        """Let the prompt that a copy follows stand for the first one that says the same."""
+        below, above = copy, self._numbers.get(self._named[copy], _NONE)
+        while self._asked_again and next(iter(self._asked_again)) <= above < below:
+            if above in self._asked_again:
+                first, own = self._asked_again.pop(above)
+                self._copies.add(above)
+                self._numbers[own] = first
+                self._roles[above] = 0
+                del self._typed[above]
+                return
+            below, above = above, self._numbers.get(self._named[above], _NONE)
 
     def go_back(self, record_id: str) -> None:
         """Go back to before a record of the way so far: the next one follows that."""
