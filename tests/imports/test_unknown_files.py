@@ -144,6 +144,30 @@ def test_messages_whose_session_was_lost_are_named(acphold: CommandLine, tmp_pat
     assert told["failures"] == [f"{messages / 'ses_1'}: the file of its session is missing"]
 
 
+def test_what_cannot_be_read_is_named_until_it_has_been_and_when_it_has_changed(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lost = tmp_path / ".local/share/opencode/storage/message/ses_1"
+    write_lines(lost / "msg_1.json", {"role": "user"})
+    nameless = tmp_path / ".gemini/tmp/x/chats/session-1.json"
+    write_lines(nameless, SPOKEN)
+    said = [
+        f"opencode: cannot read {lost}: the file of its session is missing\n",
+        f"gemini: cannot read {nameless}: it names no session\n",
+    ]
+    before = "cannot read 1 file, as before; `acphold doctor` names what and why\n"
+    first = acphold.run("import").err
+    assert [it in first for it in said] == [True, True]
+    again = acphold.run("import")
+    assert "unreadable 1" in again.out
+    assert again.err == f"gemini: {before}opencode: {before}"
+    told = " ".join(acphold.run("doctor").out.split())
+    assert told.count("it names no session") == told.count("its session is missing") == 1
+    write_lines(nameless, SPOKEN, SPOKEN)
+    assert acphold.run("import").err == f"{said[1]}opencode: {before}"
+
+
 @pytest.mark.parametrize("which", HOMES)
 def test_what_lies_beside_a_conversation_of_a_known_form_is_not_named(
     acphold: CommandLine, tmp_path: Path, which: str

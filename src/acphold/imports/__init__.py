@@ -11,7 +11,7 @@ from acphold.imports.forgotten_turns import (
     forget,
     has_words,
 )
-from acphold.imports.growth import Growth, ImportMemory
+from acphold.imports.growth import Growth, ImportMemory, was_named
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
     OUTCOMES,
@@ -67,5 +67,6 @@ __all__ = [
     "read_listed",
     "reader",
     "searching",
+    "was_named",
     "whole_id",
 ]

@@ -10,7 +10,7 @@ open are left alone for a while: their own process writes them down.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from acphold.imports.sources import (
     MISSING,
     Home,
     ImportSelection,
+    Search,
     Source,
     Stamp,
     is_text,
@@ -55,6 +56,8 @@ class _Looked(Struct):
     sources: list[Source] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     """The variables that moved its folders: another process of ours may lack them."""
+    named: dict[str, Stamp] = field(default_factory=dict)
+    """What could not be read, and why, with the stamps of these files."""
     busy: dict[str, int] = field(default_factory=dict)
     """Until when (ms since the epoch) files of open sessions are left alone."""
 
@@ -83,9 +86,21 @@ def _recall(file: str) -> _Memory | None:
     return found if found.home == str(Path.home()) else None
 
 
-def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source], dict[str, str]]:
-    """Return the stamps of all that finding an agent's conversations depends on, these, and the
-    variables that move their folders."""
+def was_named(file: str) -> Callable[[OSError], bool]:
+    """Return a function that tells if an import into the journal with this memory has said that a
+    file cannot be read, and why, and it is the same still."""
+    agents = memory.agents.values() if (memory := _recall(file)) else ()
+    named = {why: known for looked in agents for why, known in looked.named.items()}
+    return lambda error: [named.get(str(error))] == [*_named([error]).values()]
+
+
+def _named(errors: Iterable[OSError]) -> dict[str, Stamp]:
+    return {str(error): stamp(error.filename) for error in errors if error.filename}
+
+
+def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source], Search]:
+    """Return the stamps of all that finding an agent's conversations depends on, these, and what
+    was found besides."""
     with searching() as search:
         sources = [
             source
@@ -98,7 +113,7 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source], dict[s
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
     stamps = {path: stamp(path) for path in paths | databases} | search.looks
     stamps = {path: known for path, known in stamps.items() if is_text(path)}
-    return stamps, sources, search.variables
+    return stamps, sources, search
 
 
 def _noted(source: Source) -> Source:
@@ -115,9 +130,9 @@ class ImportMemory:
     def __init__(self, home: Home, names: Iterable[str], *, since: int, redact: bool) -> None:
         self._looked: dict[str, _Looked] = {}
         for name in names:
-            stamps, sources, variables = _look(home, name)
-            noted = [*map(_noted, sources)]
-            self._looked[name] = _Looked(since, redact, stamps, noted, variables)
+            stamps, sources, search = _look(home, name)
+            noted, named = [*map(_noted, sources)], _named(search.unreadable)
+            self._looked[name] = _Looked(since, redact, stamps, noted, search.variables, named)
 
     def keep(self, file: str) -> None:
         """Keep it in the file of a journal, beside that of other agents."""

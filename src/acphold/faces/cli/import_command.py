@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -171,6 +171,7 @@ class _ImportRun(Struct):
     since: int
     branches: bool
     tallies: dict[str, Tally]
+    was_named: Callable[[OSError], bool] = lambda _: False
 
     async def real(self, location: str, *, as_json: bool, wait: bool) -> None:
         """Import what there is; with `wait`, go on until all is searchable."""
@@ -179,6 +180,7 @@ class _ImportRun(Struct):
             memory, selection = None, self.selection
             if not self.home.is_given and self.name is None and selection.cwd is None:
                 # All conversations of the user's own home: growth of these is imported by itself.
+                self.was_named = imports.was_named(memory_file(location))
                 memory = imports.ImportMemory(
                     self.home, self.tallies, since=self.since, redact=selection.redact
                 )
@@ -281,7 +283,7 @@ class _ImportRun(Struct):
                     found.append(replace(source, agent=agent, given=self.home.is_given))
             tally.unknown = search.unknown()
         for failure in search.unreadable:
-            tally.count_failure(failure, str(self.home.path))
+            tally.count_failure(failure, str(self.home.path), is_known=self.was_named(failure))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         tally.files = sum(len(source.paths) - 1 for source in found)
         names = (short_name(source.agent) for source in found if source.agent)
@@ -338,7 +340,8 @@ class Tally(Struct):
     compressed: int = 0
     files: int = 0
     listed_as: Counter[str] = field(default_factory=Counter)
-    failures: dict[str, None] = {}
+    failures: dict[str, bool] = {}
+    """What could not be read, and whether an earlier import has said so."""
     unknown: list[str] = []
     windows_folders: Counter[str] = field(default_factory=Counter)
 
@@ -368,9 +371,9 @@ class Tally(Struct):
         if not os.path.isabs(facts.folder):
             self.windows_folders[facts.folder] += 1
 
-    def count_failure(self, error: Exception, path: str) -> None:
+    def count_failure(self, error: Exception, path: str, *, is_known: bool = False) -> None:
         """Count a source that could not be read."""
-        self.failures[on_one_line(imports.failure(error, path))] = None
+        self.failures[on_one_line(imports.failure(error, path))] = is_known
 
     def json(self) -> dict[str, object]:
         return {
@@ -405,7 +408,10 @@ class Tally(Struct):
     def messages(self, *, branches: bool) -> list[str]:
         """Return lines about unreadable, unknown and removed content; with `branches`, nothing of
         these was left out."""
-        messages = [f"cannot read {failure}" for failure in self.failures]
+        messages = [f"cannot read {it}" for it, is_known in self.failures.items() if not is_known]
+        if known := sum(self.failures.values()):
+            its = quantity(known, "file")
+            messages.append(f"cannot read {its}, as before; `acphold doctor` names what and why")
         if self.unknown:
             messages.append(name_unknown(self.unknown))
         if folders := self.windows_folders:
