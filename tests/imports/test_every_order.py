@@ -180,7 +180,7 @@ SETTINGS = settings(
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(SETTINGS, max_examples=3)
+@settings(SETTINGS, max_examples=2)
 @given(seen=moments())
 @example(seen=[([FIRST, LEFT._replace(answer="Do")], 0), ([FIRST, LEFT, OLDER], 0)])
 @example(seen=[([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1), ([FIRST, NEWEST], 0)])

@@ -30,6 +30,7 @@ from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.hub.handover import earlier_conversation
 from tests.cli.command_line import CommandLine
+from tests.empty_journal import empty
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import READERS, Said, found, write
@@ -771,7 +772,7 @@ async def test_wherever_it_ends_the_next_one_ends_it_and_no_import_brings_the_wo
     for write_number in range(1, 100):
         home = tmp_path / f"{write_number}"
         home.mkdir()
-        opened = open_journal(home / "journal.db", create=True)
+        opened = open_journal(empty(home / "journal.db"))
         whole = conversation("please keep my secret.", "two", "three")
         put(home, whole, upto=4)
         await take(opened, home)

@@ -17,6 +17,7 @@ from acphold.imports.pieces import NewsPiece
 from acphold.journal.journal import take_lease
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
+from tests.empty_journal import empty
 from tests.imports.every_reader import Said, found, write
 from tests.imports.soak import Soak
 from tests.imports.test_every_order import BEGUN, turns
@@ -47,7 +48,7 @@ async def test_an_import_that_ends_at_any_write_loses_and_doubles_no_turn(
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
     for write_number in range(1, 100):
-        journal = open_journal(tmp_path / f"{write_number}.db", create=True)
+        journal = open_journal(empty(tmp_path / f"{write_number}.db"))
         ended = 0
         for number, way in enumerate(STORIES[story]):
             write("roo", tmp_path, way)
@@ -86,7 +87,7 @@ async def test_turns_that_are_told_anew_are_not_lost_when_their_source_vanishes_
     write("roo", tmp_path, whole)
     (source,) = found("roo", tmp_path)
     for read in range(1, 100):
-        journal = open_journal(tmp_path / f"{read}.db", create=True)
+        journal = open_journal(empty(tmp_path / f"{read}.db"))
         await Intake(journal).take(source, reader("roo"))
         (row,) = await journal.page(EVERY)
 
@@ -143,7 +144,7 @@ async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_g
     for write_number in range(1, 100):
         home = tmp_path / str(write_number)
         home.mkdir()
-        journal = open_journal(home / "journal.db", create=True)
+        journal = open_journal(empty(home / "journal.db"))
         ended, before = False, set[str]()
         states = [[sixth], [THIRD, FOURTH], whole, [FIRST, sixth]]
         for number, way in enumerate(states):
