@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from hashlib import sha256
 import psycopg
 import pytest
 
+from acphold.conversation.history.entries import PastEntry
 from acphold.errors import (
     JournalBusyError,
     JournalError,
@@ -27,6 +27,7 @@ from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import NewSession, RowChange
 from tests.journal.postgresql.earlier_tables import MADE, STEPS
 from tests.postgresql import Databases
+from tests.raw_entries import prompt, update
 
 pytestmark = pytest.mark.postgresql
 
@@ -109,9 +110,12 @@ async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(firs
     journal = PostgresqlJournal(first)
     title = "Hi! Can you please fix the flaky test?"
     lease = await journal.create(NewSession("s1", "a", "/", title=title))
-    prompt = json.dumps([{"type": "text", "text": title}]).encode()
-    await journal.append(lease, [("prompt", [prompt])], RowChange(prompted=True))
+    asked, named = prompt(title), update("session_info_update", title=title)
+    await journal.append(lease, [(asked[0], [asked[1]])], RowChange(prompted=True))
     await journal.release(lease)
+    lease = await journal.create(NewSession("s2", "a", "/"))
+    told = [PastEntry(kind, 1, raw) for kind, raw in (asked, named)]
+    await journal.take_in(lease, told, RowChange(prompted=True, title=title), release=True)
     await journal.aclose()
     with psycopg.connect(first) as line:
         line.execute(
@@ -120,6 +124,7 @@ async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules(firs
         )
     journal = PostgresqlJournal(first)
     assert (await journal.session("s1")).title == "Fix the flaky test"
+    assert (await journal.session("s2")).title == title
     await journal.aclose()
 
 

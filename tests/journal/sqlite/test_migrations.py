@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.entries import Entry, PastEntry
 from acphold.conversation.history.titles import title_of_words
 from acphold.conversation.history.words import document
 from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import state_of
 from acphold.journal.lineage import identity
-from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite import leases
 from acphold.journal.sqlite.file import APPLICATION_ID
@@ -33,6 +33,7 @@ from acphold.journal.sqlite.migrations import (
 from acphold.journal.sqlite.store import appending
 from tests.journal.conversations import open_file, usage_reports
 from tests.journal.sqlite.earlier_tables import MADE, STEPS
+from tests.raw_entries import prompt, update
 
 PUT = (
     "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
@@ -185,7 +186,7 @@ LONG = "Please translate the whole documentation of the project into German, " *
 
 
 @pytest.mark.parametrize(
-    ("title", "renamed", "prompt", "now"),
+    ("title", "renamed", "words", "now"),
     [
         ("Hi! Can you please fix the flaky test?", 0, "", "Fix the flaky test"),
         (f"{LONG[:79]}…", 0, LONG, title_of_words(LONG)),
@@ -195,20 +196,36 @@ LONG = "Please translate the whole documentation of the project into German, " *
     ],
 )
 async def test_a_title_that_was_the_beginning_of_a_prompt_becomes_the_rules_in_an_upgrade(
-    path: Path, title: str, renamed: int, prompt: str, now: str | None
+    path: Path, title: str, renamed: int, words: str, now: str | None
 ) -> None:
     with closing(made_by(VERSION - 1, path)) as database:
         database.execute(PUT, ("s1",))
         database.execute(
             "UPDATE sessions SET prompted = 1, title = ?, renamed = ?", (title, renamed)
         )
-        raw = json.dumps([{"type": "text", "text": prompt or title}]).encode()
-        row = (1 << SEQ_BITS | 1, 1, 1, CODES["prompt"], raw)
+        kind, raw = prompt(words or title)
+        row = (1 << SEQ_BITS | 1, 1, 1, CODES[kind], raw)
         database.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
         database.commit()
     store = open_file(path)
     await store.change("s1", RowChange(archived=False))
     assert (await store.session("s1")).title == (now or title)
+    await store.aclose()
+
+
+async def test_a_title_that_the_agent_has_told_stays_in_an_upgrade(path: Path) -> None:
+    title = "Fix the flaky test."
+    store = open_file(path)
+    lease = await store.create(NewSession("s1", "a", "/"))
+    told = [prompt(title), update("session_info_update", title=title)]
+    past = [PastEntry(kind, 1, raw) for kind, raw in told]
+    await store.take_in(lease, past, RowChange(prompted=True, title=title), release=True)
+    await store.aclose()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {VERSION - 1}")
+    store = open_file(path)
+    await store.change("s1", RowChange(archived=False))
+    assert (await store.session("s1")).title == title
     await store.aclose()
 
 

@@ -478,7 +478,8 @@ def endings(tables: Tables, session_ids: Sequence[str]) -> dict[str, str]:
 
 def renew_titles(tables: Tables) -> None:
     """Give sessions the title that the rule makes, where they have what earlier releases made: the
-    first line of the first prompt, cut. In an upgrade, of the newest sessions."""
+    first line of the first prompt, cut. One that the agent has told stays, though it is the same.
+    In an upgrade, of the newest sessions."""
     rows = tables.execute(
         f"SELECT {tables.OWN_KEY}, title FROM acphold.sessions WHERE title IS NOT NULL"
         " AND NOT renamed AND prompted ORDER BY updated_at DESC LIMIT %s",
@@ -492,7 +493,9 @@ def renew_titles(tables: Tables) -> None:
                 for entry in segment.entries()
             )
             prompt = next((entry.raw for entry in entries if entry.kind == PROMPT), b"[]")
-            if title == cut_first_line(prompt) and (made := title_of_prompt(prompt)):
+            if title != cut_first_line(prompt) or not (made := title_of_prompt(prompt)):
+                continue
+            if settled_state(tables, key).summary.attributes.title != title:
                 session_tables.change_row(tables, key, RowChange(title=made))
 
 
