@@ -104,6 +104,10 @@ IMPORT_LOOK_SECONDS: Final = 0.2
 SUMS_AT_ONCE: Final = 50
 """Sums of groups that are in memory unpacked, and added up together."""
 
+FOUND_BY_WORDS: Final = 1000
+"""Sessions with the words of a list that are looked up one by one. Words of more are met soon in a
+walk along the list."""
+
 IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 

@@ -271,8 +271,9 @@ class ListFilter(Struct, frozen=True):
     tenant can see.
 
     `words` are casefolded, each with agents and sessions. With them, at least those sessions are
-    listed that have each word in title, folder or tags, or are of one of its agents, or one of its
-    sessions; a store may list others too, where letters are not ASCII.
+    listed that have each word in title, folder or tags (with `#` also as the beginning of a tag),
+    or are of one of its agents, or one of its sessions; a store may list others too, where letters
+    are not ASCII.
     """
 
     agents: tuple[str, ...] = ()

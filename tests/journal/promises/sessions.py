@@ -51,6 +51,8 @@ async def words_of_a_list_are_looked_for_in_the_journal(journal: Journal) -> Non
     assert await found(("bake", ()), ("pears", ())) == {"s2"}
     assert await found(("bake", ("b",)), cwd="/w/pears") == {"s2", "s3"}
     assert await found(("green", ())) == {"s3"}
+    assert await found(("#gre", ())) == {"s3"}
+    assert await found(("#pie", ())) == set()
     assert await found(("green", ()), ids=("s1", "none")) == {"s1", "s3"}
     assert await found(("100%", ())) == {"s2"}
     assert await found(("t_a", ())) == {"s2"}

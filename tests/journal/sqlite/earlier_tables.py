@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (35, "36992ac3482bd433")
+MADE: Final = (36, "f18903e575544528")
 """The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
 these: whoever changes the tables raises the version, and leaves columns as they are."""
 
@@ -235,6 +235,13 @@ _HANDED_ON: Final = (
     "CREATE INDEX handed_on ON sessions (agent) WHERE origins <> '[]'",
 )
 
+_ROW_TEXTS: Final = (
+    # The texts of the sessions of a block.
+    "CREATE TABLE row_texts (highest INTEGER PRIMARY KEY, texts BLOB NOT NULL)",
+    "CREATE TRIGGER texts_ended AFTER DELETE ON usage_blocks BEGIN"
+    " DELETE FROM row_texts WHERE highest = old.highest; END",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -252,4 +259,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_BLOCKS,
     _ENDED,
     _HANDED_ON,
+    _ROW_TEXTS,
 )

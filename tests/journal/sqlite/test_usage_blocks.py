@@ -136,8 +136,8 @@ async def test_a_session_that_is_deleted_while_its_block_is_made_is_not_in_it(
 
 
 MORE: Final = 320
-MOST_STEPS: Final = 35
-"""Of SQLite, for each session more, in blocks of 32: three statements go through some sessions."""
+MOST_STEPS: Final = 1
+"""Of SQLite, for each session more, in blocks of 32, of which each is read."""
 
 
 async def test_a_session_more_adds_next_to_nothing_to_the_sums(
@@ -178,7 +178,7 @@ async def test_sessions_of_others_add_next_to_nothing_to_the_sums_of_an_agent_or
                 found, steps = counted_sums(connection, by, 0, agents, cwd, kept_sums=kept)
                 assert found.total.tokens.total == 7 * 8
                 taken.setdefault(by, []).append(steps)
-    assert all(many <= few + 6 * MORE for few, many in taken.values()), taken
+    assert all(many <= few + MORE for few, many in taken.values()), taken
 
 
 async def test_a_block_with_too_many_agents_has_sums_of_all_together_alone(

@@ -7,7 +7,7 @@ Each is along one index, so that rows far down the list cost no more than the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from acp_wire.surroundings import resolve_folder
@@ -30,6 +30,9 @@ class ListWalk(NamedTuple):
     by_id: bool = False
 
 
+Word = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A word of a list, with the agents and the sessions that do instead: see ListFilter."""
+
 TEXT: Final = "coalesce(title, 'None') || ' ' || cwd || ' ' || tags"
 """The text that words of a list are looked for in."""
 
@@ -42,6 +45,25 @@ def walks(filter: ListFilter, after: ListKey | None, has_word: str) -> Iterator[
         return
     for folder in dict.fromkeys(map(resolve_folder, (filter.cwd, *filter.beside))):
         yield from _walks(filter, after, has_word, folder)
+
+
+def ways_of(word: str) -> tuple[str, ...]:
+    """The ways in which TEXT may have a word: one with # may begin a tag in its JSON."""
+    return (word, f'"{word[1:]}') if word.startswith("#") else (word,)
+
+
+def conditions_for(words: Iterable[Word], has_word: str) -> tuple[str, list[str]]:
+    """Return conditions for words of a list, in SQL, with their values."""
+    conditions, found = "", list[str]()
+    for word, agents, ids in words:
+        any_of = ways_of(word)
+        either = " OR ".join([has_word] * len(any_of))
+        for column, values in (("agent", agents), ("session_id", ids)):
+            if values:
+                either += f" OR {column} IN ({', '.join(['%s'] * len(values))})"
+        conditions += f" AND ({either})"
+        found += (*any_of, *agents, *ids)
+    return conditions, found
 
 
 def _walks(
@@ -59,13 +81,9 @@ def _walks(
     if after is not None:
         further += " AND (updated_at, session_id) < (%s, %s)"
         further_values += (after.updated_at, after.session_id)
-    for word, agents, ids in filter.words:
-        either = has_word
-        for column, values in (("agent", agents), ("session_id", ids)):
-            if values:
-                either += f" OR {column} IN ({', '.join(['%s'] * len(values))})"
-        further += f" AND ({either})"
-        further_values += (word, *agents, *ids)
+    of_words, word_values = conditions_for(filter.words, has_word)
+    further += of_words
+    further_values += word_values
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
     tenant = "" if filter.tenant is None else " AND tenant = %s"
     if filter.tenant:  # the partial index of tenants needs the second condition

@@ -51,8 +51,7 @@ def kept_sums(
     grouping; and the spans of numbers outside of them."""
     kept: list[PlainSums] = []
     spans: list[Span] = []
-    begin = 0
-    for (lowest, highest), row in holding:
+    for span, row in holding:
         with suppress(msgspec.DecodeError):
             column = _by_agent(row)
             named = [name for name in agents if name in column]
@@ -66,10 +65,19 @@ def kept_sums(
             kept.append(
                 PlainSums({}, UsageSum(""), set(), found.sums.odd) if is_empty else found.sums
             )
-            if begin < lowest:
-                spans.append((begin, lowest - 1))
-            begin = highest + 1
-    return kept, [*spans, (begin, _LAST)]
+            spans.append(span)
+    return kept, spans_outside(spans)
+
+
+def spans_outside(spans: Iterable[Span]) -> list[Span]:
+    """The spans of numbers between some, and behind them."""
+    outside: list[Span] = []
+    begin = 0
+    for lowest, highest in spans:
+        if begin < lowest:
+            outside.append((begin, lowest - 1))
+        begin = highest + 1
+    return [*outside, (begin, _LAST)]
 
 
 def readable(holding: Iterable[tuple[Span, bytes]]) -> list[Span]:

@@ -159,6 +159,10 @@ TABLES: Final = (
     "CREATE TRIGGER block_ended AFTER DELETE ON sessions BEGIN DELETE FROM usage_blocks"
     " WHERE highest = (SELECT min(highest) FROM usage_blocks WHERE highest >= old.number)"
     " AND lowest <= old.number; END",
+    # The texts of the same sessions: see journal.sqlite.row_texts.
+    "CREATE TABLE row_texts (highest INTEGER PRIMARY KEY, texts BLOB NOT NULL)",
+    "CREATE TRIGGER texts_ended AFTER DELETE ON usage_blocks BEGIN"
+    " DELETE FROM row_texts WHERE highest = old.highest; END",
     *common_tables(_WORDS),
     # Sessions that another agent had before. No column of it changes in a turn, which costs nothing
     # more therefore.
@@ -188,7 +192,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 35
+VERSION: Final = 36
 """The version of journals that this release writes."""
 
 

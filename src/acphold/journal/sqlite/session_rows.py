@@ -277,10 +277,13 @@ class SqliteTables(Tables):
         *,
         counted: bool = True,
     ) -> list[SessionRow]:
-        from acphold.journal.sql.list_filters import TEXT, walks
+        from acphold.journal.sql.list_filters import walks
+        from acphold.journal.sqlite import row_texts
 
+        some: set[int] | None = None
         if filter.words:
             self.connection.create_function("casefolded", 1, str.casefold, deterministic=True)
+            some = row_texts.having(self, filter.words)
         # The index is named: without statistics the planner may choose another and sort.
         if filter.tenant:
             index = f"listed_tenant{'_unread' * filter.unread}"
@@ -292,19 +295,21 @@ class SqliteTables(Tables):
             index = "listed_agent" if filter.cwd is None else "listed_both"
         else:
             index = "listed" if filter.cwd is None else "listed_folder"
-        found = [
-            select_rows(
-                self,
+        order = "ORDER BY updated_at DESC, session_id DESC"
+        found: list[list[SessionRow]] = []
+        for walk in walks(filter, after, row_texts.HAS_WORD):
+            values = (*walk.values, limit)
+            if some is None:
                 # A view has none: see `migrations.complete`.
-                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {index}'}"
-                f" WHERE {walk.condition}"
-                " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
-                (*walk.values, limit),
-                outcomes,
-                counted=counted,
-            )
-            for walk in walks(filter, after, f"instr(casefolded({TEXT}), %s)")
-        ]
+                by = "" if walk.by_id or self.connection.older else f"INDEXED BY {index}"
+                rest = f"{by} WHERE {walk.condition} {order} LIMIT %s"
+            else:
+                rest = (
+                    "WHERE number IN (SELECT number FROM json_each(%s) AS one CROSS JOIN sessions"
+                    f" ON number = one.value WHERE {walk.condition} {order} LIMIT %s) {order}"
+                )
+                values = (self.array(some), *values)
+            found.append(select_rows(self, rest, values, outcomes, counted=counted))
         if len(found) == 1:
             return found[0]
         newest = attrgetter("updated_at", "session_id")  # as ListKey has it

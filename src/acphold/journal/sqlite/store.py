@@ -461,13 +461,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     def _unindex(
         self, tables: SqliteTables, key: Key, found: Sequence[Segment], *, overwrites: bool
     ) -> None:
-        from acphold.journal.sqlite import deletion, search_index  # late, for a quick start
+        # Late, for a quick start.
+        from acphold.journal.sqlite import deletion, row_texts, search_index
 
         (tenant,) = tables.execute(
             "SELECT tenant FROM sessions WHERE number = %s", (key,)
         ).fetchone()
         search_index.unindex(tables.connection, int(key), tenant, search_index.documents(found))
         if overwrites:
+            row_texts.drop(tables, int(key))
             deletion.leave_to_sweep(tables.connection)
             self._sweeps.has_deleted = True
 

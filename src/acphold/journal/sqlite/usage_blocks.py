@@ -6,10 +6,14 @@ its sessions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from acphold.journal import bounds
 from acphold.journal.seams import Grouping
 from acphold.journal.sql import usage_blocks, usage_rows
 from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.usage_sums import PlainSums, Span
+from acphold.journal.sqlite import row_texts
 
 
 def kept_sums(
@@ -25,11 +29,17 @@ def make_next(tables: Tables) -> bool:
     if usage_rows.add_up_next(tables):
         return True
     with tables.reading():
-        due = usage_blocks.next_due(tables, usage_blocks.readable(_holding(tables, "by_agent")))
-        if due is None:
-            return False
+        holding = usage_blocks.readable(
+            _holding(tables, "by_agent", " JOIN row_texts USING (highest)")
+        )
+        due = usage_blocks.next_due(tables, holding)
         (revision,) = tables.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
-        block = usage_blocks.columns(tables, due)
+        if due is not None:
+            block = usage_blocks.columns(tables, due)
+            texts = row_texts.of_span(tables, due)
+    if due is None:
+        _note_holding(tables, holding, revision)
+        return False
     with tables.writing():
         gone = tables.execute(
             "SELECT 1 FROM changes LEFT JOIN sessions USING (session_id)"
@@ -39,13 +49,32 @@ def make_next(tables: Tables) -> bool:
         ).fetchone()
         if gone is None:
             usage_blocks.insert(tables, block | {"revision": revision})
+            row_texts.keep(tables, due[1], texts)
     return gone is None
 
 
-def _holding(tables: Tables, column: str) -> list[tuple[Span, bytes]]:
+def _note_holding(tables: Tables, holding: Sequence[Span], revision: int) -> None:
+    """Note that these blocks hold at this revision, so that none goes through the changes before
+    it again, and drop all others. Not if it would spare few changes."""
+    noted = tables.execute("SELECT value FROM meta WHERE name = 'usage_blocks'").fetchone()
+    if not holding or revision < (noted[0] if noted else 0) + bounds.SUMMED_TOGETHER:
+        return
+    with tables.writing():
+        tables.execute(
+            f"DELETE FROM usage_blocks WHERE NOT {tables.among('highest', 'holding')}"
+            " AND revision <= %(revision)s",
+            {"holding": tables.array(highest for _, highest in holding), "revision": revision},
+        )
+        tables.execute(
+            "INSERT OR REPLACE INTO meta (name, value) VALUES ('usage_blocks', %s)", (revision,)
+        )
+
+
+def _holding(tables: Tables, column: str, joined: str = "") -> list[tuple[Span, bytes]]:
     """The blocks with sums that hold, and a column of each, in the order of their numbers."""
     rows = tables.execute(
-        f"SELECT lowest, highest, revision, {column} FROM usage_blocks ORDER BY highest"
+        f"SELECT lowest, highest, {row_texts.EFFECTIVE}, {column} FROM usage_blocks{joined}"
+        " ORDER BY highest"
     ).fetchall()
     if not rows:
         return []

@@ -195,9 +195,7 @@ class LocalReader(SessionReader):
         or tags, with the agents whose names have it, and the sessions whose last words begin so;
         and the last words of these."""
         # The home folder is shown as ~, and a tag with #.
-        plain = [
-            word.removeprefix("#") for word in words if "~" not in word and "#" not in word[1:]
-        ]
+        plain = [word for word in words if "~" not in word and "#" not in word[1:]]
         if not plain or not (
             one := await self.journal.page(ListFilter(archived="include"), None, 1)
         ):
@@ -205,7 +203,7 @@ class LocalReader(SessionReader):
         ends: set[str] = set()
         for word in plain:
             sought = Sought(
-                f'"{word.replace(chr(34), " ")}"*',
+                f'"{word.removeprefix("#").replace(chr(34), " ")}"*',
                 part="messages",
                 limit=bounds.ENDINGS,
                 at_ends=True,
