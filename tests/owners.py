@@ -45,13 +45,14 @@ def die(journal: SqliteJournal) -> None:
 
 
 @contextmanager
-def silent(journal: Path | str, owner: Editor) -> Iterator[None]:
-    """Stop a process, and let it have reported so long ago that its sessions are free."""
+def silent(journal: Path | str, owner: Editor, seconds: float = 60) -> Iterator[None]:
+    """Stop a process, and let it have reported so long ago, by default so that its sessions are
+    free."""
     os.kill(owner.process.pid, signal.SIGSTOP)
     try:
         while True:
             try:
-                make_silent(journal, owner.process.pid, patience=1.0)
+                make_silent(journal, owner.process.pid, seconds, patience=1.0)
                 break
             except sqlite3.OperationalError:  # it was stopped in a transaction
                 os.kill(owner.process.pid, signal.SIGCONT)

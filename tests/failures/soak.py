@@ -48,7 +48,7 @@ from typing import Any
 
 import psutil
 
-from acphold.live.server.bounds import OWNER_SEARCH_SECONDS
+from acphold.journal.bounds import SILENT_SECONDS
 from acphold.live.server.reconnection import GAP_HOW
 from acphold.machine.place import name_of_place, place_of
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
@@ -300,7 +300,7 @@ class Soak:
         turns = [turn for _, _, turn, _ in self.turns]
         # An owner in another place that nobody reaches from here, and whose question waits for its
         # own person, is waited for as long as for any.
-        _, waiting = await asyncio.wait(turns, timeout=DEADLINE + OWNER_SEARCH_SECONDS)
+        _, waiting = await asyncio.wait(turns, timeout=DEADLINE + SILENT_SECONDS)
         assert not waiting, "a prompt is not answered"
         for visitor, client, turn, text in self.turns:
             refusal = turn.exception()

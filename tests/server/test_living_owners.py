@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.live.server import bounds
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command, owning, program
 from tests.served import Guest, guest, wrapped
@@ -98,9 +97,8 @@ async def test_of_two_containers_that_see_the_same_files_one_looks_at_a_session_
 
 
 async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
-    journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, short: Path
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_SEARCH_SECONDS", 10**9)  # as for one that may be reached
     (hidden := short / "hidden").mkdir(0o700)
     mount = f"mount -t tmpfs -o mode=700 none {hidden}"
     async with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from acphold.journal.bounds import SILENT_SECONDS
 from acphold.journal.owners import At, Free, Whose
 from acphold.journal.stores import open_journal
-from acphold.live.server import bounds, remote_sessions
+from acphold.live.reading import one_question
 from acphold.machine import unix
 from acphold.machine.runtime_folder import runtime_folder
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
-from tests.owners import program, silent
+from tests.owners import make_silent, program, silent
 from tests.served import Guest, guest, wrapped
 
 ASK: dict[str, Any] = {
@@ -306,7 +308,7 @@ async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
             raise AssertionError("it is dead")
 
         with monkeypatch.context() as patch:
-            patch.setattr(remote_sessions, "connect", asked)
+            patch.setattr(one_question, "connect", asked)
             await client.load(session)
     taken = await owner(journal, session)
     assert isinstance(taken, At)
@@ -403,13 +405,19 @@ async def test_only_this_users_processes_are_let_in(
 ) -> None:
     async with two(journal) as (one, other):
         session = await one.talk({"say": "hello"})
-        kernel = unix.credentials
-        monkeypatch.setattr(
-            unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
-        )
-        monkeypatch.setattr(bounds, "OWNER_SEARCH_SECONDS", 0.0)
+        kernel, asked = unix.credentials, asyncio.Event()
+
+        def of_another(at: socket.socket) -> unix.Credentials:
+            asked.set()
+            return unix.Credentials(os.getuid() + 1, kernel(at).pid)
+
+        monkeypatch.setattr(unix, "credentials", of_another)
+        make_silent(journal, os.getpid(), SILENT_SECONDS - 2)
+        loading = asyncio.create_task(other.load(session))
+        await asyncio.wait_for(asked.wait(), DEADLINE)
+        make_silent(journal, os.getpid(), 0)  # it has reported
         with pytest.raises(Refused, match=f"process {os.getpid()} on .* belongs to another user"):
-            await other.load(session)
+            await loading
         await one.prompt(session, {"say": "mine still"})
 
 

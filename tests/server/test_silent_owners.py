@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc import Peer
+from acphold.journal.bounds import SILENT_SECONDS
 from acphold.journal.stores import open_journal
+from acphold.live.reading import bounds as reading_bounds
 from acphold.live.server import bounds, remote_sessions
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.remote_sessions import SessionLine
@@ -63,6 +65,18 @@ async def test_what_is_asked_of_a_stopped_owner_is_done_by_the_next(
         else:
             await client.load(session)
             await client.prompt(session, {"say": "again"})
+
+
+async def test_a_session_that_is_asked_for_before_its_stopped_owner_is_silent_is_opened_then(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_bounds, "OWNER_ANSWER_SECONDS", 0.2)
+    async with program(journal) as owner, wrapped(journal) as client:
+        session = await owner.talk({"say": "hello "})
+        with silent(journal, owner, SILENT_SECONDS - 2):
+            await client.load(session)
+            await client.prompt(session, {"say": "again"})
+        assert client.text().endswith("again")
 
 
 async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(

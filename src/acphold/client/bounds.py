@@ -47,9 +47,6 @@ IMAGE_BYTES: Final = 5 * 1024 * 1024
 
 # Sessions of this machine.
 
-OWNER_REACH_SECONDS: Final = 10.0
-"""Seconds an owner has to accept the connection; long enough for a machine under heavy load."""
-
 SERVING_END_SECONDS: Final = 10.0
 """Seconds our own server has to end its agent and the journal, which have limits of their own."""
 

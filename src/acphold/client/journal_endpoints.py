@@ -15,13 +15,12 @@ from acp_wire.tasks import end
 from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
-from acphold.errors import AcpError, ConnectionLostError, HeldElsewhereError
-from acphold.journal.journal import other_owner
+from acphold.errors import AcpError, ConnectionLostError
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
+from acphold.live.reading.one_question import dial_owner
 from acphold.live.server.service import Service, journal_at, serve
-from acphold.machine.addresses import connect
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
@@ -117,17 +116,15 @@ class OwnerEndpoint(Endpoint):
         journal = open_journal(self._journal, create=False)
         try:
             self.cwd = (await journal.session(self._session_id)).cwd
-            owner = await other_owner(journal, self._session_id)
+            found = await dial_owner(journal, self._session_id)
         finally:
             await journal.aclose()
-        if owner is None:
+        if found is None:
             raise ConnectionLostError(
                 f"session {self._session_id!r} is not live in any process; connect with the "
                 "command of its agent, and load the session"
             )
-        if not owner.addresses:
-            raise HeldElsewhereError(self._session_id, f"{owner}, which shares no session")
-        self._transport = await connect(owner.addresses, bounds.OWNER_REACH_SECONDS)
+        _, self._transport = found
         return self._transport
 
     async def how_it_ended(self) -> AcpError:

@@ -8,7 +8,8 @@ host and process named here are for people to read.
               reported for SILENT_SECONDS; or its owner yields it to whoever wants it, as an import
               does, and a process that is about to end
     Here      this process owns it
-    At        another process owns it, and serves at its addresses
+    At        another process owns it, and serves at its addresses; if it does not report until
+              then, it is silent
 
 On a database, an owner has ended when the connection that shows that it lives has, and nobody
 serves at its addresses any more. It may also have lost only that connection and come back with
@@ -65,10 +66,11 @@ class Here(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """Another process owns it."""
+    """Another process owns it, and is silent behind `until`, by `clock`, if it does not report."""
 
     owner: Owner
     epoch: int
+    until: float
 
 
 Whose: TypeAlias = Free | Here | At
@@ -88,7 +90,8 @@ def owned_by(owner: Owner, epoch: int, silent: float) -> At | Free:
     `silent` seconds ago."""
     if silent > bounds.SILENT_SECONDS:
         return Free(epoch, is_silent=True)
-    return At(owner, epoch)
+    # A little later, as `silent` is rounded, perhaps by another clock.
+    return At(owner, epoch, clock() + bounds.SILENT_SECONDS - silent + 0.1)
 
 
 def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:

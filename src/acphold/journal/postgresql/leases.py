@@ -306,7 +306,7 @@ def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str
     found = owners.owned_by(owner, epoch, silent)
     is_late = silent > bounds.LATE_SECONDS and not is_present
     if isinstance(found, At) and (is_late or not lives):
-        return Gone(found.owner, found.epoch)
+        return Gone(found.owner, found.epoch, found.until)
     return found
 
 

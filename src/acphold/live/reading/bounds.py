@@ -9,6 +9,14 @@ from typing import Final
 ANSWER_SECONDS: Final = 2.0
 """Seconds for all processes together to answer: a stopped one gets no longer."""
 
+OWNER_ANSWER_SECONDS: Final = 10.0
+"""Seconds an owner has to answer, which it does at once; long enough for a machine under heavy
+load. Then it is asked again, until it is silent (`journal.owners`)."""
+
+UNSEEN_OWNER_SECONDS: Final = 2.5
+"""Seconds to look for an owner without an address that can be tried from here, as in another
+container. A socket that was removed with its folder is bound anew sooner."""
+
 CLIENT_ANSWER_SECONDS: Final = 20.0
 """Seconds for each answer to a client: its change is committed first."""
 

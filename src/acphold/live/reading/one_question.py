@@ -14,16 +14,17 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import INITIALIZE, PROTOCOL_VERSION, encode
 from acphold import errors
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal.intentions import change_queue
 from acphold.journal.journal import Journal, Owners, other_owner
+from acphold.journal.owners import At, clock
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
-from acphold.machine.addresses import connect
+from acphold.machine.addresses import are_here, can_be_tried, connect
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"
@@ -67,6 +68,32 @@ async def owner_addresses(journal: Owners, session_id: str) -> Sequence[str] | N
         if (owner := await other_owner(journal, session_id)) is not None:
             return owner.addresses
     return None
+
+
+async def dial_owner(
+    journal: Owners, session_id: str, limit: int = MAX_MESSAGE
+) -> tuple[At, Transport] | None:
+    """Connect to the other process that owns a session; None if no other does.
+
+    Raises HeldElsewhereError if it cannot be reached, UnknownSessionError, and JournalError.
+    """
+    if not isinstance(whose := await journal.owner(session_id), At):
+        return None
+    addresses, seconds = whose.owner.addresses, bounds.OWNER_ANSWER_SECONDS
+    try:
+        # A connection to a process that was stopped can be made, too.
+        if are_here(addresses) and not await is_answering(addresses, seconds):
+            raise errors.SilentPeerError("it does not answer")
+        return whose, await connect(addresses, seconds, limit)
+    except errors.ConnectionLostError as problem:
+        why, until = str(problem), whose.until
+        if not addresses:
+            why, until = "it shares no session", 0.0
+        elif not can_be_tried(addresses):
+            until = clock() + bounds.UNSEEN_OWNER_SECONDS
+        why = f"cannot be reached from here: {why}. Close it there, or try again"
+        where = f"{whose.owner}, which {why}"
+        raise errors.HeldElsewhereError(session_id, where, whose.epoch, until) from problem
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:

@@ -95,20 +95,8 @@ silent."""
 
 # -- owners of sessions in other processes --------------------------------------------------
 
-OWNER_ANSWER_SECONDS = 10.0
-"""Seconds an owner has to answer, which it does at once; long enough for a machine under heavy
-load. Then it is asked again, until it is silent (`journal.owners`)."""
-
-OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS
-"""Seconds that a request waits for an owner that cannot be reached: by then its sessions are free,
-or it has reported and lives."""
-
 OWNER_CHECK_SECONDS = 5.0
 """Seconds between looks if the owners of sessions respond, and still own them."""
-
-UNSEEN_OWNER_SECONDS = 2.5
-"""Seconds to look for an owner without an address that can be tried from here, as in another
-container. A socket that was removed with its folder is bound anew sooner."""
 
 UNTOLD_SECONDS = 3.0
 """Seconds without a connection, or without a sign of the owner, before the person is notified."""

@@ -25,16 +25,15 @@ from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
-from acphold.journal.owners import At, refuse_held
+from acphold.journal.owners import At
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
-from acphold.live.reading.one_question import is_answering
+from acphold.live.reading.one_question import dial_owner, is_answering
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import queue_request
 from acphold.live.server.methods import method_of
-from acphold.machine.addresses import are_here, can_be_tried, connect
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.lines.line import OpenSession
@@ -72,42 +71,16 @@ class RemoteSessions:
         """Return True if the client has a session open over a line, or is opening it there."""
         return session_id in self._lines
 
-    async def reach(self, session_id: str, deadline: float) -> bool:
-        """Make a line to the owner of a session, over which nothing is open yet; return False if
-        the session is free, which one that hangs, or is cut off, leaves it before the `deadline`.
-
-        Raises HeldElsewhereError if the owner lives, and cannot be reached from here.
-        """
-        now, pause = asyncio.get_running_loop().time, 0.01
-        unseen = now() + bounds.UNSEEN_OWNER_SECONDS
-        while isinstance(whose := await self.hub.journal.owner(session_id), At):
-            if self.client.offer.is_line:  # its own process looks for the owner
-                refuse_held(session_id, whose)
-            try:
-                connection = await self.connect_to(session_id, whose)
-            except errors.ConnectionLostError as problem:
-                if now() > (deadline if can_be_tried(whose.owner.addresses) else unseen):
-                    raise _unreachable(session_id, whose, problem) from problem
-            else:
-                if session_id in self._lines:  # it was made meanwhile
-                    await connection.aclose()
-                else:
-                    self._begin(SessionLine(session_id, self, whose, connection))
-                return True
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 0.5)
-        return False
-
-    async def connect_to(self, session_id: str, whose: At) -> Transport:
-        """Return a connection to the owner of a session. Raises ConnectionLostError if it cannot be
-        reached at present, and HeldElsewhereError if it never can from here."""
-        addresses, seconds = whose.owner.addresses, bounds.OWNER_ANSWER_SECONDS
-        if not addresses:
-            raise _unreachable(session_id, whose, "it shares no session")
-        # A connection to a process that was stopped can be made, too.
-        if are_here(addresses) and not await is_answering(addresses, seconds):
-            raise errors.SilentPeerError("it does not answer")
-        return await connect(addresses, seconds, self.limit)
+    async def reach(self, session_id: str) -> bool:
+        """Make a line to the owner of a session, over which nothing is open yet; return False if no
+        other process owns it. Raises HeldElsewhereError if that cannot be reached."""
+        if (found := await dial_owner(self.hub.journal, session_id, self.limit)) is None:
+            return False
+        if session_id in self._lines:  # it was made meanwhile
+            await found[1].aclose()
+        else:
+            self._begin(SessionLine(session_id, self, found))
+        return True
 
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
@@ -219,22 +192,13 @@ class RemoteSessions:
         await self.leave()
 
 
-def _unreachable(session_id: str, whose: At, problem: object) -> errors.HeldElsewhereError:
-    why = f"cannot be reached from here: {problem}. Close it there, or try again"
-    return errors.HeldElsewhereError(session_id, f"{whose.owner}, which {why}", whose.epoch)
-
-
 class SessionLine:
-    """The line of one session, to the owner `whose`; None if it leads to this process."""
+    """The line of one session; `first` is what `dial_owner` returned, if that was asked already."""
 
     running: asyncio.Task[None]
 
     def __init__(
-        self,
-        session_id: str,
-        remote: RemoteSessions,
-        whose: At | None = None,
-        connection: Transport | None = None,
+        self, session_id: str, remote: RemoteSessions, first: tuple[At, Transport] | None = None
     ) -> None:
         from acphold.live.server.far_line import FarLine
 
@@ -242,26 +206,27 @@ class SessionLine:
         self.agent = ""
         """The key of its agent, once it is known."""
         self._remote = remote
-        self._whose = whose
+        self._whose: At | None = first[0] if first else None
         self._is_mute = False
         self._attending = TaskSet()
         self.far = FarLine(
-            *(remote.client, self.dial, OWNER, remote.limit, connection),
+            *(remote.client, self.dial, OWNER, remote.limit, first and first[1]),
             introduction=remote.introduction,
             follows_owner=True,
         )
 
     async def dial(self) -> Transport:
         """Connect to the process that has the session: see `reconnection.OpenTransport`."""
+        journal, self._whose, self._is_mute = self._remote.hub.journal, None, False
         try:
-            whose = await self._remote.hub.journal.owner(self.session_id)
-            self.agent = (await self._remote.hub.journal.session(self.session_id)).agent
-        except errors.JournalError as exc:
+            self.agent = (await journal.session(self.session_id)).agent
+            found = await dial_owner(journal, self.session_id, self._remote.limit)
+        except (errors.JournalError, errors.HeldElsewhereError) as exc:
+            if isinstance(exc, errors.HeldElsewhereError) and not exc.until:
+                raise
             raise errors.ConnectionLostError(str(exc)) from exc
-        self._whose, self._is_mute = None, False
-        if isinstance(whose, At):
-            transport = await self._remote.connect_to(self.session_id, whose)
-            self._whose = whose
+        if found is not None:
+            self._whose, transport = found
             return transport
         near, far = memory_pair()
         self._attending.start(self._remote.attend_here(far), "attend line")

@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ from acphold import errors
 from acphold.conversation.history.entries import milliseconds
 from acphold.conversation.history.raw_update import with_meta
 from acphold.journal.lineage import identity
+from acphold.journal.owners import clock
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.agents.interface import HubAgent
@@ -354,20 +356,26 @@ class SessionOpener(Struct, eq=False):
                 yield desk, asked
 
     async def _open(self, wanted: WantedSession) -> None:
-        """Open a session: here if it is free, otherwise at its owner."""
-        session_id = wanted.session_id
-        deadline = asyncio.get_running_loop().time() + bounds.OWNER_SEARCH_SECONDS
+        """Open a session: here if it is free, otherwise at its owner. One that cannot be reached is
+        silent in the end, and the session is free; or it has reported, and lives."""
+        session_id, until = wanted.session_id, inf
         while not self.remote.has(session_id):
             try:
                 await self._open_here(wanted)
                 return
             except (errors.HeldElsewhereError, errors.LeaseLostError) as exc:
-                # The client has seen nothing of it.
-                if exc.code != errors.HELD_ELSEWHERE:  # it was deleted
+                # The client has seen nothing of it. A line's own process looks for the owner.
+                if exc.code != errors.HELD_ELSEWHERE or self._client.offer.is_line:
+                    raise  # or it was deleted
+                held = exc
+            asked = clock()
+            try:
+                if not await self.remote.reach(session_id) and self._directory.only_joins:
+                    raise held
+            except errors.HeldElsewhereError as exc:
+                if asked > (until := min(until, exc.until)):
                     raise
-                is_free = not await self.remote.reach(session_id, deadline)
-                if is_free and self._directory.only_joins:
-                    raise
+                await asyncio.sleep(0.1)
         await self._open_at_owner(wanted)
 
     async def _open_here(self, wanted: WantedSession) -> None:
