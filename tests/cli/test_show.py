@@ -205,6 +205,26 @@ def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
     assert "line 99" in acphold.run(*shlex.split(cut)).out
 
 
+def test_of_very_long_output_and_changes_only_the_beginning_is_read(
+    acphold: CommandLine, journal: Path
+) -> None:
+    lines = "\n".join(f"line {number}" for number in range(100_000))
+    output = {"type": "content", "content": {"type": "text", "text": f"```\n{lines}\n```"}}
+    change = {"type": "diff", "path": "/w/a", "oldText": lines, "newText": f"{lines}\nmore"}
+    done = {"title": "make", "kind": "execute", "status": "completed"}
+    calls = [
+        update("tool_call", toolCallId="t", **done, content=[output]),
+        update("tool_call", toolCallId="u", **done, content=[change]),
+    ]
+    remember(journal, "s", prompt("x"), *calls, ended())
+    out = acphold.run("show", "s").out
+    [cut] = re.findall("    … more lines, in 1.1 MiB; `acphold (.*)` shows them", out)
+    assert "  line 0\n" in out
+    assert "  line 19\n    …" in out
+    assert "    /w/a\n    @@ a long change, in 2.3 MiB @@\n" in out
+    assert "line 99999" in acphold.run(*shlex.split(cut)).out
+
+
 @pytest.mark.usefixtures("told")
 def test_in_a_pipe_it_says_what_to_type_instead_of_a_choice(acphold: CommandLine) -> None:
     done = acphold.run("show")

@@ -10,6 +10,8 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 from rich.text import Text
 
+from acphold.conversation.history.beginnings import beginning
+from acphold.conversation.history.raw_update import members
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation import long_output
 from acphold.faces.screen import layout
@@ -117,3 +119,22 @@ def test_a_cut_between_bytes_of_no_text_ends_there() -> None:
         content = b'[{"type":"content","content":{"type":"text","text":"%b"}}]' % raw
         for brief in (False, True):
             assert layout.passage(ToolCall("t", {"content": content}), brief=brief).lines
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_output_of_which_only_the_beginning_was_read_is_drawn_without_its_end(brief: bool) -> None:
+    text = "```\n" + "".join(f"line {number}\n" for number in range(200_000)) + "```"
+    named = {"title": "T", "kind": "execute", "status": "failed"}
+    head = json.dumps({"sessionUpdate": "tool_call", "toolCallId": "t", **named})[:-1].encode()
+    raw = b'%b,"content":%b}' % (head, call_with("short", text).fields["content"])
+    cut = beginning(raw[:200_000], len(raw))
+    assert cut is not None
+    call = ToolCall("t", members(cut))
+    drawn = [line.plain for line in layout.passage(call, brief=brief, more="; ask").lines]
+    assert drawn[0] == "✗ T  execute · failed"
+    assert drawn[-1] == "  … more lines, in 2.4 MiB; ask"
+    assert "  line 0" in drawn
+    assert "  line 20" not in drawn
+    # An agent's own mark, which is about other content, says nothing.
+    other = ToolCall("t", {**call.fields, "content": call_with("short").fields["content"]})
+    assert not any("more" in line.plain for line in layout.passage(other, brief=brief).lines)

@@ -165,12 +165,14 @@ class Readable(Protocol):
         limit_bytes: int = bounds.READ_BYTES,
         *,
         tail_bytes: int = 0,
+        brief: bool = False,
     ) -> list[Segment]:
         """Return the segments with entries above `after`, oldest first; empty only at the end.
 
         They are of one moment. A segment that `after` cuts through is trimmed. Unsettled entries
         may be merged before the next `read`, so a reader without the lease asks for up to
-        `tail_bytes` of them together with what precedes them. Raises UnknownSessionError.
+        `tail_bytes` of them together with what precedes them. With `brief`, long updates of tool
+        calls may come as `beginning` makes them. Raises UnknownSessionError.
         """
 
 
@@ -556,28 +558,34 @@ async def is_forgotten(journal: HasLinks, agent: str, downstream_id: str) -> boo
 
 
 async def history(
-    journal: Readable, session_id: str, after: int = 0, through: int | None = None
+    journal: Readable,
+    session_id: str,
+    after: int = 0,
+    through: int | None = None,
+    *,
+    brief: bool = False,
 ) -> AsyncIterator[Segment]:
     """Yield the segments of a session above `after`, oldest first, one `read` at a time in memory.
+    For `brief` see `Readable.read`.
 
     Yields the entries that exist now, or those up to `through`, each once: if the session is
     settled meanwhile, only unsettled entries are merged, and those are read at once. Only if these
     exceed `bounds.TAIL_BYTES` can they change between two pages; then RewrittenError is raised.
     """
-    async for page in _pages(journal, session_id, after, through):
+    async for page in _pages(journal, session_id, after, through, brief=brief):
         page.reverse()
         while page:  # a long one stays in memory no longer than its reader needs it
             yield page.pop()
 
 
 async def _pages(
-    journal: Readable, session_id: str, after: int, through: int | None
+    journal: Readable, session_id: str, after: int, through: int | None, *, brief: bool = False
 ) -> AsyncIterator[list[Segment]]:
     last = (await journal.session(session_id)).last_seq
     through = last if through is None else min(through, last)
     first = after
     while after < through and (
-        page := await journal.read(session_id, after, tail_bytes=bounds.TAIL_BYTES)
+        page := await journal.read(session_id, after, tail_bytes=bounds.TAIL_BYTES, brief=brief)
     ):
         # Only the first `after` may lie inside a merged segment: later ones were ends of segments,
         # so a merge has happened in between.

@@ -5,7 +5,8 @@ begins with. Each row is a frame of its own, without a dictionary: a dictionary 
 conversations would still contain words of deleted ones.
 
 New rows are not packed, so that a live session never waits for it. (In PostgreSQL long ones are,
-because sending them takes longer than packing: see `session_rows` there.) Each session has a number
+because sending them takes longer than packing: see `session_rows` there.) Very long ones are packed
+when they are settled: of a packed row, a store reads the beginning alone. Each session has a number
 up to which it is packed. Later rows are packed in pieces: rows that are a day old; and all settled
 rows, once nobody has continued the session for a day.
 """
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable
+from io import BytesIO
 from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.conversation.history.beginnings import HEAD_BYTES, LONG_BYTES
 from acphold.conversation.history.compaction import compact, snapshots
 from acphold.conversation.history.entries import PROMPT, TURN_END, Run, Segment, in_one
 from acphold.conversation.history.fold import EMPTY, SessionState, Summary, fold
@@ -71,12 +74,34 @@ def unpack(frame: bytes) -> bytes:
         if size is None or size > bounds.UNPACKED_BYTES:
             raise zstd.ZstdError(f"its header claims {size} bytes")
         decompressor = zstd.ZstdDecompressor()
-        raw = decompressor.decompress(frame, size + 1)  # one more byte, to read the frame's end
+        made, piece = BytesIO(), frame  # in one go a long one would be in memory twice
+        while not decompressor.eof and made.tell() <= size:
+            # One more byte, to read the frame's end.
+            raw = decompressor.decompress(piece, min(size + 1 - made.tell(), HEAD_BYTES))
+            if not raw and not decompressor.eof:
+                break
+            made.write(raw)
+            piece = b""
+        raw = made.getvalue()
         if not decompressor.eof or len(raw) != size:
             raise zstd.ZstdError(f"it does not have the {size} bytes that its header claims")
     except zstd.ZstdError as error:
         raise DamagedRowError(f"a packed row cannot be read: {error}") from error
     return raw
+
+
+def begun(stored: bytes, length: int) -> tuple[bytes, int]:
+    """Return the beginning of the content of a row, and the bytes of all of it; `stored` are the
+    row's first bytes, of `length`. Raises DamagedRowError."""
+    if not stored.startswith(FRAME):
+        return stored[:HEAD_BYTES], length
+    from acphold.journal.compression import zstd
+
+    try:
+        size = zstd.get_frame_info(stored).decompressed_size
+        return zstd.ZstdDecompressor().decompress(stored, HEAD_BYTES), size or 0
+    except zstd.ZstdError as error:
+        raise DamagedRowError(f"a packed row cannot be read: {error}") from error
 
 
 class Settled(Struct, frozen=True, array_like=True):
@@ -103,7 +128,8 @@ class Piece:
     """A run of segments, and the result of settling it.
 
     `before` is the state before the run. With `stored`, the segments are in rows already. Segments
-    from before `old_before` (ms) are packed at once. No entry in `apart` is merged with later ones.
+    from before `old_before` (ms), and long ones, are packed at once. No entry in `apart` is merged
+    with later ones.
 
     `gone` are the segments whose rows are removed, `new` those that get a row. `messages` is the
     number of messages added to the count, `summary` the summary of the session at the end of the
@@ -122,9 +148,15 @@ class Piece:
         apart: Collection[int] = (),
     ) -> None:
         compacted = compact(found, apart)
-        kept = {*found} & {*compacted} if stored else set()
+        self.new = [
+            replace(one, raw=pack(one.raw))
+            if one.at < old_before or len(one.raw) > LONG_BYTES
+            else one
+            for one in compacted
+        ]
+        kept = {*found} & {*self.new} if stored else set()
         self.gone = [segment for segment in found if segment not in kept] if stored else []
-        self.new = [segment for segment in compacted if segment not in kept]
+        self.new = [segment for segment in self.new if segment not in kept]
         state = fold((entry for segment in compacted for entry in segment.entries()), before)
         self.messages = messages(state) - messages(before)
         self.summary = state.summary()
@@ -138,9 +170,6 @@ class Piece:
                 last = one.entries()[-1]
                 self.ended = turn_end(last.raw, 0).outcome if one.kind == TURN_END else ""
                 break
-        self.new = [
-            one if one.at >= old_before else replace(one, raw=pack(one.raw)) for one in self.new
-        ]
         self.is_packed = all(segment.at < old_before for segment in found)
 
 

@@ -152,8 +152,11 @@ class _Bounded:
         limit_bytes: int = journal_bounds.READ_BYTES,
         *,
         tail_bytes: int = 0,
+        brief: bool = False,
     ) -> list[Segment]:
-        found = await self._journal.read(session_id, after, limit_bytes, tail_bytes=tail_bytes)
+        found = await self._journal.read(
+            session_id, after, limit_bytes, tail_bytes=tail_bytes, brief=brief
+        )
         self._left -= sum(len(segment.raw) for segment in found)
         if self._left < 0:
             raise RefusedError(413, "the session is too long for this; use `acphold diff`")

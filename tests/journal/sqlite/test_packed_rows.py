@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from acphold.conversation.history.entries import PastEntry, Segment
+from acphold.conversation.history.raw_update import members
 from acphold.errors import NotAJournalError
 from acphold.journal import bounds
 from acphold.journal.compression import zstd
@@ -105,6 +106,27 @@ async def test_what_is_old_is_packed_and_read_as_before_and_its_plain_words_are_
     assert [hit.seq for hit in await journal.index.search("word7")] == [2]
     await journal.aclose()
     assert b"word7  word8" not in contents(path)
+
+
+async def test_what_is_long_is_packed_when_it_is_settled(
+    journal: SqliteJournal, path: Path
+) -> None:
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "rawInput": "i" * 900}
+    text = "a line of output\n" * 50_000
+    output = [{"type": "content", "content": {"type": "text", "text": text}}]
+    done = {"rawOutput": text, "status": "completed", "content": output}
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", **done}
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    await journal.append(lease, [("update", [encode(call)])])
+    await journal.append(lease, [("update", [encode(update)])])
+    before = await state_of(journal, "s1")
+    await journal.settle(lease, lease.next_seq - 1)
+    [row] = rows(path)  # it became a little longer, and is one entry
+    assert row.startswith(FRAME)
+    assert len(row) < len(text) // 10
+    assert await state_of(journal, "s1") == before
+    # What is short stands before what is long, so that it is read with the beginning.
+    assert [*members(plain(row))][2:] == ["title", "rawInput", "status", "content", "rawOutput"]
 
 
 @given(CONVERSATIONS, CONVERSATIONS)

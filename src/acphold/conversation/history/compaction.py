@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.conversation.history.attributes import changes_meta, is_snapshot
+from acphold.conversation.history.beginnings import LONG_BYTES
 from acphold.conversation.history.children import LASTING, child_update, with_update
 from acphold.conversation.history.display_terminals import (
     INPUT,
@@ -51,6 +52,10 @@ LINE_BYTES: Final = 60 << 10
 
 Clients read lines of at least 64 KiB; the rest is for the frame around the update.
 """
+
+BESIDE_BYTES: Final = 4 << 10
+"""Bytes by which a long entry may get longer: a title and a command stand before its output then,
+and are read without the rest of it."""
 
 PACKED_BYTES: Final = 64 << 10
 """Most bytes of single entries that are packed into one segment."""
@@ -226,7 +231,8 @@ class _JoinedCall:
             draft.patch("tool_call_update", {"_meta": meta})
         size = sum(len(name) + len(value) + 4 for name, value in draft.fields.items())
         size += min(printed, PRINTED_BYTES)
-        if size > max(LINE_BYTES, self._longest, len(raw)):
+        most = max(LINE_BYTES, self._longest, len(raw))
+        if size > (most + BESIDE_BYTES if most > LONG_BYTES else most):
             draft.fields = before
             return False
         self._replace(kind, parts)
@@ -255,7 +261,13 @@ class _JoinedCall:
         if self._draft.terminals:
             known = self._draft.terminals.terminals()
             fields["_meta"] = with_terminals(fields.get("_meta", b""), known)
-        return encode_object(fields)
+        joined = encode_object(fields)
+        if len(joined) > LONG_BYTES:  # first what is short, then what is shown
+            of_length = sorted(
+                fields, key=lambda it: (len(fields[it]) > BESIDE_BYTES, it != "content")
+            )
+            joined = encode_object({name: fields[name] for name in of_length})
+        return joined
 
 
 class _Statement(Struct):

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from acp_wire.schema import Diff
 from acphold.conversation.presentation.diffs import diff_lines
-from acphold.conversation.presentation.visible_text import exact, quantity, visible
+from acphold.conversation.presentation.visible_text import exact, quantity, size, visible
 
 LINES: Final = 40
 """Most lines of a text, or of a diff, that stands uncut."""
@@ -128,6 +128,12 @@ def diff_block(diff: Diff, words: str = "", *, whole: bool = True) -> Block:
     folded = HEAD_LINES, count - TAIL_LINES
     cut = f"… {quantity(count - HEAD_LINES - TAIL_LINES, 'more line')}"
     return Block("diff", words, path, "", "", cut, lines, folded, added, removed)
+
+
+def long_diff_block(path: str, whole: int) -> Block:
+    """Return a change of which only the beginning was read, in an update of so many bytes."""
+    line = Line("@", f"@@ a long change, in {size(whole)} @@")
+    return Block("diff", "", _on_one_line(normalise(path)), lines=(line,))
 
 
 def _on_one_line(text: str) -> str:

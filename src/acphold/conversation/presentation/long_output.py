@@ -14,24 +14,29 @@ from msgspec.json import Decoder
 
 from acp_wire import schema
 from acp_wire.schema.splice import UNREADABLE
+from acphold.conversation.history.beginnings import HEAD_BYTES, whole_bytes
 from acphold.conversation.history.raw_update import array, string
 from acphold.conversation.history.timeline import ToolCall
+from acphold.conversation.presentation.blocks import Block, long_diff_block
 from acphold.conversation.presentation.scenes import FENCE
 
-END_BYTES: Final = 256 << 10
-"""Bytes of JSON that are decoded at each end of a long text: 20,000 characters, even if each is an
-escape of twelve bytes."""
+END_BYTES: Final = HEAD_BYTES
+"""Bytes of JSON that are decoded at each end of a long text."""
 
 PIECE_BYTES: Final = 64 << 10
 """Bytes of the part between them that are looked at together."""
 
 
 class LongText(Struct, frozen=True):
-    """A text: its beginning, and of a long one its end, with the line ends between them."""
+    """A text: its beginning, and of a long one its end, with the line ends between them.
+
+    If only the beginning was read, `whole` are the bytes of the update that it is in.
+    """
 
     head: str
     line_ends: int = 0
     tail: str = ""
+    whole: int = 0
 
 
 class _Block(Struct):
@@ -48,9 +53,13 @@ _decode_parts: Final = Decoder(list[_Part]).decode
 _decode_items: Final = Decoder(list[Raw]).decode
 
 
-def shown_parts(call: ToolCall) -> Iterator[schema.ToolCallContent | LongText]:
+def shown_parts(call: ToolCall) -> Iterator[schema.ToolCallContent | LongText | Block]:
     """Yield the products of a call like `ToolCall.produced`, but long texts as LongText, without
-    their fence."""
+    their fence, and a diff of which only the beginning was read as a block."""
+    if whole := whole_bytes(call.fields):
+        yield from call.produced[:-1]
+        yield from (_begun(part, whole) for part in call.produced[-1:])
+        return
     content = call.fields.get("content", b"")
     try:
         is_long = len(content) > 2 * END_BYTES and not call.terminals
@@ -66,6 +75,18 @@ def shown_parts(call: ToolCall) -> Iterator[schema.ToolCallContent | LongText]:
             yield text
         else:
             yield from ToolCall("", {"content": array([bytes(others[place])])}).produced
+
+
+def _begun(part: schema.ToolCallContent, whole: int) -> schema.ToolCallContent | LongText | Block:
+    """Return a product of which only the beginning was read."""
+    match part:
+        case schema.Diff(path=path):
+            return long_diff_block(path, whole)
+        case schema.Content(content=schema.TextContent(text=text)):
+            opening = FENCE.match(text)
+            return LongText(text[opening.end() :] if opening else text, whole=whole)
+        case _:
+            return part
 
 
 def _long_text(part: _Part) -> LongText | None:

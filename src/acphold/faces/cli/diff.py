@@ -61,7 +61,7 @@ async def diff(
         if session.seq is not None and turn is not None:
             raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
         row = session.row
-        spans = await turn_spans(history(kept, row.session_id))
+        spans = await turn_spans(history(kept, row.session_id, brief=True))
         if session.seq is not None:
             span = span_at(spans, session.seq)
             turn = 0 if span is None else span.number

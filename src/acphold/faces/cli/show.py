@@ -92,7 +92,8 @@ async def show(
     async with source as reader:
         await list_growth(reader)
         row, seq = await place(reader, session_id, "shows it", by_words="found")
-        all_entries = reader.entries(row.session_id)
+        is_brief = not (full or as_json or seq is not None)
+        all_entries = reader.entries(row.session_id, brief=is_brief)
         number, turn = 0, list[Entry]()
         if seq is not None:
             async for turn in entries_by_turn(all_entries):

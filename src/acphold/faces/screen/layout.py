@@ -30,7 +30,7 @@ from acphold.conversation.presentation import scenes
 from acphold.conversation.presentation.blocks import Block, diff_block
 from acphold.conversation.presentation.long_output import LongText, shown_parts
 from acphold.conversation.presentation.scenes import blocks_of, describe_block, without_fence
-from acphold.conversation.presentation.visible_text import on_one_line, quantity, visible
+from acphold.conversation.presentation.visible_text import on_one_line, quantity, size, visible
 from acphold.conversation.reports.transcript import (
     DecidedQuestion,
     ModeChanged,
@@ -221,7 +221,7 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
     if call.kind in QUIET and call.status != "failed":
         return
     for item in shown_parts(call):
-        if isinstance(item, schema.Diff):
+        if isinstance(item, schema.Diff | Block) or (isinstance(item, LongText) and item.whole):
             yield from _produced(item, full=False, more=more)
             continue
         whole = _words(item)
@@ -258,9 +258,12 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Tex
         )
 
 
-def _produced(item: schema.ToolCallContent | LongText, *, full: bool, more: str) -> Iterator[Text]:
-    if isinstance(item, schema.Diff):
-        lines = list(block_lines([diff_block(item, whole=full)]))
+def _produced(
+    item: schema.ToolCallContent | LongText | Block, *, full: bool, more: str
+) -> Iterator[Text]:
+    if isinstance(item, schema.Diff | Block):
+        block = item if isinstance(item, Block) else diff_block(item, whole=full)
+        lines = list(block_lines([block]))
         yield from _inside(lines, full=full, more=more)
         return
     # Cut before it is laid out: only what is shown is looked at letter by letter.
@@ -270,6 +273,10 @@ def _produced(item: schema.ToolCallContent | LongText, *, full: bool, more: str)
     last = whole.tail or text
     left = text.count("\n", end) + whole.line_ends + whole.tail.count("\n")
     left += (end < len(text) or last is not text) and not last.endswith("\n")
+    if whole.whole:
+        yield from _inside(lines_in_colour(text[:end]), full=full, more=more)
+        yield Text(f"  … more lines, in {size(whole.whole)}{more}", "faint")
+        return
     yield from _inside(lines_in_colour(text[:end]), full=full, more=more, left=left)
 
 

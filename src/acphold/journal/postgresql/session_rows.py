@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, time
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -50,7 +50,8 @@ NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
 _SIZE: Final = """
     CASE
         WHEN octet_length(raw) < 7 OR substr(raw, 1, 4) <> '\\x28b52ffd' THEN octet_length(raw)
-        WHEN get_byte(raw, 4) >> 5 = 3 THEN 256 + get_byte(raw, 5) + (get_byte(raw, 6) << 8)
+        WHEN get_byte(substr(raw, 5, 1), 0) >> 5 = 3
+            THEN 256 + get_byte(substr(raw, 6, 1), 0) + (get_byte(substr(raw, 7, 1), 0) << 8)
         ELSE octet_length(raw)
     END::bigint
 """
@@ -60,12 +61,12 @@ Source: RFC 8878, 3.1.1.1.
 """
 
 _READ: Final = f"""
-    SELECT {COLUMNS} FROM (
+    SELECT {{columns}} FROM (
         SELECT *, sum(size) OVER (ORDER BY last_seq ROWS UNBOUNDED PRECEDING) - size AS before
         FROM (
             SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
-            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s {{}}
-            ORDER BY last_seq LIMIT {bounds.READ_ROWS}
+            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
+            {{rest}} ORDER BY last_seq LIMIT {bounds.READ_ROWS}
         ) AS next_ones
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
 """
@@ -87,9 +88,13 @@ class PostgresqlSegments(KeptSegments):
     """The segments of one session."""
 
     def _next(
-        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool, brief: int | None
     ) -> Iterator[Segment]:
-        read = _READ.format("" if lone_chunks else f"AND NOT ({self._tables.LONE_CHUNK})")
+        columns, made = COLUMNS, segment_of_row
+        if brief is not None:
+            columns, made = self._tables.begun_segment(), partial(self._begun, brief)
+        rest = "" if lone_chunks else f"AND NOT ({self._tables.LONE_CHUNK})"
+        read = _READ.format(columns=columns, rest=rest)
         while limit_bytes > 0:
             values = {
                 "session": self._key,
@@ -99,7 +104,7 @@ class PostgresqlSegments(KeptSegments):
             }
             rows = self._tables.execute(read, values).fetchall()
             for row in rows:
-                yield (segment := segment_of_row(*row))
+                yield (segment := made(*row))
                 limit_bytes -= len(segment.raw)
                 after = segment.last_seq
             if len(rows) < bounds.READ_ROWS:

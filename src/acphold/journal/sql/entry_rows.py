@@ -322,16 +322,18 @@ def read(
     limit_bytes: int = bounds.READ_BYTES,
     *,
     tail_bytes: int = 0,
+    brief: bool = False,
 ) -> list[Segment]:
     """Like `Entries.read`."""
     rows, settled = _find_segments(tables, session_id)
+    cut = settled if brief else None
     if not tail_bytes:
-        found = rows.read(after, limit_bytes)
+        found = rows.read(after, limit_bytes, brief=cut)
     else:
         # Pages of settled segments; the last one also has the unsettled end: it could change.
-        found = rows.read(after, limit_bytes, max(after, settled))
+        found = rows.read(after, limit_bytes, max(after, settled), brief=cut)
         if not found or found[-1].last_seq >= settled:
-            found += rows.read(max(after, settled), tail_bytes)
+            found += rows.read(max(after, settled), tail_bytes, brief=cut)
     if found:
         found[0] = found[0].after(after)
     return found

@@ -12,7 +12,15 @@ from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from acphold.conversation.history.entries import KINDS, PROMPT, TURN_END, Segment
+from acphold.conversation.history.beginnings import HEAD_BYTES, LONG_BYTES, beginning
+from acphold.conversation.history.entries import (
+    KINDS,
+    NEWLINE,
+    PROMPT,
+    TURN_END,
+    UPDATE,
+    Segment,
+)
 from acphold.conversation.history.fold import Fold, SessionState, Summary, fold
 from acphold.conversation.history.raw_update import CHUNK_STARTS
 from acphold.errors import UnknownSessionError
@@ -22,8 +30,10 @@ from acphold.journal.journal import Identity, Lease, Outcomes
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import (
     END,
+    FRAME,
     DamagedRowError,
     Settled,
+    begun,
     going_on,
     messages,
     plain,
@@ -162,6 +172,15 @@ class Tables(ABC):
     def segment(cls) -> str:
         """The columns of a segment, for `segment_of_row`."""
         return f"{cls.END}, first_seq, at, kind, raw"
+
+    @classmethod
+    def begun_segment(cls) -> str:
+        """The columns of a segment of which a long update need not be whole, for `_begun`."""
+        kind = repr(cls.CODES.get(UPDATE, UPDATE))
+        return (
+            f"{cls.END}, first_seq, at, kind, CASE WHEN kind = {kind} AND length(raw) >"
+            f" {LONG_BYTES} THEN substr(raw, 1, {HEAD_BYTES}) ELSE raw END, length(raw)"
+        )
 
     @classmethod
     def last_seq(cls) -> str:
@@ -320,17 +339,24 @@ class KeptSegments(ABC):
         self._key = key
 
     def read(
-        self, after: int, limit_bytes: int, through: int = END, *, lone_chunks: bool = True
+        self,
+        after: int,
+        limit_bytes: int,
+        through: int = END,
+        *,
+        lone_chunks: bool = True,
+        brief: int | None = None,
     ) -> list[Segment]:
         """Return segments that end above `after` and not above `through`, oldest first.
 
-        Unless `lone_chunks` are asked for, it leaves out most that hold nothing but one chunk.
+        Unless `lone_chunks` are asked for, it leaves out most that hold nothing but one chunk. For
+        `brief` see `Entries.read`; it is the number of the last settled entry.
         Returns about `limit_bytes`, but at least one segment if there is one; none from a damaged
         one on. Raises DamagedRowError if the first is damaged.
         """
         found: list[Segment] = []
         try:
-            found.extend(self._next(after, limit_bytes, through, lone_chunks))
+            found.extend(self._next(after, limit_bytes, through, lone_chunks, brief))
         except DamagedRowError:
             if not found:  # otherwise those before it were added
                 raise
@@ -338,9 +364,26 @@ class KeptSegments(ABC):
 
     @abstractmethod
     def _next(
-        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool, brief: int | None
     ) -> Iterator[Segment]:
         """Yield what `read` returns; raises DamagedRowError."""
+
+    def _begun(
+        self, settled: int, last: int, first: int, at: int, kind: Any, raw: bytes, length: int
+    ) -> Segment:
+        """Return a segment; a long update only begun, if that can be read."""
+        is_whole = len(raw) == length
+        if is_whole and (_NAMES.get(kind, kind) != UPDATE or not raw.startswith(FRAME)):
+            return segment_of_row(last, first, at, kind, raw)
+        head, size = begun(raw, length)
+        # Settled entries of that length have a row to themselves.
+        if size > LONG_BYTES and (first == last or last <= settled) and NEWLINE not in head:
+            cut = beginning(head, size)
+            if cut is not None:
+                return Segment(first, last, UPDATE, at, cut)
+        if not is_whole:
+            (raw,) = self._select("raw", last, last).fetchone()
+        return segment_of_row(last, first, at, kind, raw)
 
     def read_all(self, after: int) -> Iterator[Segment]:
         """Yield all segments that end above `after`, oldest first, with some in memory at a

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -46,14 +46,16 @@ class SqliteSegments(KeptSegments):
     """The segments of one session, by its number."""
 
     def _next(
-        self, after: int, limit_bytes: int, through: int, lone_chunks: bool
+        self, after: int, limit_bytes: int, through: int, lone_chunks: bool, brief: int | None
     ) -> Iterator[Segment]:
-        columns = self._tables.segment()
+        columns, made = self._tables.segment(), segment_of_row
+        if brief is not None:
+            columns, made = self._tables.begun_segment(), partial(self._begun, brief)
         order = f"{'' if lone_chunks else f' AND NOT ({self._tables.LONE_CHUNK})'} ORDER BY key"
         # An unfinished statement would keep the write-ahead log from starting over.
         with closing(self._select(columns, after + 1, through, order)) as rows:
             for row in rows:
-                yield (segment := segment_of_row(*row))
+                yield (segment := made(*row))
                 limit_bytes -= len(segment.raw)
                 if limit_bytes <= 0:
                     break

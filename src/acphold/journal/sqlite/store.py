@@ -332,12 +332,13 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         limit_bytes: int = bounds.READ_BYTES,
         *,
         tail_bytes: int = 0,
+        brief: bool = False,
     ) -> list[Segment]:
         def page(tables: SqliteTables) -> list[Segment]:
             # Without a tail one statement reads the entries, and needs no transaction.
             with reading(tables.connection) if tail_bytes else nullcontext():
                 return entry_rows.read(
-                    tables, session_id, after, limit_bytes, tail_bytes=tail_bytes
+                    tables, session_id, after, limit_bytes, tail_bytes=tail_bytes, brief=brief
                 )
 
         def unsettled_bytes(tables: SqliteTables) -> int:

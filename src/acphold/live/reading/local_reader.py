@@ -316,8 +316,10 @@ class LocalReader(SessionReader):
         ids = [*dict.fromkeys(session_ids)]
         return dict(zip(ids, await self.journal.short_ids(ids, SHORT_ID), strict=True))
 
-    def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
-        return entries_of(self.journal, session_id, after)
+    def entries(
+        self, session_id: str, after: int = 0, *, brief: bool = False
+    ) -> AsyncIterator[Entry]:
+        return entries_of(self.journal, session_id, after, brief=brief)
 
     async def state(self, session_id: str) -> SessionState:
         return await state_of(self.journal, session_id)
@@ -480,10 +482,12 @@ def as_listed(
     )
 
 
-async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+async def entries_of(
+    journal: Readable, session_id: str, after: int = 0, *, brief: bool = False
+) -> AsyncIterator[Entry]:
     """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
-    memory at a time."""
-    async for segment in history(journal, session_id, after):
+    memory at a time. For `brief` see `Readable.read`."""
+    async for segment in history(journal, session_id, after, brief=brief):
         for entry in segment.entries():
             if entry.raw:
                 yield entry

@@ -165,7 +165,9 @@ class ServerReader(SessionReader):
 
         return {it: short(it) for it in asked}
 
-    async def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    async def entries(
+        self, session_id: str, after: int = 0, *, brief: bool = False
+    ) -> AsyncIterator[Entry]:
         for entry in await last_entries(self, session_id):
             if entry.seq > after:
                 yield entry

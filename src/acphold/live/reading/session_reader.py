@@ -217,8 +217,11 @@ class SessionReader(Protocol):
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
         least; that of a server only from those read, longer if it was not in a list."""
 
-    def entries(self, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
-        """Yield the entries of a session above `after`, oldest first, without void ones."""
+    def entries(
+        self, session_id: str, after: int = 0, *, brief: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Yield the entries of a session above `after`, oldest first, without void ones. With
+        `brief`, long updates may come without their ends: see `beginning`."""
 
     async def state(self, session_id: str) -> SessionState:
         """Return a conversation."""
