@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -413,6 +415,72 @@ async def test_one_that_was_begun_in_no_folder_may_be_moved_into_one(
         await take(opened, tmp_path)
         say(transcript, "more")
         assert (await opened.session(SESSION)).cwd == (CWD if cwd else str(Path.home()))
+
+
+def slug(folder: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "-", str(folder))
+
+
+@pytest.mark.parametrize("is_renamed", [True, False], ids=["renamed", "as it was"])
+@pytest.mark.parametrize("is_rewritten", [True, False], ids=["rewritten", "gone on with"])
+@pytest.mark.parametrize("is_imported", [True, False], ids=["imported", "new"])
+async def test_a_conversation_whose_project_was_moved_is_in_the_newest_folder_that_exists(
+    opened: Journal, tmp_path: Path, *, is_renamed: bool, is_rewritten: bool, is_imported: bool
+) -> None:
+    old, new, home = tmp_path / "old", tmp_path / "new", tmp_path / "home"
+    (old / "src").mkdir(parents=True)
+    transcript = conversation("one", "two")
+    projects, at = home / ".claude/projects", slug(old)
+
+    def put_in(*folders: Path) -> None:
+        for record, folder in zip(transcript.records, folders, strict=True):
+            record["cwd"] = str(folder)
+        write_lines(projects / at / f"{SESSION}.jsonl", *transcript.records)
+
+    put_in(old, old / "src", old, old / "src")
+    if is_imported:
+        await take(opened, home)
+        assert (await opened.session(SESSION)).cwd == str(old)
+    old.rename(new)
+    if is_renamed:
+        (projects / at).rename(projects / slug(new))
+        at = slug(new)
+    say(transcript, "three")
+    before = [new] * 4 if is_rewritten else [old, old / "src"] * 2
+    put_in(*before, new, new / "src")
+    await take(opened, home)
+    assert (await opened.session(SESSION)).cwd == str(new)
+    if is_renamed:  # the program looks for it there, whatever else is in its place
+        old.mkdir()
+        say(transcript, "four")
+        put_in(*before, new, new / "src", old, new / "src")
+        await take(opened, home)
+        assert (await opened.session(SESSION)).cwd == str(new)
+    assert await others(opened) == []
+
+
+@pytest.mark.parametrize("name", ["codex", "qwen", "goose"])
+async def test_a_conversation_is_in_the_newest_folder_once_its_first_one_is_gone(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    old, new, home = tmp_path / "old", tmp_path / "new", tmp_path / "home"
+    turns = [Said(n, 1_767_322_800_000 + n * 1000, f"words {n}", "Yes.") for n in range(1, 4)]
+    for upto, at, expected in ((1, old, old), (2, new, old), (3, new, new)):
+        for folder in (old, new)[:upto]:
+            folder.mkdir(exist_ok=True)
+        if expected == new:
+            rmtree(old)
+        write(name, home, turns[:upto])
+        for path in home.rglob("*.jsonl"):
+            *before, last = path.read_text().split(CWD)
+            path.write_text(f"{str(old).join(before)}{at}{last}")
+        for path in home.rglob("*.db"):
+            with sqlite3.connect(path) as database:
+                database.execute("UPDATE sessions SET working_dir = ?", (str(at),))
+        for source in found(name, home):
+            await Intake(opened).take(source, reader(name))
+        (row,) = await opened.page(ListFilter())
+        assert row.cwd == str(expected)
 
 
 async def test_the_turns_of_an_older_way_of_a_copy_stand_beside_the_newer_one(

@@ -300,6 +300,7 @@ class _ClaudeConverter(AgentConverter):
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._facts = writer.facts
+        self._facts.named_after = source.path.parent.name
         self._subagents = Subagents(source)
         self._tasks = Tasks()
         self._spent: object = None
@@ -328,7 +329,7 @@ class _ClaudeConverter(AgentConverter):
         self._record = record
         if not self._facts.begun_as and "forkedFrom" in record:
             self._facts.begun_as = text(record, "forkedFrom", "sessionId")
-        self._facts.cwd = self._facts.cwd or text(record, "cwd")
+        self._facts.enter(text(record, "cwd"))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.
             with self._writer.within(self._subagents.caller(record, self._calls) or "unknown"):

@@ -272,7 +272,7 @@ class _CodexConverter(AgentConverter):
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
         if not self._writer.caller:
-            self._writer.facts.cwd = self._writer.facts.cwd or cwd
+            self._writer.facts.enter(cwd)
 
     # -- the screen ------------------------------------------------------------------------
 

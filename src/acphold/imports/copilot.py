@@ -54,7 +54,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
-    writer.facts.cwd = about.get("cwd", "")
+    writer.facts.enter(about.get("cwd", ""))
     converter = _CopilotConverter(writer)
     tree = _tree(source)
     tree.choose(source.item, writer.missed)
@@ -131,7 +131,7 @@ class _CopilotConverter(AgentConverter):
         match kind:
             case "session.start" | "session.resume":
                 writer.end_turn()
-                writer.facts.cwd = writer.facts.cwd or text(data, "context", "cwd")
+                writer.facts.enter(text(data, "context", "cwd"))
             case "user.message":
                 if _is_prompt(event):
                     self._prompt(data, text(event, "id"))

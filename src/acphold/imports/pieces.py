@@ -334,7 +334,7 @@ class _SourceEntries:
     def __iter__(self) -> Iterator[PastEntry]:
         self.count, self.number, self.turn = 0, -1, ReadTurn()
         self._facts.updated_at = None  # some ids are made of the time so far
-        self._facts.missed = Missed()
+        self._facts.missed, self._facts.cwd, self._facts.folders = Missed(), "", []
         writer = EntryWriter(self._facts)
         turn = self.turn
         self._closing, self._is_through = [], False
@@ -358,6 +358,7 @@ class _SourceEntries:
                 yield entry
         self.went_back = writer.went_back
         self._is_through = True
+        self._facts.settle()
         writer.end_turn()
         title = self._source.list_title(self._facts.title)
         if title and (

@@ -118,7 +118,7 @@ class _QwenConverter(GeminiForm):
         kind, facts = text(record, "type"), self._writer.facts
         self._writer.clock(record.get("timestamp"))
         if not self._writer.caller:
-            facts.cwd = facts.cwd or text(record, "cwd")
+            facts.enter(text(record, "cwd"))
         if fork := text(record, "forkedFrom", "sessionId"):
             facts.begun_as = facts.begun_as or fork
         if kind == "user":

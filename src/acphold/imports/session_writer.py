@@ -6,6 +6,7 @@ sources of the conversation looked like when they were last compared.
 
 from __future__ import annotations
 
+import os
 import sys
 from bisect import bisect
 from collections import deque
@@ -23,7 +24,7 @@ from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTurnError
 from acphold.imports.pieces import MOVED, NewsPiece, losses_in
-from acphold.imports.sources import Facts, Source, stamp
+from acphold.imports.sources import Facts, Source, folder_here, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
 from acphold.imports.values import digest_of
 from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
@@ -273,6 +274,14 @@ def _back(left: Sequence[tuple[int, int]], at: int) -> PastEntry:
     return PastEntry(BACK, at, msgspec.json.encode({"left": left}))
 
 
+def _is_moved(row: SessionRow, facts: Facts) -> bool:
+    """Return True if a conversation has left the folder that its session has, or had none."""
+    if row.cwd == Facts().folder:
+        return bool(facts.named_folder)
+    is_left = row.cwd in map(folder_here, facts.folders) or not os.path.isdir(row.cwd)
+    return is_left and os.path.isdir(facts.named_folder)
+
+
 class SessionWriter:
     """A session that pieces are taken into.
 
@@ -490,8 +499,7 @@ class SessionWriter:
             archived = facts.kept.archived
         # If it was listed before it was read, its beginning may have given other facts.
         is_first = row is None and not self._has_marked
-        # One that was begun in no folder may be moved into one.
-        is_placed = row is not None and row.cwd == Facts().folder and bool(facts.named_folder)
+        is_placed = piece.is_last and (row is None or _is_moved(row, facts))
         return RowChange(
             title=title,
             updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),

@@ -39,6 +39,12 @@ DEEPEST: Final = 16
 LONGEST_PATH: Final = 4096
 """Characters of a folder's path; source: PATH_MAX of Linux."""
 
+MOST_OF_NAME: Final = 200
+"""Characters of a path in the name of its folder; a digest may follow."""
+
+MOST_FOLDERS: Final = 20
+"""Folders of one conversation that are looked at, the newest."""
+
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte of a name that is not UTF-8."""
 
@@ -59,12 +65,16 @@ class Facts(Struct):
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
     with which this one begins. `by_program` is as in SessionRow; `removed` counts the secrets taken
-    out; `hidden_title` is a digest of a title made of a turn that a person had taken out.
+    out; `hidden_title` is a digest of a title made of a turn that a person had taken out. `folders`
+    are those that were entered, the last one last; `named_after` is a name that the program made of
+    the path of the one in which it looks for the conversation.
     """
 
     agent: str = ""
     session_id: str = ""
     cwd: str = ""
+    folders: list[str] = field(default_factory=list)
+    named_after: str = ""
     title: str | None = None
     created_at: int | None = None
     updated_at: int | None = None
@@ -90,6 +100,27 @@ class Facts(Struct):
     def folder(self) -> str:
         """The conversation's folder; the home folder where a transcript names none."""
         return self.named_folder or os.path.expanduser("~")
+
+    def enter(self, folder: str) -> None:
+        """Note the folder of the next record."""
+        self.cwd = self.cwd or folder
+        if self.folders[-1:] != [folder] and 0 < len(folder) <= LONGEST_PATH:
+            self.folders = [*(it for it in self.folders if it != folder), folder][-MOST_FOLDERS:]
+
+    def settle(self) -> None:
+        """Take the folder of a conversation that was moved: the newest that exists, in which the
+        program looks for it, if that is known. Agents go into folders below it, and come back."""
+        newest = self.folders[::-1]
+        there = [it for it in newest if os.path.isdir(folder_here(it))]
+        its = [it for it in there or newest if self.named_after and _is_named(it, self.named_after)]
+        if not its and (self.named_after or self.cwd not in there):
+            its = [it for it in there if not any(it.startswith(f"{above}/") for above in there)]
+        self.cwd = next(iter(its), self.cwd)
+
+
+def _is_named(folder: str, name: str) -> bool:
+    """Return True if a name was made of a path, as Claude Code and Qwen Code do."""
+    return re.sub(r"[^A-Za-z0-9]", "-", folder)[:MOST_OF_NAME] == name[:MOST_OF_NAME]
 
 
 class Source(Struct, frozen=True, gc=False):
