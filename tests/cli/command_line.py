@@ -100,7 +100,8 @@ def run_here(
     With `is_terminal` stdout and stderr are one that claims to be a terminal, and all is in `out`.
     """
     if _get_running_loop() is not None:
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(1) as beside, pytest.MonkeyPatch.context() as changed:
+            changed.setattr(signal, "signal", lambda *_: None)  # which only the main thread may
             run = partial(run_here, arguments, environment, is_terminal=is_terminal)
             return beside.submit(run).result()
     with ExitStack() as stack:

@@ -555,7 +555,7 @@ def test_agent_and_prompt_are_told_apart_in_either_order(
     acphold: CommandLine, words: tuple[str, str]
 ) -> None:
     title = "claude" if "claude" in words else "hi"
-    done = acphold.run_as_process("ask", *words)
+    done = acphold.run("ask", *words)
     assert done.code == 0, done.err
     [line] = acphold.run("list", "--json").out.splitlines()
     assert (json.loads(line)["agent"], json.loads(line)["title"]) == ("demo-agent", title)

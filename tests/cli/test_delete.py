@@ -167,6 +167,6 @@ async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
 ) -> None:
     async with wrapped(journal) as client:
         session = await client.talk({"say": "a"})
-        assert acphold.run_as_process("session", "delete", session, "--yes").code == 0
+        assert acphold.run("session", "delete", session, "--yes").code == 0
         with pytest.raises(Refused, match="deleted"):
             await client.prompt(session, {"say": "b"})

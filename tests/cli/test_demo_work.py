@@ -52,7 +52,7 @@ async def client(journal: Path) -> AsyncIterator[Editor]:
 def test_a_prompt_edits_and_runs_for_real_and_diff_and_why_know_it(
     acphold: CommandLine, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = acphold.run_as_process("ask", "Make it friendlier", "demo", "--permission", "allow")
+    done = acphold.run("ask", "Make it friendlier", "demo", "--permission", "allow")
     assert done.code == 0, done.err
     assert "I am a script: whatever you write, my next change is" in done.out
     assert "Hello, dear world!\n" in done.out
@@ -69,24 +69,24 @@ def test_a_prompt_edits_and_runs_for_real_and_diff_and_why_know_it(
 
 
 def test_a_rejected_edit_leaves_the_file_as_it_was(acphold: CommandLine, scratch: Path) -> None:
-    done = acphold.run_as_process("ask", "Make it friendlier", "demo", "--permission", "reject")
+    done = acphold.run("ask", "Make it friendlier", "demo", "--permission", "reject")
     assert done.code == 0
     assert done.out.endswith("You said no, so nothing was written.\n")
     assert (scratch / FILE).read_text() == HELLO
 
 
 def test_rules_answer_its_questions(acphold: CommandLine, scratch: Path) -> None:
-    acphold.run_as_process("ask", "Make it friendlier", "demo", "--permission", "reject")
+    acphold.run("ask", "Make it friendlier", "demo", "--permission", "reject")
     for rule in (f"edit {FILE}", f"run python3 {FILE}"):
         assert acphold.run("rules", "add", rule, "--cwd", str(scratch)).code == 0
-    done = acphold.run_as_process("ask", "Make it friendlier", "demo")
+    done = acphold.run("ask", "Make it friendlier", "demo")
     assert "Hello, dear world!\n" in done.out, done.all
 
 
 def test_elsewhere_nothing_is_written(acphold: CommandLine, scratch: Path, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(HELLO)
     words = ("ask", "Make it friendlier", "demo", "--permission", "allow", "--cwd", str(tmp_path))
-    assert acphold.run_as_process(*words).out.endswith("Done.\n")
+    assert acphold.run(*words).out.endswith("Done.\n")
     assert (tmp_path / FILE).read_text() == HELLO
     assert not scratch.exists()
 
@@ -136,7 +136,7 @@ def test_the_name_is_known_and_never_suggested(
     assert agents_on_path() == []
     with pytest.raises(SettingsError):
         default_agent()
-    assert acphold.run_as_process("doctor", "demo").code == 0
+    assert acphold.run("doctor", "demo").code == 0
     settings.write_text('[agents.demo]\ncommand = ["mine"]\n')
     assert agent_command("demo").command == ("mine",)
 

@@ -29,7 +29,7 @@ def offer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_what_is_offered_is_imported_once(offer: ImportOffer, acphold: CommandLine) -> None:
     assert await offer.find() == ({"claude": 1}, True)
     assert await offer.run() == ""
-    assert "Where is the needle?" in acphold.run_as_process("list").out
+    assert "Where is the needle?" in acphold.run("list").out
     assert await offer.find() == ({}, True)
     assert await offer.left() == {}
 
@@ -37,7 +37,7 @@ async def test_what_is_offered_is_imported_once(offer: ImportOffer, acphold: Com
 async def test_what_an_import_did_not_take_in_is_told_with_the_reason(
     offer: ImportOffer, acphold: CommandLine, tmp_path: Path
 ) -> None:
-    assert acphold.run_as_process("import").code == 0
+    assert acphold.run("import").code == 0
     transcript = Transcript("Where is the needle?")
     transcript.assistant("In the haystack.")
     transcript.write(tmp_path / "home")
@@ -54,7 +54,7 @@ async def test_what_an_import_did_not_take_in_is_told_with_the_reason(
 async def test_conversations_that_differ_are_told_after_the_import_too(
     offer: ImportOffer, acphold: CommandLine, tmp_path: Path
 ) -> None:
-    assert acphold.run_as_process("import").code == 0
+    assert acphold.run("import").code == 0
     async with aclosing(open_journal(str(acphold.journal))) as journal:
         lease = await journal.acquire(SESSION)
         await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Said here."}]'])])
@@ -71,7 +71,7 @@ async def test_conversations_that_differ_are_told_after_the_import_too(
 async def test_where_somebody_else_was_first_nothing_is_imported_again(
     offer: ImportOffer, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert acphold.run_as_process("import").code == 0
+    assert acphold.run("import").code == 0
     monkeypatch.delattr(import_offer, "run_beside")  # no process is started
     assert await offer.run() == ""
 

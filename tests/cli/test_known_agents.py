@@ -45,7 +45,7 @@ def test_an_agent_on_path_needs_its_name_only(
     acphold: CommandLine, programs: Path, tmp_path: Path
 ) -> None:
     install(programs, "opencode", tmp_path / "log")
-    done = acphold.run_as_process("ask", SAYS, "opencode")
+    done = acphold.run("ask", SAYS, "opencode")
     assert (done.code, done.out) == (0, "It is me.\n"), done.err
     assert (tmp_path / "log").read_text() == "acp\n"
 
@@ -54,7 +54,7 @@ def test_of_several_programs_the_first_that_is_there_is_taken(
     acphold: CommandLine, programs: Path, tmp_path: Path
 ) -> None:
     install(programs, "claude-code-acp", tmp_path / "log")
-    assert acphold.run_as_process("ask", SAYS, "claude").out == "It is me.\n"
+    assert acphold.run("ask", SAYS, "claude").out == "It is me.\n"
 
 
 def test_an_agent_that_is_not_installed_is_told_with_how_to_install_it(
@@ -84,7 +84,7 @@ def test_a_conversation_whose_agent_is_gone_can_be_continued_with_one_that_is_he
 ) -> None:
     install(programs, "codex-acp", tmp_path / "log")
     install(programs, "opencode", tmp_path / "log")
-    assert acphold.run_as_process("ask", SAYS, "codex").code == Exit.OK
+    assert acphold.run("ask", SAYS, "codex").code == Exit.OK
     (programs / "codex-acp").unlink()
     done = acphold.run("continue", "-")
     assert done.code == Exit.USAGE

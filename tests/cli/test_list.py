@@ -249,13 +249,13 @@ async def test_a_turn_that_was_cut_off_says_so_until_its_session_is_opened(
     await kept.change(lease, RowChange(prompted=True))
     assert "interrupted" not in (await asyncio.to_thread(acphold.run_as_process, "list")).out
     await kept.aclose()  # as if it was killed: nothing has ended the turn
-    assert "interrupted" in (await asyncio.to_thread(acphold.run_as_process, "list")).out
+    assert "interrupted" in (await asyncio.to_thread(acphold.run, "list")).out
     kept = open_journal(journal)
     lease = await kept.acquire("a-1")
     kind, raw = ended(interrupted=True)
     await kept.append(lease, [(kind, [raw])])
     await kept.aclose()
-    assert "interrupted" not in (await asyncio.to_thread(acphold.run_as_process, "list")).out
+    assert "interrupted" not in (await asyncio.to_thread(acphold.run, "list")).out
 
 
 def test_a_turn_that_was_cancelled_says_so_until_somebody_has_seen_it(

@@ -319,7 +319,7 @@ async def test_wrap_serves_an_agent_by_its_name_with_its_variables(
         session = await client.talk({"say": "hi"}, {"stderr": "said the agent"})
         assert await client.leave() == 0
     assert "said the agent" in log.read_text()
-    listed = CommandLine(journal).run_as_process("list", "--json", "--agent", "Mine")
+    listed = CommandLine(journal).run("list", "--json", "--agent", "Mine")
     assert json.loads(listed.out)["sessionId"] == session
 
 

@@ -607,7 +607,7 @@ async def test_a_turn_of_another_day_is_told_if_its_agent_never_kept_the_one_wit
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "two", "please go on"]
     explain = "import", "--from", str(tmp_path), "--explain", SESSION
-    said = CommandLine(journal).run_as_process(*explain).out
+    said = CommandLine(journal).run(*explain).out
     assert "all of it is here" in said
     assert "forgotten" not in said
 
@@ -669,7 +669,7 @@ async def test_a_file_that_cannot_be_read_is_named_as_one_that_may_have_the_turn
     assert [line.startswith(f"{source.paths[0]}: ") for line in turn.unread] == [True]
     if name == "opencode":
         explain = "import", "--from", str(tmp_path), "--explain", row.session_id
-        said = CommandLine(journal).run_as_process(*explain)
+        said = CommandLine(journal).run(*explain)
         assert f"cannot read {source.paths[0]}: " in said.err
 
 
@@ -708,7 +708,7 @@ async def test_an_explanation_says_what_was_forgotten(
     put(tmp_path, whole)
     await take(opened, tmp_path)
     explain = "import", "--from", str(tmp_path), "--explain", SESSION
-    said = CommandLine(journal).run_as_process(*explain).out
+    said = CommandLine(journal).run(*explain).out
     assert "all else is here" in said
     assert said.count("forgotten by you: the turn of 2026-01-02 ") == 1
     assert "left out" not in said
@@ -830,11 +830,11 @@ async def test_what_another_agent_was_handed_is_named_and_can_be_forgotten(
     assert found is not None
     assert {Path(it).name for it in found.files} == {f"{SESSION}.jsonl", file.name}
     assert len(found.told) == 1
-    said = CommandLine(journal).run_as_process("session", "forget", SESSION, "2", "--yes").err
+    said = CommandLine(journal).run("session", "forget", SESSION, "2", "--yes").err
     for session_id, seq in found.told:
         assert f"`acphold session forget {session_id}@{seq}`" in said
         again = "session", "forget", f"{session_id}@{seq}", "--yes"
-        assert CommandLine(journal).run_as_process(*again).code == 0
+        assert CommandLine(journal).run(*again).code == 0
     await Intake(opened).take(replace(source, changed_at=source.changed_at + 1), codex.READER)
     for row in await opened.page(ListFilter()):
         assert b"SEKRET77" not in await raw(opened, row.session_id)

@@ -70,7 +70,7 @@ async def test_turns_that_were_held_here_and_never_imported_are_found_in_their_f
     await opened.release(lease)
     await say_here(opened, "one")
     put(tmp_path, conversation("one", "two"))
-    done = CommandLine(journal).run_as_process(
+    done = CommandLine(journal).run(
         "import", "--from", str(tmp_path), "--explain", SESSION, "--json"
     )
     found = json.loads(done.out)
@@ -97,12 +97,12 @@ async def test_taken_again_a_conversation_is_read_anew_under_its_title(
         text["text"] = text["text"].replace("On one", "As a newer reader tells it")
     put(tmp_path, told, 0)
     acphold = CommandLine(journal)
-    acphold.run_as_process("import", "--from", str(tmp_path))
-    assert "newer reader" not in acphold.run_as_process("show", SESSION).out
-    done = acphold.run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+    acphold.run("import", "--from", str(tmp_path))
+    assert "newer reader" not in acphold.run("show", SESSION).out
+    done = acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
     assert (done.code, done.out.count("read anew")) == (0, 1)
     assert await prompts(opened) == ["one", "two"]
-    shown = acphold.run_as_process("show", SESSION).out
+    shown = acphold.run("show", SESSION).out
     assert "As a newer reader tells it" in shown
     assert "On one" not in shown
     assert (await opened.session(SESSION)).title == "Mine"
@@ -157,7 +157,7 @@ async def test_what_was_said_here_stays_when_a_conversation_is_taken_again(
     await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
     await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.release(lease)
-    CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+    CommandLine(journal).run("import", "--from", str(tmp_path), "--again", SESSION)
     assert await prompts(opened) == ["one", "said here"]
 
 
@@ -176,7 +176,7 @@ async def test_turns_that_a_file_has_no_longer_stay_when_it_is_taken_again(
         text["text"] = text["text"].replace("On ", "A newer reader: on ")
     put(tmp_path, told, 0)
     for _ in range(2):
-        CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+        CommandLine(journal).run("import", "--from", str(tmp_path), "--again", SESSION)
         assert await prompts(opened) == ["one", "two", "three", "four"]
         told_now = b"".join([it.raw async for it in history(opened, SESSION)])
         words = ["one", "two", "three", "four"]
@@ -195,7 +195,7 @@ async def test_what_a_cut_file_lacks_of_its_last_turn_stays_when_it_is_taken_aga
     for count in (7, 6, 5, 4, 3):
         put(tmp_path, told, 0, upto=count)
         taking = "import", "--from", str(tmp_path), *(["--again", SESSION] if count < 7 else [])
-        CommandLine(journal).run_as_process(*taking)
+        CommandLine(journal).run(*taking)
         assert await prompts(opened) == ["one", "two"]
         shown = CommandLine(journal).run("show", SESSION).out
         assert ("All of it." in shown, "found" in shown) == (True, True)
@@ -209,7 +209,5 @@ async def test_a_conversation_that_another_agent_continues_is_explained(
     lease = await take_lease(opened, SESSION)
     await opened.links.link(lease, "demo-agent", "demo-1")
     await opened.release(lease)
-    done = CommandLine(journal).run_as_process(
-        "import", "--from", str(tmp_path), "--explain", SESSION
-    )
+    done = CommandLine(journal).run("import", "--from", str(tmp_path), "--explain", SESSION)
     assert f"{SESSION}.jsonl" in done.out
