@@ -111,6 +111,12 @@ walk along the list."""
 IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 
+WALKED_SESSIONS: Final = 1000
+"""The newest sessions among which words of a list are looked for, before an index is asked."""
+
+DESCRIBED_AT_ONCE: Final = 200
+"""Sessions whose words the upkeep of a database puts into that index in one transaction."""
+
 AMBIGUOUS_IDS: Final = 100
 """Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (20, "ac9b15c63c8bd3bc")
+MADE: Final = (20, "e60845f395b2a3e7")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -201,7 +201,11 @@ _ENDED: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN ended text NOT NULL DEFAULT ''",
 )
 
-_TOKENS_THAT_END: Final = (
+_FOUND_SOONER: Final = (
+    # The words that lists are searched for.
+    'CREATE TABLE acphold.described (session_id text COLLATE "C" PRIMARY KEY, words tsvector NOT '
+    "NULL)",
+    "CREATE INDEX described_words ON acphold.described USING gin (words)",
     # By these the tokens are found that have ended.
     "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",
     "CREATE INDEX expiring ON acphold.access_tokens (expires_at) WHERE expires_at IS NOT NULL",
@@ -224,5 +228,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _USAGE_SUMS,
     _USAGE_BLOCKS,
     _ENDED,
-    _TOKENS_THAT_END,
+    _FOUND_SOONER,
 )

@@ -123,9 +123,12 @@ def _read(
     return [(kind, subject) for kind, subject, _ in found], now, is_more
 
 
-def changes(tables: Tables, after: str | None, limit: int = 500) -> RowChanges:
-    """Like `Journal.changes`."""
-    found, last, is_more = _read(tables, after, limit, _SESSIONS)
+def changes(
+    tables: Tables, after: str | None, limit: int = 500, *, forgetting: bool = True
+) -> RowChanges:
+    """Like `Journal.changes`; unless `forgetting`, from a position of whatever age, though without
+    some of the sessions that are deleted."""
+    found, last, is_more = _read(tables, after, limit, _SESSIONS, forgetting=forgetting)
     return RowChanges([*dict.fromkeys(subject for _, subject in found)], str(last), is_more)
 
 

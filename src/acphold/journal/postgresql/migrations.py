@@ -145,6 +145,12 @@ TABLES: Final = (
     )""",
     # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks.
     "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
+    # The words that lists are searched for: see journal.postgresql.described.
+    """CREATE TABLE acphold.described (
+        session_id text COLLATE "C" PRIMARY KEY,
+        words tsvector NOT NULL
+    )""",
+    "CREATE INDEX described_words ON acphold.described USING gin (words)",
     *common_tables(_WORDS),
     # By these the tokens are found that have ended: see `access_rows.forget_ended`.
     "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",

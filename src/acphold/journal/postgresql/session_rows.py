@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold.conversation.history.entries import AUTHOR, UPDATE, Segment, clamp_moment
 from acphold.journal import bounds
@@ -29,7 +30,7 @@ from acphold.journal.rows import (
     SessionRow,
 )
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.list_filters import TEXT, walks
+from acphold.journal.sql.list_filters import TEXT, ListWalk, walks
 from acphold.journal.sql.session_tables import select_rows
 from acphold.journal.sql.tables import (
     Found,
@@ -237,6 +238,7 @@ def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> 
     tables.execute(_ENDING_BLOCKS, its)
     for table in ("segments", "documents", "shares"):
         tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
+    tables.execute(_UNDESCRIBED, its)
     session_tables.delete(tables, which, its, as_if_never=as_if_never)
     tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%(ids)s::text[])", its)
     for statement in _FORGETTING_GONE:  # last: others wait for who writes the mark of an hour
@@ -256,6 +258,15 @@ _ENDING_BLOCKS: Final = """
 """
 """End blocks of sums of usage, and take away their content, but for those that somebody else is
 taking away: see `usage_blocks`."""
+
+_UNDESCRIBED: Final = """
+    DELETE FROM acphold.described WHERE session_id IN (
+        SELECT session_id FROM acphold.described WHERE session_id = ANY(%(ids)s)
+        FOR UPDATE SKIP LOCKED
+    )
+"""
+"""Take away what lists are searched for; what the upkeep is writing at this moment, it takes away
+itself: see `described`."""
 
 _KEPT_MS: Final = bounds.KEPT_CHANGES_SECONDS * 1000
 
@@ -350,11 +361,12 @@ class PostgresqlTables(Tables):
         return self._line.transaction()
 
     @contextmanager
-    def upkeep(self, table: str) -> Iterator[None]:
-        """A transaction that sees one moment and writes, one at a time for a table, which others
-        read and write meanwhile; raises LockNotAvailable."""
+    def upkeep(self, table: str, *, sees_one_moment: bool = True) -> Iterator[None]:
+        """A transaction that writes, one at a time for a table, which others read and write
+        meanwhile; raises LockNotAvailable."""
         with self._line.transaction():
-            self._line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            if sees_one_moment:
+                self._line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             # Before the moment, which is that of the first query: the one before us is seen.
             self._line.execute(f"LOCK acphold.{table} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
             yield
@@ -440,19 +452,47 @@ class PostgresqlTables(Tables):
         depends = (filter.tenant or filter.unread) and (filter.cwd or filter.agents)
         tables = PostgresqlTables(self._line, prepare=False) if depends else self
         newest = f"ORDER BY updated_at DESC, session_id DESC LIMIT {min(limit, 1 << 31)}"
-        parts: list[str] = []
-        values: list[Any] = []
-        for walk in walks(filter, after, _HAS_WORD):  # one statement merges them
-            parts.append(
-                "(SELECT session_id, updated_at FROM acphold.sessions"
-                f" WHERE {walk.condition} {newest})"
+
+        def read(more: str = "", more_values: Sequence[object] = ()) -> list[SessionRow]:
+            found, values = _merged(walks(filter, after, _HAS_WORD), newest, more, more_values)
+            return select_rows(
+                tables,
+                f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM {found} {newest}))"
+                " ORDER BY updated_at DESC, sessions.session_id DESC",
+                values,
+                outcomes,
+                counted=counted,
             )
-            values += walk.values
-        return select_rows(
-            tables,
-            f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM ({' UNION ALL '.join(parts)})"
-            f" AS found {newest})) ORDER BY updated_at DESC, sessions.session_id DESC",
-            values,
-            outcomes,
-            counted=counted,
+
+        if not filter.words:
+            return read()
+        # Common words are found among the newest sessions, rare ones by an index.
+        all_, values = _merged(
+            walks(replace(filter, words=()), after, _HAS_WORD),
+            f"ORDER BY updated_at DESC, session_id DESC OFFSET {bounds.WALKED_SESSIONS} LIMIT 1",
         )
+        (bound,) = tables.execute(f"SELECT max(updated_at) FROM {all_}", values).fetchone()
+        if bound is None:
+            return read()
+        rows = read(" AND updated_at > %s", [bound])
+        if len(rows) == limit:
+            return rows
+        from acphold.journal.postgresql import described  # late: few lists have words
+
+        return read(*(described.candidates(tables, filter) or ()))
+
+
+def _merged(
+    walks: Iterable[ListWalk], order: str, more: str = "", more_values: Sequence[object] = ()
+) -> tuple[str, list[object]]:
+    """The union of some walks, each in this order, for rows that meet a condition more; with its
+    values."""
+    parts: list[str] = []
+    values: list[object] = []
+    for walk in walks:
+        parts.append(
+            "(SELECT session_id, updated_at FROM acphold.sessions"
+            f" WHERE {walk.condition}{more} {order})"
+        )
+        values += (*walk.values, *more_values)
+    return f"({' UNION ALL '.join(parts)}) AS found", values

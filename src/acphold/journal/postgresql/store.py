@@ -27,7 +27,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from psycopg.errors import UniqueViolation
+from psycopg.errors import LockNotAvailable, UniqueViolation
 
 from acp_wire.newest import Newest
 from acphold import errors
@@ -515,9 +515,13 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         return usage_blocks.kept_sums(tables, by, agents)
 
     def _make_block(self, tables: PostgresqlTables) -> bool:
-        from acphold.journal.postgresql import usage_blocks  # late, for a quick start
+        from acphold.journal.postgresql import described, usage_blocks  # late, for a quick start
 
-        return usage_blocks.make_next(tables)
+        if usage_blocks.make_next(tables):
+            return True
+        with suppress(LockNotAvailable), tables.upkeep("described", sees_one_moment=False):
+            return described.describe_next(tables)
+        return False
 
     def _unindex(
         self, tables: PostgresqlTables, key: Key, found: Sequence[Segment], *, overwrites: bool

@@ -1,0 +1,127 @@
+"""The words that lists are searched for, in an index: of title, folder and tags of each session.
+
+A word is found within longer ones, too. So the index has the text from each of its letters on, a
+few letters each, and is asked for the pieces of the word.
+
+Whoever changes a session does not write to it. The upkeep of one process at a time does; `meta` has
+the position in the log of changes that it has come to. Sessions that have changed since are few,
+and looked at themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import RewrittenError
+from acphold.journal import bounds
+from acphold.journal.postgresql import changes
+from acphold.journal.rows import ListFilter
+from acphold.journal.sql.list_filters import TEXT
+from acphold.journal.sql.tables import Tables
+
+_PIECE: Final = 6
+"""Letters in a piece of text. Fewer make longer lists of sessions, more a larger index."""
+
+
+class _Progress(Struct, array_like=True):
+    """All sessions are described as they were at a position, or up to the id `through` if the
+    first look at them is not over."""
+
+    position: str
+    through: str | None = ""
+
+
+def _progress(tables: Tables) -> _Progress | None:
+    row = tables.execute("SELECT value FROM acphold.meta WHERE name = 'described'").fetchone()
+    return None if row is None else msgspec.msgpack.decode(row[0], type=_Progress)
+
+
+# -- keeping it -------------------------------------------------------------------------------
+
+
+def describe_next(tables: Tables) -> bool:
+    """Describe some sessions as they are now; False if no more are left. Runs in a transaction that
+    has the table for itself."""
+    progress = _progress(tables)
+    ids: Sequence[str] = ()
+    is_more = True
+    try:
+        after = None if progress is None else progress.position
+        news = changes.changes(tables, after, bounds.DESCRIBED_AT_ONCE, forgetting=False)
+    except RewrittenError:
+        progress, news = None, changes.changes(tables, None)
+    if progress is None:
+        progress = _Progress(news.last)
+    if progress.through is None:
+        ids, is_more, progress.position = news.session_ids, news.more, news.last
+    else:
+        rows = tables.execute(
+            "SELECT session_id FROM acphold.sessions WHERE session_id > %s"
+            " ORDER BY session_id LIMIT %s",
+            (progress.through, bounds.DESCRIBED_AT_ONCE),
+        )
+        ids = [session_id for (session_id,) in rows.fetchall()]
+        progress.through = ids[-1] if ids else None
+    _describe(tables, ids)
+    tables.execute(
+        "INSERT INTO acphold.meta (name, value) VALUES ('described', %s)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (msgspec.msgpack.encode(progress),),
+    )
+    return is_more
+
+
+def _describe(tables: Tables, ids: Sequence[str]) -> None:
+    rows = tables.execute(
+        f"SELECT session_id, {TEXT} FROM acphold.sessions WHERE session_id = ANY(%s)"
+        " ORDER BY session_id",
+        ([*ids],),
+    ).fetchall()
+    tables.executemany(
+        "INSERT INTO acphold.described AS kept (session_id, words)"
+        " VALUES (%s, array_to_tsvector(%s::text[])) ON CONFLICT (session_id)"
+        " DO UPDATE SET words = excluded.words WHERE kept.words <> excluded.words",
+        [(session_id, _pieces(text.casefold())) for session_id, text in rows],
+    )
+    if gone := {*ids}.difference(session_id for session_id, _ in rows):
+        tables.execute("DELETE FROM acphold.described WHERE session_id = ANY(%s)", ([*gone],))
+
+
+def _pieces(text: str) -> list[str]:
+    """The pieces of the text from each of its letters on."""
+    return [*{text[at : at + _PIECE] for at in range(len(text))}]
+
+
+# -- asking it --------------------------------------------------------------------------------
+
+
+def candidates(tables: Tables, filter: ListFilter) -> tuple[str, list[Any]] | None:
+    """A further condition with its values, which all sessions meet that have the words of a filter,
+    and few others; None if there is nothing better than to look at all."""
+    words = [word for word, agents, _ in filter.words if word and not agents]
+    progress = _progress(tables)
+    if not words or progress is None or progress.through is not None:
+        return None
+    try:
+        news = changes.changes(tables, progress.position, 1 << 31, forgetting=False)
+    except RewrittenError:
+        return None
+    named = {session_id for _, _, ids in filter.words for session_id in ids}
+    return (
+        " AND session_id = ANY(ARRAY(SELECT session_id FROM acphold.described"
+        " WHERE words @@ %s::tsquery) || %s::text[])",
+        [" & ".join(map(_query, words)), [*named.union(news.session_ids)]],
+    )
+
+
+def _query(word: str) -> str:
+    """The query for texts with the pieces of a word; the last ones overlap."""
+    quoted = [
+        "'{}'".format(word[at : at + _PIECE].replace("\\", "\\\\").replace("'", "''"))
+        for at in sorted({*range(0, len(word) - _PIECE, _PIECE), max(0, len(word) - _PIECE)})
+    ]
+    return " & ".join(quoted) + ":*" * (len(word) < _PIECE)
