@@ -338,8 +338,9 @@ none."""
 SESSIONS_A_VOLUME: Final = 8
 """To look up the volumes of so many sessions takes as long as to ask one more volume."""
 
-RANKED_HITS: Final = 50_000
-"""`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
+RANKED_HITS: Final = 10_000
+"""`rank` chooses the best of this many hits, the newest, as in a database: ranking one takes some
+microseconds."""
 
 # -- PostgreSQL: connections ----------------------------------------------------------------------
 

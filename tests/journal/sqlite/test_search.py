@@ -414,6 +414,35 @@ async def test_volumes_without_anything_of_a_folder_or_an_agent_are_not_asked(
     assert steps[1] <= steps[0] + 45  # as many volumes are listed, with ten steps each
 
 
+async def test_a_hit_is_ranked_in_few_steps_and_only_the_newest_are(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
+    sought, steps = Sought("word", rank=True, limit=5), list[int]()
+    for number in range(4):
+        await imported(journal, f"s{number}", "", 100)
+        await journal.index.catch_up(60)
+        if number == 2:
+            monkeypatch.setattr(bounds, "RANKED_HITS", 300)
+        steps.append(10 * await steps_of(journal, sought))
+    _, second, third, fourth = steps
+    assert third - second < 100 * 28
+    assert fourth <= third + 100
+
+
+async def test_the_best_that_is_left_is_found_while_a_deleted_one_is_still_in_the_index(
+    journal: SqliteJournal,
+) -> None:
+    for number in range(4):
+        text = " ".join(["word"] * (number + 1) + ["more"] * (9 - number))
+        await said(journal, f"s{number}", chunk("agent_message", text))
+    await journal.index.catch_up(60)
+    sought = Sought("word", rank=True, limit=2)
+    assert [hit.session_id for hit in await journal.index.search(sought)] == ["s3", "s2"]
+    await journal.delete("s3", "s1")
+    assert [hit.session_id for hit in await journal.index.search(sought)] == ["s2", "s0"]
+
+
 FILTERS: Final[tuple[dict[str, Any], ...]] = (
     *({}, {"cwd": "/w0"}, {"cwd": "/w1", "agents": ("a", "c")}, {"agents": ("b",)}),
     *({"cwd": "/w0", "tenant": "me"}, {"cwd": "/w1", "limit": 3}, {"agents": ("a",), "since": 2}),

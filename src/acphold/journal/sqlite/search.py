@@ -39,6 +39,22 @@ _BEST: Final = f"""
     ) ORDER BY rank, number DESC LIMIT %(best)s
 """
 
+_BEST_OF_ALL: Final = """
+    SELECT best.rank, documents.number, entry FROM (
+        SELECT rank, rowid AS place FROM words_{0}
+        WHERE words_{0} MATCH %(query)s AND rowid >= %(since)s
+        ORDER BY rank, rowid DESC LIMIT %(best)s
+    ) AS best
+    CROSS JOIN documents ON documents.number = best.place AND volume = {0}
+    CROSS JOIN sessions ON sessions.number = entry >> 32
+"""
+"""The same without a condition for the sessions, which are looked up for the best alone: fewer if
+some of these were deleted."""
+
+_HITS: Final = (
+    "SELECT count(*) FROM words_{0} WHERE words_{0} MATCH %(query)s AND rowid >= %(since)s"
+)
+
 _SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant = %(tenant)s)"
 """Sessions that others share with a tenant."""
 
@@ -133,15 +149,26 @@ def _best(
 ) -> list[int]:
     """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
+    counts: dict[tuple[int, str], int] = {}
     left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
     for volume, latest, its in volumes:
         if left <= 0 or latest < since:
             break
         row = {**values, "query": its, "since": since, "limit": left, "best": sought.limit}
-        ranked = tables.execute(_BEST.format(volume, condition), row).fetchall()
+        ranked: Sequence[tuple[Any, ...]] = ()
+        count = wanted = 0
+        if not condition:
+            (count,) = tables.execute(_HITS.format(volume), row).fetchone()
+            counts[volume, its] = count
+            wanted = min(count, sought.limit)
+            if wanted and count <= left:
+                ranked = tables.execute(_BEST_OF_ALL.format(volume), row).fetchall()
+        if condition or len(ranked) < wanted:
+            ranked = tables.execute(_BEST.format(volume, condition), row).fetchall()
+            count = ranked[0][3] if ranked else 0
         if ranked:
-            left -= ranked[0][3]
-            found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
+            left -= count
+            found[volume] = [(rank, -number, entry) for rank, number, entry, *_ in ranked]
     # Ranks of one volume compare as they are; those of different ones when divided by the weight of
     # the terms, from how rare they are in the volume (sqlite.org, FTS5, "The bm25() function").
     asked = [query([term], sought.part) for term in terms]
@@ -151,9 +178,9 @@ def _best(
         ).fetchone()
         weight = 0.0
         for one in asked:
-            (having,) = tables.execute(
-                f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH %s", (one,)
-            ).fetchone()
+            if since or (having := counts.get((volume, one))) is None:
+                of_all_times = {"query": one, "since": 0}
+                (having,) = tables.execute(_HITS.format(volume), of_all_times).fetchone()
             rare = (size - having + 0.5) / (having + 0.5)
             weight += max(log(rare), 1e-6) if rare > 0 else 1e-6
         found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
