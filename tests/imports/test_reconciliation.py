@@ -749,6 +749,24 @@ async def test_a_file_is_of_the_conversation_of_its_last_records(
     assert await take(opened, tmp_path) == []
 
 
+async def test_a_file_that_begins_with_the_records_of_another_conversation_has_that_as_its_origin(
+    opened: Journal, tmp_path: Path
+) -> None:
+    """To go on with one, some versions wrote its records into a new file, with their old ids."""
+    transcript = conversation("one", "two")
+    put(tmp_path, transcript)
+    say(transcript, "three")
+    other = "99999999-2222-4333-8444-555555555555"
+    for record in transcript.records[4:]:
+        record["sessionId"] = other
+    transcript.write(tmp_path, other)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two"]
+    assert await prompts(opened, other) == ["one", "two", "three"]
+    assert [origin.session_id for origin in (await opened.session(other)).origins] == [SESSION]
+    assert not (await opened.session(SESSION)).origins
+
+
 async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(
     opened: Journal, tmp_path: Path
 ) -> None:

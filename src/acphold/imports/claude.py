@@ -248,9 +248,6 @@ def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> Reco
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
-    stem = without_copy_mark(source.path.stem)
-    if source.session_id != stem and not source.item and _UUID.fullmatch(stem):
-        writer.facts.begun_as = stem
     converter = _ClaudeConverter(source, writer)
     yield from _tree(source).read(source, writer, converter.take)
     converter.end()
@@ -299,6 +296,8 @@ class _ClaudeConverter(AgentConverter):
 
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
+        self._source = source
+        self._is_own = False
         self._facts = writer.facts
         self._facts.named_after = source.path.parent.name
         self._subagents = Subagents(source)
@@ -327,8 +326,14 @@ class _ClaudeConverter(AgentConverter):
             return
         self._writer.clock(record.get("timestamp"))
         self._record = record
-        if not self._facts.begun_as and "forkedFrom" in record:
-            self._facts.begun_as = text(record, "forkedFrom", "sessionId")
+        if "forkedFrom" in record:
+            self._facts.begun_as = self._facts.begun_as or text(record, "forkedFrom", "sessionId")
+        elif not self._is_own and not self._source.item:
+            # Its beginning, before it was gone on with as this one.
+            named = text(record, "sessionId")
+            self._is_own = named == self._source.session_id
+            if not self._is_own and _UUID.fullmatch(named):
+                self._facts.begun_as = named
         self._facts.enter(text(record, "cwd"))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.
