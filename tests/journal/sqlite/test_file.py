@@ -144,6 +144,22 @@ async def test_a_journal_in_which_another_program_has_put_what_acts_by_itself_is
     refused(path, NotAJournalError, "that acphold has not made", statement.split()[2])
 
 
+@pytest.mark.parametrize("kind", ["TRIGGER", "trigger\0", "View"])
+async def test_what_acts_by_itself_is_refused_however_its_kind_is_written(
+    path: Path, kind: str
+) -> None:
+    await written(path)
+    body = "VIEW gone AS SELECT 1"
+    if kind != "View":
+        body = "TRIGGER gone AFTER INSERT ON segments BEGIN DELETE FROM segments; END"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE {body}")
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_schema SET type = ? WHERE name = 'gone'", (kind,))
+        database.commit()
+    refused(path, NotAJournalError, "that acphold has not made", "gone")
+
+
 async def test_a_journal_of_a_later_release_is_refused(path: Path) -> None:
     await written(path)
     database = sqlite3.connect(path)

@@ -287,13 +287,16 @@ def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
     refuse_newer(version, path)
     is_older = version < VERSION
     made = {*TABLES, *(_WATCHED.sub(" ON ", it) for it in TABLES if is_older)}
+    # Not by the names of the two: SQLite takes a TRIGGER for a trigger, too, and one with more
+    # behind a NUL.
     for kind, name, sql in connection.execute(
-        "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')"
+        "SELECT type, name, sql FROM sqlite_schema WHERE type <> 'table' AND type <> 'index'"
     ):
         text = sql if isinstance(sql, str) else ""
         if not made & {text, _WATCHED.sub(" ON ", text)}:
+            what = "view" if kind == "view" else "trigger"
             raise NotAJournalError(
-                f"the journal {path} has a {kind} that acphold has not made, {name!r}; remove it "
+                f"the journal {path} has a {what} that acphold has not made, {name!r}; remove it "
                 f"if it is yours, or name another journal ({journal_location.NAMED_BY})"
             )
 
