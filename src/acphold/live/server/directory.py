@@ -26,25 +26,20 @@ from acphold.live.server.principals import Principal
 
 class FoundSession(Struct, frozen=True):
     """A session as it is found for a client of all agents: its `agent`, None if that is not served
-    here, or at work at another desk; the one that is `chosen` to continue it; the `refusal`, if
-    nobody has chosen one and it needs that; and its `name` for the client."""
+    here, or at work at another desk; the one that is `acting` for who prompts it, or the refusal of
+    that until a client has chosen one; and its `name` for the client."""
 
     agent: str | None = None
-    chosen: str | None = None
-    refusal: OtherAgentError | None = None
+    acting: str | OtherAgentError | None = None
     name: str | None = None
-
-    @property
-    def is_held(self) -> bool:
-        """True until a client chooses the agent that continues it."""
-        return self.refusal is not None and self.chosen is None
 
     def agent_for(self, scopes: frozenset[Scope]) -> str | None:
         """Return the agent for a client with these scopes there: who only reads it chooses none.
         Raises OtherAgentError."""
-        if "prompt" in scopes and self.refusal is not None and self.chosen is None:
-            raise self.refusal
-        return self.chosen if self.chosen is not None and "prompt" in scopes else self.agent
+        agent = self.acting if "prompt" in scopes else self.agent
+        if isinstance(agent, OtherAgentError):
+            raise agent
+        return agent
 
 
 class Directory:

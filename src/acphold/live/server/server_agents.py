@@ -329,16 +329,17 @@ class ServerDirectory(Directory):
             return FoundSession()
         chosen = None if asked is None else self.require_served(asked.agent)
         if (row := await row_of(self.hub.journal, session_id)) is None:
-            return FoundSession(self._name, chosen)  # the agent's own
+            return FoundSession(self._name, chosen or self._name)  # the agent's own
         name = self._served.served(row)
         live, its = self.hub.live.get(session_id), self.hub.desk_of(session_id)
         is_ending = its is None or its.is_closing
         if live is not None and not (live.is_asleep or is_ending):  # it keeps its agent
-            return FoundSession(self._served.at_work_in(live), name=name)
+            agent = self._served.at_work_in(live)
+            return FoundSession(agent, agent, name)
         if name is not None or await other_owner(self.hub.journal, session_id) is not None:
-            return FoundSession(name, chosen, name=name)
+            return FoundSession(name, chosen or name, name)
         refusal = OtherAgentError(session_id, short_name(row.agent), tuple(self._served.agents))
-        return FoundSession(None, chosen, refusal, row.agent)
+        return FoundSession(None, chosen or refusal, row.agent)
 
     def require_served(self, name: str | None, field: str = f"_meta.{AGENT}") -> str | None:
         """Return the name of an agent, or None; InvalidParamsError for the field of the params if

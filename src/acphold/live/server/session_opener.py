@@ -338,7 +338,8 @@ class SessionOpener(Struct, eq=False):
         session_id = asked.require_session()
         async with self.openings.track(session_id, request):
             found = await self._directory.find(session_id, asked)
-            if not (asked.reads or (found.is_held and self._client.offer.watches)):
+            is_held = isinstance(found.acting, errors.OtherAgentError)
+            if not (asked.reads or (is_held and self._client.offer.watches)):
                 self.openings.reading.discard(session_id)
             elif not self.is_open(session_id):
                 self.openings.reading.add(session_id)
