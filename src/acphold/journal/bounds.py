@@ -261,8 +261,12 @@ over."""
 LOG_BYTES_KEPT: Final = 16 << 20
 """The log is shortened to this after a burst; the next writes reuse it."""
 
-BLANKED_RUNS: Final = 8
-"""Runs of free pages, of 256 KiB at most, that are overwritten while nobody can write."""
+CUT_BYTES: Final = 8 << 20
+"""Bytes by which the log is shortened at once: nobody can write for some milliseconds."""
+
+BLANKED_RUNS: Final = 16
+"""Runs of free pages, of 256 KiB at most, that are overwritten at once: to free one takes a disk
+some milliseconds, in which nobody copies the log."""
 
 COPIED_PAGES: Final = 64
 """Pages of the log that are copied while nobody can write, at most: those of the last moment."""

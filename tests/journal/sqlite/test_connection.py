@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +218,40 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
     assert log_bytes(path) <= 100_000
     (last,) = await journal.read(lease.session_id, lease.next_seq - 2)
     assert last.raw == b"{}"
+    await journal.aclose()
+
+
+async def test_a_log_is_cut_piece_by_piece_and_a_crash_between_them_loses_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
+    monkeypatch.setattr(bounds, "CUT_BYTES", 1_000_000)
+    journal = open_file(path)
+    lease = await begun(journal)
+    for _ in range(50):
+        await journal.append(lease, [("update", [b"x" * 100_000])])
+    flooded = log_bytes(path)
+    pieces: list[int] = []
+    cut = os.ftruncate
+
+    def note(file: int, size: int) -> None:
+        pieces.append(os.fstat(file).st_size - size)
+        cut(file, size)
+        crashed = tmp_path / f"{len(pieces)}.db"
+        for suffix in ("", "-wal"):
+            shutil.copyfile(f"{path}{suffix}", f"{crashed}{suffix}")
+        with closing(sqlite3.connect(crashed)) as found:
+            assert found.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+            assert found.execute("SELECT count(*) FROM segments").fetchall() == [(50,)]
+
+    monkeypatch.setattr(os, "ftruncate", note)
+    await journal.index.tidy(0)
+    assert len(pieces) > 4
+    assert max(pieces) <= bounds.CUT_BYTES
+    assert log_bytes(path) <= 100_000
+    assert sum(pieces) >= flooded - 100_000
+    await journal.append(lease, [("update", [b"{}"])])
+    assert await journal.file.damage() == []
     await journal.aclose()
 
 

@@ -128,7 +128,7 @@ class Background:
     async def shorten_log(self, kept: int | None = None) -> None:
         """Return the room of a log to the disk that takes more than is to be kept."""
         most = bounds.LOG_BYTES_KEPT if kept is None else kept
-        await self.run(lambda db: self._shorten(db, most))
+        await self.in_pieces(lambda db: self._shorten(db, most))
 
     async def aclose(self) -> None:
         """Finish the submitted work, then end the thread."""
@@ -196,34 +196,28 @@ class Background:
     def _checkpoint(self, connection: Connection) -> None:
         """Copy the log into the file, while others read and write.
 
-        The log starts over with the first write that finds all of it copied and nobody reading it.
-        Under constant writing no write finds that. So once the log is long, what was written during
-        the last of some passes is copied while nobody can write, in any process. No reader is
-        waited for, and that is skipped if one keeps the log from being copied.
+        Under constant writing no write finds all of it copied, and starts it over. So once it is
+        long, what was written last is copied while nobody can write, in any process.
         """
-        before = 0
-        for _ in range(bounds.COPYING_PASSES):
-            _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if not bounds.LOG_PAGES_AT_MOST < pages <= copied:
-                return
-            if copied - before <= bounds.COPIED_PAGES:
-                break
-            before = copied
-        with self._writers_rest(connection), connection.at_once():
-            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        from acphold.journal.sqlite import write_ahead_log  # late, for a quick start
 
-    def _shorten(self, connection: Connection, kept: int) -> None:
+        if write_ahead_log.copy(connection, bounds.LOG_PAGES_AT_MOST):
+            with self._writers_rest(connection):
+                write_ahead_log.start_over(connection)
+
+    def _shorten(self, connection: Connection, kept: int) -> Iterator[None]:
         try:
             if os.stat(f"{connection.path}-wal").st_size <= kept:
                 return
         except FileNotFoundError:
             return
-        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied:
-            # Freeing so much takes the file system a while. If somebody still reads the log, it
-            # keeps its length.
-            with self._writers_rest(connection), connection.at_once():
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        from acphold.journal.sqlite import write_ahead_log  # late, for a quick start
+
+        if write_ahead_log.copy(connection):
+            # If somebody reads in it, it keeps its length.
+            with self._writers_rest(connection):
+                write_ahead_log.start_over(connection)
+            yield from write_ahead_log.cut(connection, kept)
 
     @contextmanager
     def _writers_rest(self, connection: Connection) -> Iterator[None]:

@@ -107,7 +107,7 @@ class JournalFile:
             undo.callback(file_system.let_go, path)
             fresh = _inspect(path, create=create)
             was_open = _make_private(path)
-            index = _LogIndex.of(path)
+            index = LogIndex.of(path)
             access = access or (READ_WRITE if create else _access(path))
             if access.writes:
                 file_system.keep_name(path)
@@ -138,7 +138,7 @@ class JournalFile:
                         # A connection keeps its statements, so these get one of their own.
                         with closing(connect(path, busy_seconds)) as making:
                             migrate(making, path)
-                    if index is not None and index.has_lost_to(_LogIndex.of(path)):
+                    if index is not None and index.has_lost_to(LogIndex.of(path)):
                         log.error(
                             "the end of %s-wal is missing; the most recent writes are lost", path
                         )
@@ -491,7 +491,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
         )
 
 
-class _LogIndex(Struct, frozen=True):
+class LogIndex(Struct, frozen=True):
     """The state of the write-ahead log, according to its index.
 
     The index outlives a killed process, and lists only what was committed. The log has `frames`, of
@@ -506,7 +506,7 @@ class _LogIndex(Struct, frozen=True):
     copied: int
 
     @classmethod
-    def of(cls, path: str) -> _LogIndex | None:
+    def of(cls, path: str) -> LogIndex | None:
         file = _identity(f"{path}-shm")
         try:
             raw = file_system.read_beside(path, 100, "-shm")
@@ -517,7 +517,7 @@ class _LogIndex(Struct, frozen=True):
         frames, copied = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (16, 96))
         return cls(file, raw[32:40], frames, copied)
 
-    def has_lost_to(self, found: _LogIndex | None) -> bool:
+    def has_lost_to(self, found: LogIndex | None) -> bool:
         """True if SQLite, after reading the log, found fewer frames than there were."""
         if found is None or found.file != self.file or self.copied >= self.frames:
             return False

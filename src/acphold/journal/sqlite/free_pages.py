@@ -3,8 +3,8 @@
 SQLite overwrites a page that it frees by way of the log: it is written twice. A sweep, which frees
 thousands, lets them be (`freed_as_they_are`) and overwrites them in the file. SQLite never looks at
 free pages, but for the beginning of some, the *trunks*, which list the others. They are overwritten
-only while all of the log is in the file, nobody reads an earlier state and nobody can write: then
-the list in the file is everybody's.
+while nothing is copied from the log into the file, nobody reads an earlier state, and others write
+on: then the list in the file is true of all that anybody reads from it.
 
 Source: sqlite.org, Database File Format, 1.5. The functions may raise sqlite3 errors and OSError.
 """
@@ -18,14 +18,16 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from struct import unpack, unpack_from
 from typing import Final
 
 from msgspec import Struct
 
 from acphold.journal import bounds
-from acphold.journal.sqlite.connection import Connection, is_busy
+from acphold.journal.sqlite import write_ahead_log
+from acphold.journal.sqlite.connection import Connection, connect, is_busy, reading
+from acphold.journal.sqlite.file import LogIndex
 from acphold.journal.sqlite.file_system import blank, writable
 
 _RUN_PAGES: Final = 64
@@ -50,7 +52,7 @@ def freed_as_they_are(connection: Connection, pieces: Iterator[None]) -> Iterato
 
 
 def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[None]:
-    """Empty the log and overwrite the free pages, some milliseconds with each step.
+    """Overwrite the free pages, some with each step, while others write; then empty the log.
 
     Calls `finish` in a transaction in which all are overwritten; never if somebody keeps reading an
     earlier state for too long.
@@ -59,37 +61,70 @@ def overwrite(connection: Connection, finish: Callable[[], object]) -> Iterator[
     empty: dict[int, bytes] = {}
     left: deque[_Run] = deque()
     tries = 0
-    while tries < bounds.EMPTYING_TRIES:
-        for _ in range(2):  # the second copies what was written during the first
-            _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        # Nobody waits while a long log is copied, or while others copy it: then both are -1.
-        is_short = 0 <= pages <= copied + bounds.COPIED_PAGES
-        with _alone_without_log(connection) if is_short else nullcontext(False) as is_alone:
-            found = _FreeList.of(file) if is_alone else _FreeList({}, 0)
-            news = [trunk for trunk, raw in found.trunks.items() if empty.get(trunk) != raw]
-            # A turn that writes all the time changes one each time, by a few pages.
-            if not left and empty.keys() >= {*news}:
-                left = _not_empty(file, found, news, empty)
-                news = []
-            if left and is_alone:
-                _blank(file, left, found, empty)
-            elif is_alone and not news:
-                # Trunks are kept in caches: ours is dropped, and those of others go with a commit.
-                connection.execute("PRAGMA shrink_memory")
-                for start, end in found.unused():
-                    os.pwrite(file, bytes(end - start), start)
-                finish()
-                connection.execute("COMMIT")
-                return
-        if is_alone:
-            tries = 0
-            # What was free then and in the file is looked at while others write.
-            left = left or _not_empty(file, found, news, empty)
-            os.fsync(file)  # before the pages count as overwritten
-        else:
-            tries += 1
-            time.sleep(bounds.EMPTYING_WAIT_SECONDS)
-        yield
+    with ExitStack() as readers:
+        reader = connection
+        if not connection.access.is_alone:
+            reader = readers.enter_context(closing(connect(connection.path, connection.patience)))
+        while tries < bounds.EMPTYING_TRIES:
+            is_done = False
+            with _as_of_one_moment(connection, reader) as is_frozen:
+                if is_frozen:
+                    found = _FreeList.of(file)
+                    news = [trunk for trunk, raw in found.trunks.items() if empty.get(trunk) != raw]
+                    left = left or _not_empty(file, found, news, empty)
+                    is_done = not left
+                    _blank(file, left, found, empty)
+            if is_frozen:
+                os.fsync(file)  # before the pages count as overwritten
+            if is_done and (is_frozen := write_ahead_log.copy(connection)):
+                if os.stat(f"{connection.path}-wal").st_size > bounds.CUT_BYTES:
+                    write_ahead_log.start_over(connection)
+                    for _ in write_ahead_log.cut(connection, 0):
+                        yield
+                with _alone_without_log(connection) as is_frozen:
+                    found = _FreeList.of(file)
+                    if is_frozen and _is_overwritten(file, found, empty):
+                        # Trunks are kept in caches: ours is dropped, and those of others go with a
+                        # commit.
+                        connection.execute("PRAGMA shrink_memory")
+                        for start, end in found.unused():
+                            os.pwrite(file, bytes(end - start), start)
+                        finish()
+                        connection.execute("COMMIT")
+                        return
+            if is_frozen:
+                tries = 0
+            else:
+                tries += 1
+                time.sleep(bounds.EMPTYING_WAIT_SECONDS)
+            yield
+
+
+@contextmanager
+def _as_of_one_moment(connection: Connection, reader: Connection) -> Iterator[bool]:
+    """Keep the file as it is during the block: others write into the log, of which nothing is
+    copied. False if not all that `reader` sees is in the file, as somebody reads an earlier state,
+    or another process copies the log.
+
+    A page that is free in the file then is read from it by nobody: who needs it later finds it in
+    the log.
+    """
+    if reader is connection:  # it is alone
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        yield 0 <= pages == copied
+        return
+    with reading(reader):
+        reader.execute("SELECT 1 FROM meta").fetchone()  # no more is copied than it sees
+        index = LogIndex.of(connection.path)  # which may have more by now
+        _, _, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        yield index is not None and index.frames == copied
+
+
+def _is_overwritten(file: int, found: _FreeList, empty: dict[int, bytes]) -> bool:
+    """True if nothing is in the free pages, of which those that a trunk listed in `empty` are not
+    looked at. A turn that writes all the time changes one trunk each time, by a few pages."""
+    news = [trunk for trunk, raw in found.trunks.items() if empty.get(trunk) != raw]
+    return empty.keys() >= {*news} and not _not_empty(file, found, news, dict(empty))
 
 
 @contextmanager
