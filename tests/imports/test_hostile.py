@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.imports import test_auggie as auggie
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
+from tests.imports.test_cline import SESSION as TASK
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_hermes import State, call as hermes_call
@@ -85,6 +87,67 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
     (folder / "round.jsonl").symlink_to(folder / "round.jsonl")
     (tmp_path / "home/.claude/projects/y").symlink_to(tmp_path)
     assert list(reader("claude").find(Home(tmp_path / "home"))) == []
+
+
+BESIDE = {
+    "cline": (f"{TASK}.json", '{"cwd": "/words"}'),
+    "copilot": ("workspace.yaml", "cwd: /words\n"),
+    "gemini": ("../.project_root", "/words"),
+    "roo": ("history_item.json", '{"workspace": "/words"}'),
+    "roo, from the model's side": (
+        "api_conversation_history.json",
+        "# Current Workspace Directory (/words) Files",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", BESIDE)
+@pytest.mark.parametrize("is_pipe", [False, True])
+def test_a_file_beside_a_conversation_that_leads_out_is_not_read_but_counted(
+    tmp_path: Path, which: str, *, is_pipe: bool
+) -> None:
+    name, (below, words) = which.partition(",")[0], BESIDE[which]
+    home = tmp_path / "home"
+    write(name, home, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    (source,) = found(name, home)
+    beside = source.path.parent / below
+    beside.unlink(missing_ok=True)
+    (inside := beside.with_name("inside")).write_text(words)
+    beside.symlink_to(inside)
+    told = [Story(reader(name), source)]
+    outside = tmp_path / "outside"
+    if is_pipe:
+        os.mkfifo(outside)
+    else:
+        outside.write_text(words)
+    beside.unlink()
+    beside.symlink_to(outside)
+    told += (Story(reader(name), source) for source in found(name, home))
+    assert [it.facts.cwd == "/words" for it in told] == [True, False]
+    assert [it.said() for it in told] == [[("user", "Hello."), ("agent", "Hi.")]] * 2
+    lost = {"links that lead out of a folder": 1}
+    assert [it.facts.missed.counts for it in told] == [{}, lost]
+
+
+@pytest.mark.parametrize("kind", ["message", "part"])
+@pytest.mark.parametrize("is_above", [False, True])
+def test_a_folder_of_a_conversation_that_leads_out_is_not_read_but_named(
+    tmp_path: Path, kind: str, *, is_above: bool
+) -> None:
+    home = tmp_path / "home"
+    storage = home / ".local/share/opencode/storage"
+    write_lines(storage / "session/p/ses_1.json", {"id": "ses_1", "directory": "/"})
+    asked = {"id": "msg_1", "role": "user", "time": {"created": 1_767_322_800_000}}
+    write_lines(storage / "message/ses_1/msg_1.json", asked)
+    write_lines(storage / "part/msg_1/prt_1.json", {"type": "text", "text": "Hello."})
+    assert Story.of(reader("opencode"), home).said() == [("user", "Hello.")]
+    above = storage / kind
+    moved = above if is_above else next(above.iterdir())
+    moved.rename(tmp_path / "outside")
+    moved.symlink_to(tmp_path / "outside")
+    with searching() as search:
+        assert Story.of(reader("opencode"), home).said() == []
+    assert "it is a link that leads out of its folder" in [it.strerror for it in search.unreadable]
 
 
 def test_a_link_that_leads_to_itself_hides_nothing_but_itself(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DAMAGED, DOCUMENT_BYTES, lines
 from acphold.imports.salvage import ZEROS, RecordLine
-from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
+from acphold.imports.sources import Home, Source, beside, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, digest_of, milliseconds, squeeze
 
 HISTORY: Final = ".aider.chat.history.md"
@@ -125,7 +125,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the chat; raises OSError if its file cannot be read."""
     path = source.path
     writer.facts.cwd = str(path.parent)
-    converter = _AiderConverter(writer, _typing_times(path.with_name(TYPED)))
+    converter = _AiderConverter(writer, _typing_times(beside(path, TYPED, writer.missed)))
     its = lines(path, writer.missed, begin=int(source.item), as_written=True)
     begun = _BEGUN.fullmatch(first.raw) if (first := next(its, None)) else None
     writer.clock(milliseconds(begun[1].decode()) if begun else None)

@@ -53,7 +53,7 @@ from acphold.imports.readers import (
     unreadable_document,
 )
 from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
-from acphold.imports.sources import Home, Source, Stamp, files_below, source_of, stamp
+from acphold.imports.sources import Home, Source, Stamp, beside, files_below, source_of, stamp
 from acphold.imports.tools import call_fields, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -103,7 +103,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from read_task(source, writer)
         return
     whole = main_document(path, writer.missed)
-    manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
+    names = [Path(name).name for name in source.paths[1:2]]
+    manifest = document(beside(path, names[0], writer.missed), Missed()) if names else {}
     writer.facts.cwd = text(manifest, "cwd")
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
@@ -279,16 +280,17 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     messages = document_list(path, missed) if path.name != _HISTORY else []
     history: list[TaskStep] = []
     is_cut = bool(missed.counts) or not messages
+    steps_file = path if path.name == _HISTORY else beside(path, _HISTORY, missed)
     if is_cut:
-        history = [*steps(document_list(path.with_name(_HISTORY), Missed()))]
+        history = [*steps(document_list(steps_file, Missed()))]
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
-    about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
+    about = document(beside(path, "history_item.json", missed), Missed(), SMALL_BYTES)
     cwd = _folders(listed, stamp(str(listed))).get(path.parent.name, "") or text(about, "workspace")
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            descriptor = open_fd(path.with_name(_HISTORY))
+            descriptor = open_fd(steps_file)
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")

@@ -23,7 +23,7 @@ from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import mentions, placed_records, records, small_text
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
+from acphold.imports.sources import Home, Source, beside, file_sources, files_below, source_of
 from acphold.imports.tools import call_fields, tool_of
 from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
 
@@ -40,20 +40,22 @@ _REWOUND: Final = b'"session.snapshot_rewind"'
 _YAML_VALUE: Final = re.compile(r"^(\w+):(.*(?:\n  .*)*)", re.MULTILINE)
 _YAML_BLOCK: Final = re.compile(r"^ [|>][-+]?$", re.MULTILINE)
 
+_ABOUT: Final = "workspace.yaml"
+
 
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions; older ones are a file without a folder."""
     folder = home.folder(".copilot", "COPILOT_HOME")
     for path in files_below(folder / "session-state", "*/events.jsonl"):
-        beside = path.with_name("workspace.yaml")
-        yield from source_of(path.parent.name, [path, beside])
+        yield from source_of(path.parent.name, [path, path.with_name(_ABOUT)])
     for pattern in ("session-state", "history-session-state"):
         yield from file_sources(files_below(folder / pattern, "*.jsonl"))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
-    about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
+    is_alone = len(source.paths) == 1
+    about = {} if is_alone else workspace(beside(source.path, _ABOUT, writer.missed))
     writer.facts.enter(about.get("cwd", ""))
     converter = _CopilotConverter(writer)
     tree = _tree(source)

@@ -34,7 +34,7 @@ from acphold.imports.databases import AgentTables
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
-from acphold.imports.sources import Source
+from acphold.imports.sources import Source, beside
 from acphold.imports.tools import PATHS, call_fields, named_call_fields
 from acphold.imports.values import Object, as_bytes, first_text, inner, objects, text
 
@@ -175,8 +175,8 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it cannot be read."""
     store = source.path
     missed = writer.missed
-    beside = store.with_name("meta.json")
-    about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}
+    listed = beside(store, "meta.json", missed)
+    about = document(listed, missed, SMALL_BYTES) if listed.is_file() else {}
     meta: Object = {}
     tables = AgentTables(store, missed)
     if (value := tables.first("meta", "value", "key = '0'")) is not None:

@@ -40,7 +40,7 @@ from acphold.imports.records import (
     small_text,
 )
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, files_below, note, source_of
+from acphold.imports.sources import Home, Source, beside, files_below, note, source_of
 from acphold.imports.tools import PATHS, tool_of
 from acphold.imports.values import (
     Missed,
@@ -95,17 +95,17 @@ def session_sources(folder: Path) -> Iterator[Source]:
             note(OSError(EINVAL, "it names no session", str(path)))
     for (chats, session_id), paths in by_id.items():
         is_name = re.fullmatch(r"[\w-]+", session_id)
-        subagents = files_below(chats / session_id, "*.jsonl") if is_name else ()
+        subagents = files_below(chats / session_id, "*.jsonl", chats) if is_name else ()
         yield from source_of(session_id, [*paths, *subagents])
 
 
-def working_folder(chats: Path, folder: Path) -> str:
+def working_folder(chats: Path, folder: Path, missed: Missed) -> str:
     """Return the folder of the sessions in `chats`; empty if it is unknown.
 
     A file beside them names it, or the list of projects; in older versions the name of their own
     folder is its hash, which is compared with the known folders.
     """
-    if root := small_text(chats.parent / ".project_root").strip():
+    if root := small_text(beside(chats, ".project_root", missed)).strip():
         return root
     name = chats.parent.name
     projects = obj(document(folder / "projects.json", Missed(), SMALL_BYTES), "projects")
@@ -128,7 +128,7 @@ def read(source: Source, writer: EntryWriter, speaker: str = "gemini") -> Iterat
     """Tell all files of a session; `speaker` is the type of the agent's messages."""
     own = _own_files(source)
     chats = source.path.parent
-    writer.facts.cwd = working_folder(chats, chats.parent.parent.parent)
+    writer.facts.cwd = working_folder(chats, chats.parent.parent.parent, writer.missed)
     subagents = [path for path in map(Path, source.paths) if path not in own]
     if source.begin and len(source.paths) > 1:
         raise NotStraightError

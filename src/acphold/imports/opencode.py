@@ -274,7 +274,7 @@ class OpencodeFiles:
 
     def _paths(self, kind: str, name: str) -> Iterator[Path]:
         if _NAME.fullmatch(name):
-            yield from files_below(self._folder / kind / name, "*.json")
+            yield from files_below(self._folder / kind / name, "*.json", self._folder)
 
 
 # -- messages of version 2 ------------------------------------------------------------------
@@ -326,7 +326,7 @@ def session_sources(
     with suppress(OSError):
         names.update(filter(_NAME.fullmatch, os.listdir(messages)))
     for name in sorted(names - known):
-        if [*files_below(messages / name, "*.json")]:
+        if [*files_below(messages / name, "*.json", messages)]:
             note(OSError(ENOENT, "the file of its session is missing", str(messages / name)))
     for path in paths:
         migrated = stored.get(path.stem)
@@ -360,10 +360,11 @@ def _has_more(path: Path, known: dict[str, tuple[str, bool]]) -> bool:
     message was removed, as by a revert.
     """
     storage, files = path.parent.parent.parent, set[str]()
-    for message in files_below(storage / "message" / path.stem, "*.json"):
+    for message in files_below(storage / "message" / path.stem, "*.json", storage):
         files.add(message.stem)
         has_parts = known.get(message.stem, ("", True))[1]
-        if not has_parts and [*files_below(storage / "part" / message.stem, "*.json")]:
+        parts = storage / "part" / message.stem
+        if not has_parts and [*files_below(parts, "*.json", storage)]:
             return True
     if files <= known.keys():
         return False

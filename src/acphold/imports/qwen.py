@@ -17,7 +17,7 @@ from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree, branches_of
 from acphold.imports.records import OBJECTS, document, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.sources import Home, Source, beside, files_below, source_of
 from acphold.imports.values import Missed, Object, first_text, number, obj, objects, text
 
 _DISPLAY: Final = {
@@ -52,7 +52,8 @@ def find(home: Home) -> Iterator[Source]:
             if path.stem.endswith(".ledger"):  # of the program's own prompts
                 continue
             project = path.parents[2 if archive else 1]
-            subagents = files_below(project / "subagents" / path.stem, "agent-*.jsonl")
+            below = project / "subagents" / path.stem
+            subagents = files_below(below, "agent-*.jsonl", project)
             yield from source_of(path.stem, [path, *subagents])
     yield from session_sources(folder)
 
@@ -223,7 +224,8 @@ class _QwenConverter(GeminiForm):
         return next((path for path in paths if path.stem.endswith(f"-{call_id}")), None)
 
     def _tell(self, child: Path) -> None:
-        kind = text(document(child.with_suffix(".meta.json"), Missed()), "agentType")
+        about = beside(child, f"{child.stem}.meta.json", self._missed)
+        kind = text(document(about, Missed()), "agentType")
         caller = self._writer.caller
         marks: Object = {"parentToolCallId": caller}
         marks |= {"subagentType": kind} if kind else {}

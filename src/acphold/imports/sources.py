@@ -277,10 +277,15 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
 
     The pattern is one of names, or `**/` before one: as deep as DEEPEST. Sorted by path, so that
     two runs agree; one folder is read at a time, as there may be a hundred thousand files.
-    Unreadable folders are noted: see `Search`.
+    Unreadable folders are noted: see `Search`, and so is one that is itself a link out of `within`.
     """
     if not is_text(str(folder)):
         note(OSError(EILSEQ, "its name is not valid UTF-8", str(folder)))
+        return
+    named = folder.relative_to(within).parts if within is not None else ()
+    above = folder.parents[: len(named)]
+    if within is not None and any(_is_link_out(it, within) for it in (folder, *above[:-1])):
+        note(OSError(ELOOP, "it is a link that leads out of its folder", str(folder)))
         return
     *above, name = pattern.split("/")
     is_recursive = above == ["**"]
@@ -333,9 +338,23 @@ class _Found(NamedTuple):
 
 def _leads_out(entry: os.DirEntry[str], folder: Path) -> bool:
     """Return True for a link to something outside of the folder."""
-    return entry.is_symlink() and (
-        not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(folder))
+    return entry.is_symlink() and _is_link_out(Path(entry.path), folder)
+
+
+def _is_link_out(path: Path, folder: Path) -> bool:
+    return os.path.islink(path) and (
+        not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     )
+
+
+def beside(path: Path, name: str, missed: Missed) -> Path:
+    """Return the path of a file beside another one. If it is a link that leads out of their folder,
+    it is counted, and the path is one of no file."""
+    found = path.with_name(name)
+    if _is_link_out(found, path.parent):
+        missed.add("links that lead out of a folder", 0)
+        return Path(os.devnull)
+    return found
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
