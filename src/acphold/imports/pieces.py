@@ -44,7 +44,6 @@ from acphold.imports.turns import (
     compare,
 )
 from acphold.imports.values import Missed, digest_of
-from acphold.journal.token_reports import reports
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -268,6 +267,7 @@ def pieces(
 
 def _tells_more(end: bytes, before: bytes) -> bool:
     """Return True if the end of a turn has larger sums than the one before, and no smaller ones."""
+    from acphold.journal.token_reports import reports  # late: a process that reads has little room
 
     def sums(raw: bytes) -> tuple[float, float]:
         told = reports([Segment(1, 1, TURN_END, 0, raw)])
