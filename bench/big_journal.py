@@ -82,6 +82,8 @@ def fill(path: Path, sessions: int) -> None:
             ]
             search_index.put(connection, news, {})
         connection.execute("COMMIT")
+    for _ in search_index.tidy(connection):
+        pass
     connection.execute("UPDATE sessions SET indexed_through = settled_through")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -222,6 +223,23 @@ async def test_ranks_of_documents_in_several_volumes_can_be_compared(
     assert [hit.session_id for hit in ranked] == [
         *(f"s{number}-more" for number in (1, 2, 3, 20, 40))
     ]
+
+
+async def test_a_full_volume_is_one_part_for_a_search_to_look_through(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 300)
+    for number in range(20):
+        await imported(journal, f"s{number}", "", 5)
+        await journal.index.catch_up(60)
+    with closing(sqlite3.connect(path)) as database:
+        volumes = database.execute("SELECT number FROM volumes ORDER BY number").fetchall()
+        parts = [
+            database.execute(f"SELECT count(DISTINCT segid) FROM words_{number}_idx").fetchone()[0]
+            for (number,) in volumes
+        ]
+    assert len(parts) > 3
+    assert parts[:-1] == [1] * len(parts[:-1])
 
 
 async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(

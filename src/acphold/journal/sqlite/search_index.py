@@ -6,9 +6,9 @@ that changed the index. Lagging sessions are indexed piece by piece, the newest 
 
 FTS5 only marks what is taken out, and keeps its words until it merges the whole index. So the index
 is in *volumes* of some megabytes, each an FTS5 table of its own: `words_1`, `words_2` …. Documents
-go into the last one; when it is full, another begins. A volume that something was taken out of is
-*untidy* until it is merged into one part, which takes a twentieth of a second, however large the
-journal is.
+go into the last one; when it is full, another begins. A volume that is full, or that something was
+taken out of, is *untidy* until it is merged into one part, which takes a twentieth of a second,
+however large the journal is.
 
 Beside its text, each document has words that nobody can type, in a column of their own: one for its
 session, and one for its tenant. With these, a search limited to a session or a tenant skips the
@@ -167,17 +167,19 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
         last[session] = number
     if not rows:
         return
+    size = sum(len(text) for row in rows for text in row[1:4])
     rows.sort()  # FTS5 starts another part of the index at each number lower than the one before
     connection.executemany(
         f"INSERT INTO words_{volume} (rowid, messages, tools, diffs, whose) VALUES (?, ?, ?, ?, ?)",
         rows,
     )
     connection.execute(
-        "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?),"
-        " tenants = ? WHERE number = ?",
+        "UPDATE volumes SET size = size + ?1, documents = documents + ?2, newest = max(newest, ?3),"
+        # A search looks through each part, so one that is full now becomes one part.
+        " tenants = ?4, untidy = untidy OR size + ?1 >= ?5 WHERE number = ?6",
         (
-            *(sum(len(text) for row in rows for text in row[1:4]), len(rows), rows[-1][0]),
-            *(_with_tenants(known, tenants), volume),
+            *(size, len(rows), rows[-1][0], _with_tenants(known, tenants)),
+            *(bounds.VOLUME_CHARACTERS, volume),
         ),
     )
 
