@@ -111,6 +111,9 @@ walk along the list."""
 IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 
+SHORT_SESSION: Final = 6
+"""Messages of a short session: one prompt, and what an agent says around its tools."""
+
 WALKED_SESSIONS: Final = 1000
 """The newest sessions among which words of a list are looked for, before an index is asked."""
 

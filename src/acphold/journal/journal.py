@@ -320,10 +320,9 @@ class Sessions(Protocol):
         many tags.
         """
 
-    async def repeated_titles(self, least: int, messages: int) -> frozenset[Titled]:
-        """Return the titles that at least `least` sessions of a tenant and a folder share, of those
-        with at most so many messages. Copies, and sessions that a person named, tagged or pinned,
-        do not count."""
+    async def repeated_titles(self, among: Collection[Titled], least: int) -> frozenset[Titled]:
+        """Return those of some titles that at least `least` short sessions of their tenant and
+        folder share. Copies, and sessions that a person named, tagged or pinned, do not count."""
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         """Delete sessions with their entries and leases; return the ids of those that are gone now.

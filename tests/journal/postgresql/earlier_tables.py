@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MADE: Final = (20, "e60845f395b2a3e7")
+MADE: Final = (20, "96cb8bb5701d964e")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 _TABLES: Final = (
@@ -202,10 +202,11 @@ _ENDED: Final = (
 )
 
 _FOUND_SOONER: Final = (
-    # The words that lists are searched for.
+    # The words that lists are searched for, and the hash of a title that may be repeated.
     'CREATE TABLE acphold.described (session_id text COLLATE "C" PRIMARY KEY, words tsvector NOT '
-    "NULL)",
+    "NULL, titled bigint)",
     "CREATE INDEX described_words ON acphold.described USING gin (words)",
+    "CREATE INDEX described_titled ON acphold.described (titled) WHERE titled IS NOT NULL",
     # By these the tokens are found that have ended.
     "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",
     "CREATE INDEX expiring ON acphold.access_tokens (expires_at) WHERE expires_at IS NOT NULL",

@@ -72,6 +72,28 @@ def test_words_of_a_list_are_found_without_reading_what_others_have(databases: D
     assert all(many <= few * 1.2 for few, many in read.values()), read
 
 
+def test_repeated_titles_are_found_without_reading_what_others_have(databases: Databases) -> None:
+    asked = [("", f"/home/you/p{n % 40}", f"Fix test number {n}") for n in range(1, 30)]
+    often = ("", "/w", "often")
+    read: list[int] = []
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for first, last in ((1, FEW), (FEW + 1, MANY)):
+            line.execute(FILL.format(first=first, last=last).encode())
+            line.execute(
+                "UPDATE acphold.sessions SET title = 'often', cwd = '/w' WHERE number % 5 = 0"
+            )
+            describe_all(line)
+            line.execute("VACUUM ANALYZE")
+            with psycopg.connect(url, prepare_threshold=1) as reader:
+                tables, before = PostgresqlTables(reader), 0
+                for _ in range(7):  # behind five, the server may keep a plan for all values
+                    found = described.repeated_titles(tables, [*asked, often], 4)
+                    now, before = rows_read(reader) - before, rows_read(reader)
+            assert found == {often}
+            read.append(now)
+    assert read[1] <= read[0] + 5 <= 60, read
+
+
 @pytest.fixture
 def line(location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     """A connection to a journal, where few sessions are walked and described at once."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -70,6 +72,40 @@ def test_a_page_reads_hardly_more_rows_than_it_has(
                 assert len(tables.page(filter, None, 20)) == rows
                 read, before = rows_read(reader) - before, rows_read(reader)
                 assert read <= 5 * 20
+
+
+def test_a_page_reads_hardly_more_blocks_of_ten_times_as_many_sessions(
+    databases: Databases,
+) -> None:
+    blocks: list[int] = []
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for first, last in ((1, SESSIONS // 10), (SESSIONS // 10 + 1, SESSIONS)):
+            line.execute(FILL.replace("series(1,", f"series({first},").replace("20000", f"{last}"))
+            line.execute(
+                "INSERT INTO acphold.segments SELECT session_id, 9, 1, 1, 'update', '{}'"
+                " FROM acphold.sessions ON CONFLICT DO NOTHING"
+            )
+            line.execute(
+                "INSERT INTO acphold.links SELECT 'a', session_id, session_id, number"
+                " FROM acphold.sessions ON CONFLICT DO NOTHING"
+            )
+            line.execute("VACUUM ANALYZE")
+            asked: list[tuple[str, Any]] = []
+
+            class Tables(PostgresqlTables):
+                def execute(self, statement: str, values: Any = ()) -> Any:
+                    asked.append((statement, values))  # noqa: B023
+                    return super().execute(statement, values)
+
+            assert len(Tables(line).page(ListFilter(), None, 50, counted=False)) == 50
+            [(statement, values)] = asked
+            explained = line.execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", values
+            ).fetchone()
+            assert explained is not None
+            plan = explained[0][0]["Plan"]
+            blocks.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    assert blocks[1] <= 1.3 * blocks[0], blocks  # the indexes are one level deeper
 
 
 def test_a_page_of_many_sessions_is_planned_once(databases: Databases) -> None:

@@ -129,13 +129,30 @@ async def titles_of_short_sessions_that_several_share_are_found(journal: Journal
     copied = (Origin("1-1", "a", 1),)
     for number in range(5):
         await journal.create(NewSession(f"copy-{number}", "a", "/", title="4", origins=copied))
-    assert await journal.repeated_titles(5, 6) == {("", "/", "often")}
-    assert await journal.repeated_titles(2, 6) == {("", "/", "often"), ("", "/", "twice")}
+    every = ListFilter(include_unprompted=True)
+    titles = {("", row.cwd, row.title or "") for row in await journal.page(every, None, 50)}
+
+    async def repeated(least: int) -> set[str]:
+        return {title for _, _, title in await journal.repeated_titles(titles, least)}
+
+    assert await repeated(5) == {"often"}
+    assert await repeated(2) == {"often", "twice"}
+    await journal.index.tidy(9)
+    assert await repeated(5) == {"often"}
+    assert await repeated(2) == {"often", "twice"}
+    assert await journal.repeated_titles([("you", "/", "often"), ("", "/", "twice")], 2) == {
+        ("", "/", "twice")
+    }
     await journal.mark("often-1", Marks(pinned=True))
     await journal.mark("twice-1", Marks(added=("x",)))
     await journal.change("often-2", RowChange(given="often"))
-    assert await journal.repeated_titles(4, 6) == frozenset()
-    assert await journal.repeated_titles(2, 6) == {("", "/", "often")}
+    for _ in range(2):
+        assert await repeated(4) == set()
+        assert await repeated(2) == {"often"}
+        await journal.index.tidy(9)
+    await journal.delete("often-3")
+    assert await repeated(3) == set()
+    assert await repeated(2) == {"often"}
 
 
 @promise.promised

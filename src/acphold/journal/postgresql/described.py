@@ -1,4 +1,5 @@
 """The words that lists are searched for, in an index: of title, folder and tags of each session.
+Beside them the titles that may be repeated.
 
 A word is found within longer ones, too. So the index has the text from each of its letters on, a
 few letters each, and is asked for the pieces of the word.
@@ -10,7 +11,9 @@ and looked at themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +21,12 @@ from msgspec import Struct
 
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
+from acphold.journal.journal import Titled
 from acphold.journal.postgresql import changes
 from acphold.journal.rows import ListFilter
+from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import TEXT
+from acphold.journal.sql.session_tables import MAY_REPEAT
 from acphold.journal.sql.tables import Tables
 
 _PIECE: Final = 6
@@ -77,23 +83,28 @@ def describe_next(tables: Tables) -> bool:
 
 def _describe(tables: Tables, ids: Sequence[str]) -> None:
     rows = tables.execute(
-        f"SELECT session_id, {TEXT} FROM acphold.sessions WHERE session_id = ANY(%s)"
-        " ORDER BY session_id",
+        f"SELECT session_id, {TEXT}, CASE WHEN {MAY_REPEAT} THEN {_TITLED} END"
+        " FROM acphold.sessions WHERE session_id = ANY(%s) ORDER BY session_id",
         ([*ids],),
     ).fetchall()
     tables.executemany(
-        "INSERT INTO acphold.described AS kept (session_id, words)"
-        " VALUES (%s, array_to_tsvector(%s::text[])) ON CONFLICT (session_id)"
-        " DO UPDATE SET words = excluded.words WHERE kept.words <> excluded.words",
-        [(session_id, _pieces(text.casefold())) for session_id, text in rows],
+        "INSERT INTO acphold.described AS kept (session_id, words, titled)"
+        " VALUES (%s, array_to_tsvector(%s::text[]), %s) ON CONFLICT (session_id)"
+        " DO UPDATE SET words = excluded.words, titled = excluded.titled"
+        " WHERE kept.words <> excluded.words OR kept.titled IS DISTINCT FROM excluded.titled",
+        [(session_id, _pieces(text.casefold()), titled) for session_id, text, titled in rows],
     )
-    if gone := {*ids}.difference(session_id for session_id, _ in rows):
+    if gone := {*ids}.difference(session_id for session_id, *_ in rows):
         tables.execute("DELETE FROM acphold.described WHERE session_id = ANY(%s)", ([*gone],))
 
 
 def _pieces(text: str) -> list[str]:
     """The pieces of the text from each of its letters on."""
     return [*{text[at : at + _PIECE] for at in range(len(text))}]
+
+
+_TITLED: Final = "hashtextextended(concat_ws(chr(1), tenant, cwd, title), 0)"
+"""The hash of a title: the same in all versions of PostgreSQL, which divide tables by it."""
 
 
 # -- asking it --------------------------------------------------------------------------------
@@ -103,18 +114,13 @@ def candidates(tables: Tables, filter: ListFilter) -> tuple[str, list[Any]] | No
     """A further condition with its values, which all sessions meet that have the words of a filter,
     and few others; None if there is nothing better than to look at all."""
     words = [word for word, agents, _ in filter.words if word and not agents]
-    progress = _progress(tables)
-    if not words or progress is None or progress.through is not None:
-        return None
-    try:
-        news = changes.changes(tables, progress.position, 1 << 31, forgetting=False)
-    except RewrittenError:
+    if not words or (changed := _changed(tables)) is None:
         return None
     named = {session_id for _, _, ids in filter.words for session_id in ids}
     return (
         " AND session_id = ANY(ARRAY(SELECT session_id FROM acphold.described"
         " WHERE words @@ %s::tsquery) || %s::text[])",
-        [" & ".join(map(_query, words)), [*named.union(news.session_ids)]],
+        [" & ".join(map(_query, words)), [*named.union(changed)]],
     )
 
 
@@ -125,3 +131,47 @@ def _query(word: str) -> str:
         for at in sorted({*range(0, len(word) - _PIECE, _PIECE), max(0, len(word) - _PIECE)})
     ]
     return " & ".join(quoted) + ":*" * (len(word) < _PIECE)
+
+
+def _changed(tables: Tables) -> Sequence[str] | None:
+    """The sessions that have changed since they were described, and some that are deleted; None if
+    not all are described."""
+    progress = _progress(tables)
+    if progress is not None and progress.through is None:
+        with suppress(RewrittenError):
+            news = changes.changes(tables, progress.position, 1 << 31, forgetting=False)
+            return news.session_ids
+    return None
+
+
+def repeated_titles(tables: Tables, among: Collection[Titled], least: int) -> frozenset[Titled]:
+    """Like `Journal.repeated_titles`."""
+    if (changed := _changed(tables)) is None:
+        return session_tables.repeated_titles(tables, among, least)
+    asked = [*among]
+    values = {
+        **{"changed": [*changed], "least": least},
+        **{name: [it[place] for it in asked] for place, name in enumerate(_NAMES)},
+    }
+    rows = tables.execute(_AS_DESCRIBED, values).fetchall()
+    counts = Counter({(tenant, cwd, title): number for tenant, cwd, title, number in rows})
+    new = tables.execute(
+        f"SELECT tenant, cwd, title FROM acphold.sessions WHERE {MAY_REPEAT}"
+        " AND session_id = ANY(%(changed)s)",
+        values,
+    )
+    counts.update((tenant, cwd, title) for tenant, cwd, title in new.fetchall())
+    return frozenset(titled for titled in asked if counts[titled] >= least)
+
+
+_NAMES: Final = ("tenants", "folders", "titles")
+
+_AS_DESCRIBED: Final = f"""
+    SELECT tenant, cwd, title, (SELECT count(*) FROM (
+        SELECT 1 FROM acphold.described
+        WHERE titled = {_TITLED} AND session_id <> ALL(%(changed)s::text[]) LIMIT %(least)s
+    ) AS found)
+    FROM unnest({", ".join(f"%({name})s::text[]" for name in _NAMES)})
+    AS wanted (tenant, cwd, title)
+"""
+"""Counts the sessions with each title that have not changed since, up to as many as matter."""

@@ -145,12 +145,15 @@ TABLES: Final = (
     )""",
     # The numbers of deleted sessions end their blocks: see journal.postgresql.usage_blocks.
     "CREATE TABLE acphold.usage_ends (number bigint NOT NULL)",
-    # The words that lists are searched for: see journal.postgresql.described.
+    # The words that lists are searched for, and the hash of a title that may be repeated: see
+    # journal.postgresql.described.
     """CREATE TABLE acphold.described (
         session_id text COLLATE "C" PRIMARY KEY,
-        words tsvector NOT NULL
+        words tsvector NOT NULL,
+        titled bigint
     )""",
     "CREATE INDEX described_words ON acphold.described USING gin (words)",
+    "CREATE INDEX described_titled ON acphold.described (titled) WHERE titled IS NOT NULL",
     *common_tables(_WORDS),
     # By these the tokens are found that have ended: see `access_rows.forget_ended`.
     "CREATE INDEX revoked ON acphold.access_tokens (revoked_at) WHERE revoked_at IS NOT NULL",

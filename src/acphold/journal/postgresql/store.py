@@ -20,7 +20,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
@@ -34,7 +34,7 @@ from acphold import errors
 from acphold.conversation.history.entries import Segment, now_ms
 from acphold.journal import bounds
 from acphold.journal.access import AccessChanges
-from acphold.journal.journal import Append, Lease
+from acphold.journal.journal import Append, Lease, Titled
 from acphold.journal.owners import Free, Here, Whose, clock
 from acphold.journal.postgresql import changes, leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
@@ -513,6 +513,11 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         from acphold.journal.postgresql import usage_blocks  # late, for a quick start
 
         return usage_blocks.kept_sums(tables, by, agents)
+
+    async def repeated_titles(self, among: Collection[Titled], least: int) -> frozenset[Titled]:
+        from acphold.journal.postgresql import described  # late, for a quick start
+
+        return await self._ask(lambda tables: described.repeated_titles(tables, among, least))
 
     def _make_block(self, tables: PostgresqlTables) -> bool:
         from acphold.journal.postgresql import described, usage_blocks  # late, for a quick start

@@ -381,16 +381,21 @@ def mark(tables: Tables, session_id: str, marks: Marks) -> RowChange:
     return changed
 
 
-def repeated_titles(tables: Tables, least: int, messages: int) -> frozenset[Titled]:
+def repeated_titles(tables: Tables, among: Collection[Titled], least: int) -> frozenset[Titled]:
     """Like `Journal.repeated_titles`."""
     rows = tables.execute(
-        "SELECT tenant, cwd, title FROM acphold.sessions"
-        " WHERE title IS NOT NULL AND message_count <= %s"
-        " AND NOT renamed AND tags = '[]' AND pins = '[]' AND origins = '[]'"
+        f"SELECT tenant, cwd, title FROM acphold.sessions WHERE {MAY_REPEAT}"
         " GROUP BY tenant, cwd, title HAVING count(*) >= %s",
-        (messages, least),
+        (least,),
     )
-    return frozenset((tenant, cwd, title) for tenant, cwd, title in rows.fetchall())
+    return frozenset(titled for titled in map(tuple, rows.fetchall()) if titled in among)
+
+
+MAY_REPEAT: Final = (
+    f"title IS NOT NULL AND message_count <= {bounds.SHORT_SESSION}"
+    " AND NOT renamed AND tags = '[]' AND pins = '[]' AND origins = '[]'"
+)
+"""A condition for sessions whose titles count for `repeated_titles`."""
 
 
 def change_row(tables: Tables, key: Key, change: RowChange) -> None:

@@ -93,10 +93,7 @@ HUNG_BYTES: Final = 1 << 24
 """Most bytes of such an answer."""
 
 SAME_WORDS = 4
-"""So many sessions that begin with the same words are probably a program's, if they are short."""
-
-SHORT_SESSION = 6
-"""Messages of such a session: one prompt, and what an agent says around its tools."""
+"""So many short sessions that begin with the same words are probably a program's."""
 
 SAME_WORDS_SECONDS = 30.0
 """Titles that several sessions share may be this old: to find them, all rows are read."""

@@ -27,6 +27,7 @@ from acphold.conversation.history.timeline import TurnOutcome
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
+from acphold.journal.bounds import SHORT_SESSION
 from acphold.journal.journal import (
     Journal,
     Outcomes,
@@ -416,18 +417,20 @@ class LocalReader(SessionReader):
         return News(rows, found.gone, found.is_all)
 
 
-_REPEATED: Final[WeakKeyDictionary[Journal, tuple[float, Collection[Titled]]]] = WeakKeyDictionary()
-"""By journal: when its repeated titles were read, and what they were."""
+_Repeated = WeakKeyDictionary[Journal, tuple[float, set[Titled], set[Titled]]]
+_REPEATED: Final[_Repeated] = WeakKeyDictionary()
+"""By journal: since when titles are known, which ones, and which of these are repeated."""
 
 
 async def _repeated_titles(journal: Journal, rows: Iterable[SessionRow]) -> Collection[Titled]:
-    if not any(map(_is_short, rows)):  # the journal reads all sessions for it
-        return ()
-    at, titles = _REPEATED.get(journal, (-bounds.SAME_WORDS_SECONDS, ()))
-    if monotonic() >= at + bounds.SAME_WORDS_SECONDS:
-        titles = await journal.repeated_titles(bounds.SAME_WORDS, bounds.SHORT_SESSION)
-        _REPEATED[journal] = monotonic(), titles
-    return titles
+    among = {(row.tenant, row.cwd, row.title or "") for row in rows if _is_short(row)}
+    now, (at, known, repeated) = monotonic(), _REPEATED.get(journal, (-inf, set(), set()))
+    if now >= at + bounds.SAME_WORDS_SECONDS:
+        at, known, repeated = now, set(), set()
+    if new := among - known:  # a journal in a file reads all sessions for it
+        repeated |= await journal.repeated_titles(new, bounds.SAME_WORDS)
+        _REPEATED[journal] = at, known | new, repeated
+    return repeated
 
 
 async def _projects(folders: Collection[str]) -> dict[str, str]:
@@ -446,7 +449,7 @@ async def _projects(folders: Collection[str]) -> dict[str, str]:
 
 
 def _is_short(row: SessionRow) -> bool:
-    return row.title is not None and row.message_count <= bounds.SHORT_SESSION
+    return row.title is not None and row.message_count <= SHORT_SESSION
 
 
 def _is_by_program(row: SessionRow, repeated: Collection[Titled]) -> bool:
