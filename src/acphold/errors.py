@@ -301,15 +301,13 @@ class TermsLostError(AcpError):
 
 class HeldElsewhereError(AcpError):
     """Another process has the session live, described in words, under the lease with this epoch; it
-    may be one that cannot be reached from here. Another try may succeed `until` then, by
-    `owners.clock`; not with 0."""
+    may be one that cannot be reached from here."""
 
     code = HELD_ELSEWHERE
 
-    def __init__(self, session_id: str, where: str, epoch: int = 0, until: float = 0.0) -> None:
+    def __init__(self, session_id: str, where: str, epoch: int = 0) -> None:
         super().__init__(f"session {session_id!r} is open in {where}")
         self.epoch = epoch
-        self.until = until
 
 
 class SessionMovedError(AcpError):

@@ -14,9 +14,12 @@ from acp_wire.schema import AgentMessageChunk, ClientCapabilities, ImageContent,
 from acp_wire.schema.updates import UserMessageChunk
 from acphold.conversation.history.timeline import Message
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.reading.processes import has_other_clients
 from tests.editor import scripted_agent, wrap_command
+from tests.owners import owning
 
 DEADLINE = 30.0
 
@@ -76,6 +79,18 @@ async def test_a_session_that_is_live_elsewhere_is_attached_to(
             await turn
             assert (await same.prompt('[{"say": "from the guest"}]')).text == "from the guest"
         assert (await session.prompt('[{"say": "still there"}]')).text == "still there"
+
+
+async def test_an_owner_that_cannot_be_reached_is_a_lost_connection_with_its_process(
+    journal: Path,
+) -> None:
+    kept = open_journal(journal)
+    await kept.release(await kept.create(NewSession("s1", "a", "/")))
+    async with owning(journal, "s1", "unix:/nowhere/gone.sock") as process:
+        with pytest.raises(ConnectionLostError, match=f"process {process.pid} .* cannot be reach"):
+            async with acphold.connect(session="s1", journal=journal):
+                pass
+    await kept.aclose()
 
 
 async def test_a_client_that_joins_a_session_of_the_daemon_knows_its_agent(

@@ -70,12 +70,23 @@ async def owner_addresses(journal: Owners, session_id: str) -> Sequence[str] | N
     return None
 
 
+class OwnerAwayError(errors.ConnectionLostError):
+    """The owner of a session cannot be reached now, and has it, as `held` says. Behind `until`, by
+    `owners.clock`, the session is free, or the owner has reported since."""
+
+    def __init__(self, held: errors.HeldElsewhereError, until: float) -> None:
+        super().__init__(str(held))
+        self.held = held
+        self.until = until
+
+
 async def dial_owner(
     journal: Owners, session_id: str, limit: int = MAX_MESSAGE
 ) -> tuple[At, Transport] | None:
     """Connect to the other process that owns a session; None if no other does.
 
-    Raises HeldElsewhereError if it cannot be reached, UnknownSessionError, and JournalError.
+    Raises OwnerAwayError if it cannot be reached now, HeldElsewhereError if it never can,
+    UnknownSessionError, and JournalError.
     """
     if not isinstance(whose := await journal.owner(session_id), At):
         return None
@@ -86,14 +97,14 @@ async def dial_owner(
             raise errors.SilentPeerError("it does not answer")
         return whose, await connect(addresses, seconds, limit)
     except errors.ConnectionLostError as problem:
-        why, until = str(problem), whose.until
-        if not addresses:
-            why, until = "it shares no session", 0.0
-        elif not can_be_tried(addresses):
-            until = clock() + bounds.UNSEEN_OWNER_SECONDS
+        why = f"{problem}" if addresses else "it shares no session"
         why = f"cannot be reached from here: {why}. Close it there, or try again"
-        where = f"{whose.owner}, which {why}"
-        raise errors.HeldElsewhereError(session_id, where, whose.epoch, until) from problem
+        held = errors.HeldElsewhereError(session_id, f"{whose.owner}, which {why}", whose.epoch)
+        if not addresses:
+            raise held from None
+        is_seen = can_be_tried(addresses)
+        until = whose.until if is_seen else clock() + bounds.UNSEEN_OWNER_SECONDS
+        raise OwnerAwayError(held, until) from problem
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:

@@ -73,7 +73,7 @@ class RemoteSessions:
 
     async def reach(self, session_id: str) -> bool:
         """Make a line to the owner of a session, over which nothing is open yet; return False if no
-        other process owns it. Raises HeldElsewhereError if that cannot be reached."""
+        other process owns it. Raises OwnerAwayError and HeldElsewhereError."""
         if (found := await dial_owner(self.hub.journal, session_id, self.limit)) is None:
             return False
         if session_id in self._lines:  # it was made meanwhile
@@ -221,9 +221,7 @@ class SessionLine:
         try:
             self.agent = (await journal.session(self.session_id)).agent
             found = await dial_owner(journal, self.session_id, self._remote.limit)
-        except (errors.JournalError, errors.HeldElsewhereError) as exc:
-            if isinstance(exc, errors.HeldElsewhereError) and not exc.until:
-                raise
+        except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
         if found is not None:
             self._whose, transport = found

@@ -52,6 +52,7 @@ from acphold.live.hub.ownership import end_of_sent, find_accepted
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
+from acphold.live.reading.one_question import OwnerAwayError
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
 from acphold.live.server.directory import Directory
@@ -373,9 +374,9 @@ class SessionOpener(Struct, eq=False):
             try:
                 if not await self.remote.reach(session_id) and self._directory.only_joins:
                     raise held
-            except errors.HeldElsewhereError as exc:
-                if asked > (until := min(until, exc.until)):
-                    raise
+            except OwnerAwayError as away:
+                if asked > (until := min(until, away.until)):
+                    raise away.held from away
                 await asyncio.sleep(0.1)
         await self._open_at_owner(wanted)
 
