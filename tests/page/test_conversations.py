@@ -19,6 +19,8 @@ from playwright.async_api import BrowserContext, Page, expect
 import acphold
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
 from tests.editor import Refused, introduced, scripted_agent
 from tests.imports.claude_home import CWD, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
@@ -36,6 +38,7 @@ from tests.page.conftest import (
     typed,
     violations,
 )
+from tests.raw_entries import ended, prompt
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -322,6 +325,41 @@ async def test_a_call_that_failed_says_why(page: Page, session: acphold.RemoteSe
     await expect(why).to_have_text(
         ["No such file: a.py", "The host is down", "The agent gave no reason."]
     )
+
+
+async def test_of_very_long_output_the_beginning_comes_and_the_rest_for_who_wants_it(
+    page: Page, served: Served
+) -> None:
+    lines = "".join(f"line {number}\n" for number in range(60_000))
+    change = {"type": "diff", "path": "/w/a.py", "oldText": lines, "newText": f"{lines}more\n"}
+    long = call("x", "make", "execute", content=[text(f"```\n{lines}```")], rawOutput=lines)
+    steps = [long, call("e", "Edit", "edit", content=[change])]
+    journal = open_journal(served.env["ACPHOLD_JOURNAL"])
+    lease = await journal.create(NewSession("long", "scripted", str(served.folder)))
+    for kind, raw in (
+        prompt("x"),
+        *(("update", json.dumps(step["update"]).encode()) for step in steps),
+        ended(),
+    ):
+        await journal.append(lease, [(kind, [raw])])
+    await journal.settle(lease, lease.next_seq - 1)
+    await journal.release(lease)
+    await journal.aclose()
+    async with page.expect_response(lambda it: "/entries" in it.url) as answer:
+        await page.goto(f"{served.url}/#/session/long")
+    assert len(await (await answer.value).body()) < len(lines)
+    command, edit = (page.locator("details.tool").nth(place) for place in (0, 1))
+    await command.locator("summary").click()
+    output = command.locator(".output pre")
+    await expect(output).to_contain_text("line 17\n")
+    assert "```" not in await output.inner_text()
+    assert "line 59999" not in await output.inner_text()
+    await command.get_by_role("button", name="Show all of it; 1.4 MB").click()
+    await expect(output).to_contain_text("line 59999\n")
+    assert await edit.locator("summary ins").count() == 0
+    await edit.locator("summary").click()
+    await edit.get_by_role("button", name="Show all of it; 1.4 MB").click()
+    await expect(edit.locator("table")).to_contain_text("more")
 
 
 async def test_it_says_who_prompted_and_how_each_turn_ended(

@@ -45,6 +45,26 @@ async def all_pages(web: Site, session_id: str, limit: int) -> list[Any]:
             return found
 
 
+async def test_a_reader_that_asks_for_it_gets_the_beginning_of_long_output_and_the_whole_later(
+    web: Site,
+) -> None:
+    text = "a line of output\n" * 100_000
+    output = {"type": "content", "content": {"type": "text", "text": text}}
+    named = {"toolCallId": "t", "title": "make", "kind": "execute", "status": "completed"}
+    call = {"sessionUpdate": "tool_call", **named, "content": [output]}
+    await web.remember("s1", [*said(1)[:-1], ("update", [encode(call)]), *said(1)[-1:]])
+    whole = await web.get(address("s1", limit=9))
+    brief = await web.get(address("s1", limit=9, brief="true"))
+    assert len(brief.body) < len(whole.body) / 5
+    [place] = [n for n, it in enumerate(whole.json["entries"]) if it != brief.json["entries"][n]]
+    entry = brief.json["entries"][place]
+    assert text.startswith(entry["update"]["content"][0]["content"]["text"])
+    assert entry["update"]["_meta"]["acphold/whole"][0] == len(encode(call))
+    later = await web.get(address("s1", limit=1, before=entry["seq"] + 1))
+    assert later.json["entries"] == [whole.json["entries"][place]]
+    assert whole.json["entries"][place]["update"] == call
+
+
 # -- the list ---------------------------------------------------------------------------------
 
 

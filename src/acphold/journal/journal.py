@@ -220,11 +220,13 @@ class Entries(Readable, Protocol):
         limit_bytes: int = bounds.READ_BYTES,
         *,
         kinds: Sequence[str] = (),
+        brief: bool = False,
     ) -> PageBack:
         """Return the last `limit` entries below `before`, or of the whole session, without void
         ones.
 
-        With `kinds`, only entries of these kinds; others are skipped unread. Returns about
+        With `kinds`, only entries of these kinds; others are skipped unread. For `brief` see
+        `read`. Returns about
         `limit_bytes` at most, but at least one entry if there is one. Raises UnknownSessionError,
         and RewrittenError if `before` lies inside of entries that were merged after they were read:
         then read from the end again.

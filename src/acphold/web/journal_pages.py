@@ -14,8 +14,8 @@ still slow down a turn. So this one has its own thread, loop and file.
 ROW, ENTRY and HIT are as `acphold list`, `show` and `search` print them with --json, QUESTION and
 DECISION as `acphold inbox` does. All of it needs the scope watch; sessions that a principal may not
 see (`server.principals`) are left out. With `lineage`, entries of another lineage are refused with
-409 (see `journal.lineage`). Questions are only answered over ACP (`/acp`), with the scope
-answer.
+409 (see `journal.lineage`); with `brief`, long ones may come as `beginning` makes them. Questions
+are only answered over ACP (`/acp`), with the scope answer.
 """
 
 # See docs/decisions.md, 32.
@@ -281,7 +281,7 @@ class JournalPages:
                 f"the journal has gone back since session {session_id!r} was read; begin at its end"
             )
         page = await self._reader.ask(
-            lambda it: it.read_back(session_id, asked.before, asked.limit)
+            lambda it: it.read_back(session_id, asked.before, asked.limit, brief=asked.brief)
         )
         body: dict[str, object] = {
             "entries": Raw(b"[%b]" % ",".join(map(json_facts.entry_json, page.entries)).encode()),

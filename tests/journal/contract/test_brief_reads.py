@@ -68,6 +68,8 @@ async def test_long_output_is_cut_and_everything_else_comes_as_it_is(
         whole = await entries(journal, "s", brief=False)
         assert fold(whole) == fold(before)
         found = await entries(journal, "s", brief=True)
+        page = await journal.read_back("s", None, 100, 100 * MB, brief=True)
+        assert [*page.entries][::-1] == [entry for entry in found if entry.raw]
         assert [entry.seq for entry in found] == [entry.seq for entry in whole]
         assert [entry.seq for entry in found if is_begun(entry)] == begun
         for one, its in zip(found, whole, strict=True):

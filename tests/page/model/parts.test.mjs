@@ -255,6 +255,22 @@ test("what is far above is dropped, and read again it is where it was", () => {
   assert.deepEqual(timeline.items[0].fields, { title: "x".repeat(10), status: "failed" });
 });
 
+test("of a call with long output a page may have the beginning, until the call says more", () => {
+  const update = { sessionUpdate: "tool_call", toolCallId: "t", content: [text("a")], _meta: { "acphold/whole": [9_000_000, 12] } };
+  const cut = { seq: 7, bytes: 9_000_000 };
+  const timeline = new Timeline();
+  timeline.addEntry({ seq: 7, kind: "update", at: "", update });
+  assert.deepEqual(timeline.tool("t").cut, cut);
+  timeline.addEntry({ seq: 8, kind: "update", at: "", update: { sessionUpdate: "tool_call_update", toolCallId: "t", status: "failed" } });
+  assert.deepEqual(timeline.tool("t").cut, cut);
+  const later = new Timeline();
+  later.addEntry({ seq: 9, kind: "update", at: "", update: { sessionUpdate: "tool_call_update", toolCallId: "t", title: "T" } });
+  later.prepend(timeline);
+  assert.deepEqual(later.tool("t").cut, cut);
+  later.addEntry({ seq: 10, kind: "update", at: "", update: { sessionUpdate: "tool_call_update", toolCallId: "t", content: [text("b")] } });
+  assert.equal(later.tool("t").cut, undefined);
+});
+
 test("a turn that a browser was told to keep is asked for again, as it may have been forgotten", (t) => {
   const asked = t.mock.method(globalThis, "fetch", () => {});
   request("/sessions/s/entries?before=9");

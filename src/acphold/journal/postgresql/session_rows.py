@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, time
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -91,9 +91,7 @@ class PostgresqlSegments(KeptSegments):
     def _next(
         self, after: int, limit_bytes: int, through: int, lone_chunks: bool, brief: int | None
     ) -> Iterator[Segment]:
-        columns, made = COLUMNS, segment_of_row
-        if brief is not None:
-            columns, made = self._tables.begun_segment(), partial(self._begun, brief)
+        columns, made = self._columns(brief)
         rest = "" if lone_chunks else f"AND NOT ({self._tables.LONE_CHUNK})"
         read = _READ.format(columns=columns, rest=rest)
         while limit_bytes > 0:

@@ -347,14 +347,16 @@ def read_back(
     limit_bytes: int = bounds.READ_BYTES,
     *,
     kinds: Sequence[str] = (),
+    brief: bool = False,
 ) -> PageBack:
     """Like `Entries.read_back`."""
-    rows, _ = _find_segments(tables, session_id)
+    rows, settled = _find_segments(tables, session_id)
+    begun = settled if brief else None
     through = END if before is None else before - 1
     entries: list[Entry] = []
     if before is not None:
         # The page may begin inside a segment, whose entries below `before` are part of it.
-        cut = next(iter(rows.read(through, 1)), None)
+        cut = next(iter(rows.read(through, 1, brief=begun)), None)
         if cut is not None and cut.first_seq < before:
             if cut.is_merged:
                 raise RewrittenError(
@@ -365,7 +367,7 @@ def read_back(
                 entries = _newest_first(cut.up_to(through))
                 limit_bytes -= len(cut.raw)
             through = cut.first_seq - 1
-    for segment in rows.backwards(through, kinds):
+    for segment in rows.backwards(through, kinds, brief=begun):
         if len(entries) >= limit or (entries and limit_bytes <= 0):
             break
         limit_bytes -= len(segment.raw)

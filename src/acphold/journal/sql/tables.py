@@ -7,8 +7,9 @@ each value; each store runs it as its database wants it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
@@ -368,6 +369,12 @@ class KeptSegments(ABC):
     ) -> Iterator[Segment]:
         """Yield what `read` returns; raises DamagedRowError."""
 
+    def _columns(self, brief: int | None) -> tuple[str, Callable[..., Segment]]:
+        """Return the columns to read, and what makes a segment of them."""
+        if brief is None:
+            return self._tables.segment(), segment_of_row
+        return self._tables.begun_segment(), partial(self._begun, brief)
+
     def _begun(
         self, settled: int, last: int, first: int, at: int, kind: Any, raw: bytes, length: int
     ) -> Segment:
@@ -392,10 +399,12 @@ class KeptSegments(ABC):
             yield from found
             after = found[-1].last_seq
 
-    def backwards(self, through: int, kinds: Sequence[str] = ()) -> Iterator[Segment]:
+    def backwards(
+        self, through: int, kinds: Sequence[str] = (), *, brief: int | None = None
+    ) -> Iterator[Segment]:
         """Yield the segments that end by `through`, newest first; of these kinds, if any are
-        named."""
-        while found := self.read_back(through, bounds.BACK_SEGMENTS, kinds):
+        named. For `brief` see `read`."""
+        while found := self.read_back(through, bounds.BACK_SEGMENTS, kinds, brief=brief):
             yield from reversed(found)
             through = found[0].first_seq - 1
 
@@ -439,14 +448,17 @@ class KeptSegments(ABC):
         state = fold((entry for segment in found for entry in segment.entries()), before)
         return messages(state) - messages(before)
 
-    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+    def read_back(
+        self, through: int, limit: int, kinds: Sequence[str] = (), *, brief: int | None = None
+    ) -> list[Segment]:
         """Return the last `limit` segments that end by `through`, oldest first; of these kinds, if
-        any are named."""
+        any are named. For `brief` see `read`."""
         codes = [self._tables.CODES.get(kind, kind) for kind in kinds]
         of_kinds = f" AND kind IN ({', '.join(['%s'] * len(codes))})" if codes else ""
         order = f"{of_kinds} ORDER BY {self._tables.ORDER} DESC LIMIT %s"
-        rows = self._select(self._tables.segment(), 0, through, order, *codes, limit)
-        return [segment_of_row(*row) for row in reversed(rows.fetchall())]
+        columns, made = self._columns(brief)
+        rows = self._select(columns, 0, through, order, *codes, limit)
+        return [made(*row) for row in reversed(rows.fetchall())]
 
     def size(self, after: int) -> int:
         """The stored bytes of the segments that end above `after`."""

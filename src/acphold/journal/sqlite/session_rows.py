@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -31,7 +31,6 @@ from acphold.journal.sql.tables import (
     KeptSegments,
     Tables,
     lone_chunk,
-    segment_of_row,
 )
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.leases import identity
@@ -48,9 +47,7 @@ class SqliteSegments(KeptSegments):
     def _next(
         self, after: int, limit_bytes: int, through: int, lone_chunks: bool, brief: int | None
     ) -> Iterator[Segment]:
-        columns, made = self._tables.segment(), segment_of_row
-        if brief is not None:
-            columns, made = self._tables.begun_segment(), partial(self._begun, brief)
+        columns, made = self._columns(brief)
         order = f"{'' if lone_chunks else f' AND NOT ({self._tables.LONE_CHUNK})'} ORDER BY key"
         # An unfinished statement would keep the write-ahead log from starting over.
         with closing(self._select(columns, after + 1, through, order)) as rows:

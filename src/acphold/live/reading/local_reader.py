@@ -325,8 +325,10 @@ class LocalReader(SessionReader):
     async def state(self, session_id: str) -> SessionState:
         return await state_of(self.journal, session_id)
 
-    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
-        return await self.journal.read_back(session_id, before, limit)
+    async def read_back(
+        self, session_id: str, before: int | None, limit: int, *, brief: bool = False
+    ) -> PageBack:
+        return await self.journal.read_back(session_id, before, limit, brief=brief)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         if self.index_seconds:

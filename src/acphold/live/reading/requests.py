@@ -74,6 +74,7 @@ class EntriesQuery(Struct, omit_defaults=True):
     before: Seq | None = None
     limit: Rows = ROWS
     lineage: str | None = None
+    brief: bool = False
 
 
 class SearchQuery(Struct, omit_defaults=True):

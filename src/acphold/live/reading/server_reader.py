@@ -172,7 +172,10 @@ class ServerReader(SessionReader):
             if entry.seq > after:
                 yield entry
 
-    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+    async def read_back(
+        self, session_id: str, before: int | None, limit: int, *, brief: bool = False
+    ) -> PageBack:
+        # An earlier release does not know `brief`.
         asked = requests.EntriesQuery(before=before, limit=limit)
         address = f"{requests.place_of(session_id)}{requests.ENTRIES}"
         page = await self.get(address, answers.RemoteEntries, asked)

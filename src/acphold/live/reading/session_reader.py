@@ -230,7 +230,9 @@ class SessionReader(Protocol):
             folding.add(entry)
         return folding.state()
 
-    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+    async def read_back(
+        self, session_id: str, before: int | None, limit: int, *, brief: bool = False
+    ) -> PageBack:
         """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
 
     async def search(self, sought: Sought) -> list[SearchHit]:

@@ -29,7 +29,8 @@ import { asText } from "./text.js";
  * @typedef {Base & Message & {kind: "said", role: "agent" | "thought", prose: Prose, others: Content[], isPart: boolean}} Said  `isPart`: it goes on with the one before it, and something of ours stands between
  * @typedef {{name?: unknown, user?: unknown}} Author  the program that a prompt was written in, and its named user
  * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, user?: string, isReported: boolean}} Prompt
- * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[]}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
+ * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[], cut?: Cut}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
+ * @typedef {{seq: number, bytes: number}} Cut  the entry of whose content only the beginning was read, and its whole size
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
  * @typedef {Base & {kind: "end", outcome: string, message?: string, resetsAt?: number}} End
  * @typedef {Base & {kind: "note", severity: string, title: string, description?: string}} Note
@@ -393,6 +394,8 @@ export class Timeline {
       delete tool.fields.status;
     }
     patch(tool, fields);
+    const [bytes] = Array.isArray(fields._meta?.["acphold/whole"]) ? fields._meta["acphold/whole"] : [];
+    if (Array.isArray(fields.content)) tool.cut = Number.isInteger(bytes) && place.seq ? { seq: place.seq, bytes } : undefined;
   }
 
   /** It stands where it was told last, as it does in the journal, which keeps no earlier one. @param {Received[]} entries @param {Place} place */
@@ -677,6 +680,7 @@ function joinTools(older, later) {
   if (later.saysAll) delete older.fields.status;
   if (_meta !== undefined) older.fields._meta = later.saysMeta ? _meta : { ...members(older.fields._meta), ...members(_meta) };
   Object.assign(older.fields, fields);
+  if (fields.content) older.cut = later.cut;
   older.saysAll ||= later.saysAll;
   older.saysMeta ||= later.saysMeta;
   joinTerminals(older.terminals, later.terminals);

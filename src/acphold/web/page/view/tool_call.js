@@ -14,7 +14,7 @@ export function ToolView({ tool, decisions, children }) {
   const { title, kind = "other", status = "pending", rawInput, _meta } = tool.fields;
   const content = [...allowed(tool, decisions), ...contentOf(tool)];
   const [isOpen, setOpen] = useState(false);
-  const diffs = content.filter((each) => each?.type === "diff");
+  const diffs = content.filter((each) => each?.type === "diff" && !(tool.cut && each === content.at(-1)));
   const isCommand = kind === "execute";
   const output = isCommand || status === "failed" ? outputOf(content, tool.fields.rawOutput) : "";
   const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && decisions.length === 0 && "The agent gave no reason."));
@@ -28,7 +28,7 @@ export function ToolView({ tool, decisions, children }) {
       <span class="title">${isCommand ? commandTitle(titleOf(title, kind), given) : coded(titleOf(title, kind))}</span>
       ${diffs.map((diff) => html`<${Later} name="Sum" diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
-      ${!isOpen && isCommand && output && html`<${LastLines} text=${output} most=${3} />`}
+      ${!isOpen && isCommand && output && !tool.cut && html`<${LastLines} text=${output} most=${3} />`}
       ${why && html`<span class="why">${why}</span>`}
     </summary>
     ${isOpen && html`<${Later} name="Inside" tool=${tool} content=${content} />`}

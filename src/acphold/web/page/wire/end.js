@@ -16,7 +16,7 @@ const ENTRIES = 40;
 
 /** `isFirst` while nothing of it is shown. @param {string} id @param {boolean} isFirst @returns {Asked} */
 export function ask(id, isFirst) {
-  const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
+  const address = `/sessions/${id}/entries?limit=${ENTRIES}&brief=true`;
   const known = device();
   // Without HTTPS there is no worker, and no cache either.
   const kept = Promise.resolve(known && globalThis.caches?.match(address, { cacheName: keptOf(known.id), ignoreVary: true }))

@@ -90,7 +90,13 @@ export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
 
 /** Entries of a session from before one of them: of another lineage neither the server nor this device has any. @param {string} id @param {number} before @param {number} limit @param {string} lineage @returns {Promise<Page>} */
 export const entries = (id, before, limit, lineage) =>
-  read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit, lineage });
+  read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit, lineage, brief: "true" });
+
+/** One entry, all of it: pages have of long output only the beginning. @param {string} id @param {number} seq @returns {Promise<Entry | undefined>} */
+export async function wholeEntry(id, seq) {
+  const page = await read(`/sessions/${encodeURIComponent(id)}/entries`, { before: seq + 1, limit: 1 });
+  return page.entries.find((/** @type {Entry} */ entry) => entry.seq === seq);
+}
 
 /** The end of a session: as it was read last on this device, null where it was not, and as it is now. @param {string} id @param {boolean} isFirst @returns {{kept: Promise<Page | null>, now: Promise<Page>}} */
 export function end(id, isFirst) {
