@@ -210,3 +210,20 @@ def test_sessions_lie_where_a_variable_says(tmp_path: Path) -> None:
     flat = Home(tmp_path / "x", {"PI_CODING_AGENT_SESSION_DIR": str(tmp_path / "mine")})
     (found,) = READER.find(flat)
     assert (found.paths, found.session_id) == ((str(moved),), SESSION)
+
+
+@pytest.mark.parametrize("named", ["parentSession", "branchedFrom"])
+@pytest.mark.parametrize("folder", ["/home/ada/", "C:\\work\\", None])
+def test_a_fork_names_the_session_that_it_begins_with(
+    tmp_path: Path, named: str, folder: str | None
+) -> None:
+    session = Session()
+    session.user("One.")
+    session.agent("1")
+    name = f"2026-01-02T03-04-05-678Z_{SESSION}.jsonl"
+    head = {named: SESSION if folder is None else f"{folder}{name}"}
+    session.records[0] |= head | {"id": "fork", "timestamp": "2026-01-03T00:00:00.000Z"}
+    assert session.told(tmp_path).facts.begun_as == SESSION
+    # One without the turns of its parent only names it.
+    session.records[0]["timestamp"] = "2026-01-01T00:00:00.000Z"
+    assert session.told(tmp_path).facts.begun_as == ""

@@ -8,6 +8,7 @@ retried; only the last failure ends a turn.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PureWindowsPath
 from typing import Final
 
 from acphold.imports.content_blocks import (
@@ -24,7 +25,7 @@ from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tools import edit_diffs, tool_of
-from acphold.imports.values import Object, look_up, number, obj, objects, text
+from acphold.imports.values import Object, first_text, look_up, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
 
@@ -74,20 +75,35 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter.end_failed()
 
 
+def _parent(head: Object) -> str:
+    """Return the id of the session that one was forked from, which is named by its file."""
+    named = first_text(head, ("parentSession", "branchedFrom"))
+    stem = PureWindowsPath(named).name.removesuffix(".jsonl")
+    return stem.partition("_")[2] or stem
+
+
 class _PiConverter(AgentConverter):
     """Converts one session, record by record."""
 
     def __init__(self, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._failure = ""
+        self._head: Object = {}
 
     def take(self, record: Object) -> None:
         """Take the next record."""
         kind, writer = text(record, "type"), self._writer
         writer.clock(record.get("timestamp"))
         if kind == "session":
-            writer.facts.cwd = writer.facts.cwd or text(record, "cwd")
-        elif kind == "message":
+            writer.facts.enter(text(record, "cwd"))
+            self._head = record
+            return
+        if kind == "message" and (head := self._head):
+            # An extension may begin one without its turns, for another agent, say.
+            if text(record, "timestamp") <= text(head, "timestamp"):
+                writer.facts.begun_as = _parent(head)
+            self._head = {}
+        if kind == "message":
             self._message(record)
         elif kind == "session_info":
             writer.title(text(record, "name"))
