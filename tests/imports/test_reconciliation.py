@@ -27,6 +27,7 @@ from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of, take_lease
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
 from tests.imports.test_acpx import RECORD
 from tests.imports.told import sources, write_lines
@@ -507,6 +508,25 @@ async def test_the_turns_of_an_older_way_of_a_copy_stand_beside_the_newer_one(
     assert await prompts(opened) == ["one", "two", "older", "newest"]
     (tail,) = await others(opened)
     assert await prompts(opened, tail) == ["newer"]
+
+
+async def test_ways_whose_prompts_have_one_id_are_tails_of_their_own(
+    opened: Journal, tmp_path: Path
+) -> None:
+    """In Codex, two prompts are of one turn where the second was sent into it."""
+    rollout = Rollout()
+    for words in ("one", "two", "three"):
+        rollout.user(words)
+        rollout.agent(f"On {words}")
+        rollout.end()
+        for _ in range(2):
+            rollout.write(tmp_path)
+            for source in found("codex", tmp_path):
+                await Intake(opened).take(source, reader("codex"))
+        assert await prompts(opened, rollout.session) == [words]
+        rollout.event("thread_rolled_back", num_turns=1)
+    tails = await tails_of(opened, rollout.session)
+    assert sorted([await prompts(opened, tail) for tail in tails]) == [["one"], ["two"]]
 
 
 async def test_a_tail_that_a_person_deleted_stays_deleted(opened: Journal, tmp_path: Path) -> None:

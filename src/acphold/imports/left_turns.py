@@ -80,11 +80,11 @@ async def take_behind(
 
 
 async def _open_tail(
-    journal: Journal, source: Source, row: SessionRow, first: ReadTurn
+    journal: Journal, source: Source, row: SessionRow, first: ReadTurn, name: str = ""
 ) -> tuple[SessionWriter, list[ReadTurn]] | None:
-    """Own the session of turns that were left, known by the first of them; return its writer,
-    and the turns that it has. None if somebody deleted it."""
-    name = first.name
+    """Own the session of turns that were left, known by the first of them, or by this name; return
+    its writer, and the turns that it has. None if somebody deleted it."""
+    name = name or first.name
     tail = replace(source, session_id=f"{source.session_id}~{name}", kept_as="")
     link = row.agent, tail.downstream_id
     if await is_forgotten(journal, *link):
@@ -93,6 +93,10 @@ async def _open_tail(
         its_row = await journal.session(ours)
         lease = await take_lease(journal, ours, yields=True)
         session = await read_known(journal, ours)
+        same = {turn.key for turn in session.turns if turn.name == name}
+        if same and first.key not in same:  # another one whose prompt has the same id
+            await journal.release(lease)
+            return await _open_tail(journal, source, row, first, first.key)
         writing = SessionWriter(journal, lease, tail, None, its_row, session.marker)
         return writing, session.turns
     seq = first.spans[0][0] - 1 if first.spans else 0
