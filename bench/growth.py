@@ -33,6 +33,7 @@ FLAT: Final = (Goal(1.3, ratio=True),)
 
 COMMANDS: Final = (
     *("list --limit 30", "list --json --limit 30", "list --limit 30 {word}"),
+    *("list --limit 30 nosuchword", "list --limit 30 #nosuchtag", "usage --agent Codex --since 2w"),
     *("show {id}", "export {id}", "diff {id}", "inbox", "rules"),
     *("usage", "usage --by day", "usage --by model", "usage --by folder", "usage --agent Codex"),
     *("search --limit 20 {word}", "search --limit 20 {rare}"),

@@ -26,10 +26,12 @@ from acphold.journal.sql.search import search
 from acphold.journal.sql.session_tables import count_unindexed
 from acphold.journal.sqlite import connection, search_index, store as sqlite
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import find_in_index
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
+from bench.exact import Tracer
 from tests.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.conversations import open_file
 from tests.journal.promises.promise import found, running, said, told
@@ -240,6 +242,26 @@ async def test_a_full_volume_is_one_part_for_a_search_to_look_through(
         ]
     assert len(parts) > 3
     assert parts[:-1] == [1] * len(parts[:-1])
+
+
+OPENED: Final = 50
+"""Steps to open a file for each volume: SQLite reads its five tables, and they are no triggers."""
+
+
+async def test_a_volume_adds_few_steps_to_the_opening_of_a_file(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
+    taken: list[int] = []
+    for number in range(12):
+        await imported(journal, f"s{number}", "", 1)
+        await journal.index.catch_up(60)
+        tracer = Tracer()
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite3, "connect", tracer.connect)
+            JournalFile.open(str(path), create=False, busy_seconds=1).close()
+        taken.append(tracer.steps)
+    assert taken[-1] - taken[1] <= 10 * OPENED, taken
 
 
 async def test_a_deletion_rewrites_the_volumes_that_it_is_in_and_no_other(
