@@ -139,10 +139,10 @@ DELETED_TOGETHER: Final = 768
 """Sessions that SQLite hides at once, which takes 30 ms. Fewer would write the same pages more
 often."""
 
-DELETED_BESIDE_TURNS: Final = 4
+DELETED_BESIDE_TURNS: Final = 16
 """The same while anybody has a session: its turns wait meanwhile."""
 
-PIECE_BESIDE_TURNS: Final = 0.001
+PIECE_BESIDE_TURNS: Final = 0.002
 """Seconds for which a piece of work holds the lock then. On a busy machine whoever works longer
 without a rest is made to pause, and holds the lock meanwhile."""
 

@@ -200,6 +200,38 @@ async def test_a_long_log_begins_anew_also_if_others_write_during_each_pass_over
     await journal.aclose()
 
 
+async def test_what_was_copied_is_flushed_before_anybody_waits_for_the_rest(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 100)
+    monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
+    journal = open_file(path)
+    lease = await begun(journal)
+    done: list[str] = []
+    fsync = os.fsync
+
+    class Noting(Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            done.append(statement)
+            return super().execute(statement, *values)
+
+    def note(file: int) -> None:
+        done.append("the file" if os.fstat(file).st_ino == path.stat().st_ino else "another")
+        fsync(file)
+
+    def watch(connection: Connection) -> None:
+        connection.__class__ = Noting
+
+    await journal._background.run(watch)
+    monkeypatch.setattr(os, "fsync", note)
+    await journal.append(lease, [("update", [b"x" * 1_000_000])])
+    await journal.settle(lease, 0)  # behind a checkpoint, which is behind the append
+    before = done[: done.index("PRAGMA wal_checkpoint(RESTART)")]
+    last = max(at for at, it in enumerate(before) if "PASSIVE" in it)
+    assert "the file" in before[last:]
+    await journal.aclose()
+
+
 async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_who_appends(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,11 +26,14 @@ def copy(connection: Connection, longer_than: int = -1) -> bool:
 
     False, too, while another process copies it.
     """
+    file = file_system.writable(connection.path)
     before = 0
     for _ in range(bounds.COPYING_PASSES):
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not longer_than < pages <= copied:
             return False
+        # SQLite itself flushes the file behind the last page of the log, for which writers wait.
+        os.fsync(file)
         if copied - before <= bounds.COPIED_PAGES:
             break
         before = copied
