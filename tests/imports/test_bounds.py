@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.imports.databases import REPEATED
 from acphold.imports.records import LINE_BYTES, UNPACKED_BYTES
 from acphold.imports.sources import DEEPEST
 from acphold.journal.compression import zstd
@@ -146,14 +147,15 @@ def test_a_small_file_without_an_end_costs_only_itself(home: Path, name: str) ->
 
 # -- databases --------------------------------------------------------------------------------
 
-ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+ENDLESS = "WITH RECURSIVE {0}(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM {0})"
 
 
-def test_a_view_in_place_of_a_table_is_not_read(home: Path) -> None:
+@pytest.mark.parametrize("name", ["n", REPEATED])
+def test_a_view_in_place_of_a_table_is_not_read(home: Path, name: str) -> None:
     database = sqlite3.connect(home / ".local/share/opencode/opencode.db")
     database.executescript(
-        "DROP TABLE session; CREATE VIEW session AS"
-        f" {ENDLESS} SELECT 'ses_' || x AS id, x AS time_updated, NULL AS parent_id FROM n"
+        f"DROP TABLE session; CREATE VIEW session AS {ENDLESS.format(name)}"
+        f" SELECT 'ses_' || x AS id, x AS time_updated, NULL AS parent_id FROM {name}"
     )
     database.close()
     goose = home / ".local/share/goose/sessions/sessions.db"
@@ -199,7 +201,7 @@ def slow_database(home: Path) -> None:
         "CREATE TABLE session (id, time_updated,"
         " parent_id AS (length(hex(zeroblob(8000000))) || ''));"
         "CREATE TABLE part (session_id);"
-        f"INSERT INTO session {ENDLESS} SELECT x, x FROM n LIMIT 100000"
+        f"INSERT INTO session {ENDLESS.format('n')} SELECT x, x FROM n LIMIT 100000"
     )
     database.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import Home
+from acphold.imports import Home, databases
 from acphold.imports.cursor import READER
 from tests.imports.told import Story, sources
 
@@ -517,3 +517,25 @@ def test_messages_that_the_editor_lost_from_its_list_are_told_by_their_times(
     editor.composer("c2")
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "First."), ("user", "Second.")]
+
+
+def test_conversations_of_an_editor_are_found_by_as_many_queries_however_many_they_are(
+    editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = databases.rows
+
+    def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
+        asked.append(query)
+        return ask(path, query, *arguments)
+
+    monkeypatch.setattr(databases, "rows", rows)
+    counts = set[int]()
+    for number in range(3):
+        for one in range(10**number):
+            editor.composer(f"n{number}-{one}")
+            editor.bubble(1, "Look.", f"n{number}-{one}")
+        asked.clear()
+        assert len(sources(READER, tmp_path)) == sum(10**it for it in range(number + 1))
+        counts.add(len(asked))
+    assert counts == {3}

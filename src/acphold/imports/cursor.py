@@ -66,6 +66,17 @@ _MESSAGES: Final = _AT.format(
     " + coalesce((SELECT 1 FROM cursorDiskKV AS b WHERE"
     f" {_OF_BUBBLES.format('b.key', 'substr(cursorDiskKV.key, 14)')} LIMIT 1), 0)"
 )
+_COMPOSER: Final = "substr(step.key, 10, instr(substr(step.key, 10) || ':', ':') - 1)"
+_WITH_BUBBLES: Final = f"""
+    WITH RECURSIVE {databases.REPEATED} (key) AS (
+        SELECT min(key) FROM cursorDiskKV WHERE key >= 'bubbleId:' AND key < 'bubbleId;'
+        UNION SELECT (
+            SELECT min(b.key) FROM cursorDiskKV AS b
+            WHERE b.key >= 'bubbleId:' || {_COMPOSER} || ';' AND b.key < 'bubbleId;'
+        ) FROM {databases.REPEATED} AS step WHERE step.key IS NOT NULL
+    ) SELECT {_COMPOSER} FROM {databases.REPEATED} AS step WHERE step.key IS NOT NULL
+"""
+"""The ids of the conversations with messages in rows; each is one step of an index."""
 
 _HUMAN, _AGENT = 1, 2
 _ENDED: Final = {"aborted": "cancelled", "cancelled": "cancelled"}
@@ -96,7 +107,9 @@ def find(home: Home) -> Iterator[Source]:
                     seen.add(composer)
                     yield databases.row_source(state, composer, changed, size)
             with suppress(OSError):  # noted above
-                if lost := sum(composer not in known for composer in _with_bubbles(state)):
+                known.add("")
+                found = databases.rows(state, _WITH_BUBBLES)
+                if lost := sum(composer not in known for (composer,) in found):
                     why = f"conversations without their record: {lost}"
                     note(OSError(ENOENT, why, str(state)))
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
@@ -107,17 +120,6 @@ def find(home: Home) -> Iterator[Source]:
                     changed = next(filter(None, map(conversation.get, times)), None)
                     size = len(_messages_in(conversation))
                     yield databases.row_source(state, key, changed, size)
-
-
-def _with_bubbles(state: Path) -> Iterator[str]:
-    """Yield the ids of the conversations with messages in rows; each is one step of an index."""
-    query = "SELECT min(key) FROM cursorDiskKV WHERE key >= ? AND key < 'bubbleId;'"
-    begin = "bubbleId:"
-    while (key := str(databases.rows(state, query, begin)[0][0] or "")) >= begin:
-        composer = key.split(":")[1]
-        if composer:
-            yield composer
-        begin = f"bubbleId:{composer};"
 
 
 def _whole_conversations(state: Path) -> dict[str, Object]:
