@@ -4,6 +4,7 @@ docs/architecture.md."""
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -143,9 +144,13 @@ class Edge(NamedTuple):
 @cache
 def source(path: Path) -> Source:
     looked_at = ast.Import | ast.ImportFrom | ast.Attribute | ast.Tuple | ast.List
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = [node for node in ast.walk(tree) if isinstance(node, looked_at)]
-    return Source(nodes, [*_classes(tree.body)])
+    gc.disable()  # which would take longer than all that is done here
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = [node for node in ast.walk(tree) if isinstance(node, looked_at)]
+        return Source(nodes, [*_classes(tree.body)])
+    finally:
+        gc.enable()
 
 
 def _nodes(path: Path) -> Sequence[ast.AST]:

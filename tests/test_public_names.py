@@ -71,7 +71,7 @@ PUBLIC = {
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source SourceSearch
         TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c explain failure
         find_turn first_entries forecast forget give_up_lost has_words interruptible read_beside
-        read_listed reader searching whole_id
+        read_listed reader searching was_named whole_id
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

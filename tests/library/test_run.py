@@ -96,17 +96,6 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
         assert await client.leave() == 0
 
 
-async def test_an_agent_is_run_by_its_file(file: Path, journal: Path) -> None:
-    await hears_itself(acphold("agent", "run", f"{file}:agent"), journal)
-
-
-async def test_an_agent_is_run_by_its_module(
-    file: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
-    await hears_itself(acphold("agent", "run", "my_agent:agent"), journal)
-
-
 async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
     file: Path, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,11 +104,13 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
         (project / f"{name}.py").write_text(f"print('{name} was run', flush=True)\n")
     monkeypatch.chdir(project)
     monkeypatch.setenv("PYTHONPATH", str(file.parent))
-    command = own_command("agent", "run", "my_agent")
-    async with introduced(command, journal=journal, cwd=project) as client:
+    async with introduced(
+        own_command("agent", "run", "my_agent:agent"), journal=journal, cwd=project
+    ) as client:
         await client.talk("hello")
     assert b"was run" not in client.stderr
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "nothing"))
+    command = own_command("agent", "run", "my_agent")
     async with editor(command, journal=journal, cwd=project) as client:
         await client.ended()
     assert b"my_agent was run" in client.stderr
@@ -129,7 +120,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
     option = f"--journal={tmp_path / 'other.db'}"
     for command in (
         acphold("agent", "run", option, str(file)),
-        acphold("agent", "run", str(file), option),
+        acphold("agent", "run", f"{file}:agent", option),
     ):
         await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
