@@ -25,7 +25,7 @@ from acphold.journal.journal import Titled
 from acphold.journal.postgresql import changes
 from acphold.journal.rows import ListFilter
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.list_filters import TEXT
+from acphold.journal.sql.list_filters import TEXT, ways_of
 from acphold.journal.sql.session_tables import MAY_REPEAT
 from acphold.journal.sql.tables import Tables
 
@@ -125,12 +125,17 @@ def candidates(tables: Tables, filter: ListFilter) -> tuple[str, list[Any]] | No
 
 
 def _query(word: str) -> str:
+    """The query for texts with the pieces of a word, in any of its ways."""
+    return f"({' | '.join(map(_pieces_query, ways_of(word)))})"
+
+
+def _pieces_query(word: str) -> str:
     """The query for texts with the pieces of a word; the last ones overlap."""
     quoted = [
         "'{}'".format(word[at : at + _PIECE].replace("\\", "\\\\").replace("'", "''"))
         for at in sorted({*range(0, len(word) - _PIECE, _PIECE), max(0, len(word) - _PIECE)})
     ]
-    return " & ".join(quoted) + ":*" * (len(word) < _PIECE)
+    return f"({' & '.join(quoted)}{':*' * (len(word) < _PIECE)})"
 
 
 def _changed(tables: Tables) -> Sequence[str] | None:
