@@ -800,18 +800,25 @@ async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(
     assert await prompts(opened) == ["continue"] * 3
 
 
+@pytest.mark.parametrize("ends", [2, 3, 4])
 async def test_where_a_file_grows_by_its_own_records_with_other_ids_these_are_no_news(
-    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: int
 ) -> None:
+    """Also where it ends in the middle of these."""
     monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
     transcript = conversation("one", "two")
     put(tmp_path, transcript)
     await take(opened, tmp_path)
     for number, words in enumerate(("three", "four")):
-        for record in transcript.records.copy():
+        for n, record in enumerate(transcript.records.copy()):
             again = record | {"uuid": f"{number}{record['uuid']}", "parentUuid": transcript.last}
             transcript.records.append(again)
             transcript.last = again["uuid"]
+            if n + 1 == ends:
+                put(tmp_path, transcript)
+                await take(opened, tmp_path)
+                assert await prompts(opened) == ["one", "two", "three"][: 2 + number]
+                assert await others(opened) == []
         say(transcript, words)
         put(tmp_path, transcript)
         await take(opened, tmp_path)

@@ -118,7 +118,7 @@ class RecordTree:
         behind one that `compacts`: one that names a record from before it follows the last one, and
         so do others that name the same one: a prompt behind what was kept can be gone back to.
         `said` is a hash of what it says, and when: one that has that of another is a copy with an
-        id of its own; a prompt only if one that follows it is, too.
+        id of its own; a prompt only if it follows the same one, or one that follows it is, too.
         """
         if self._taken_back and not taken_back:
             self.go_back(self._taken_back)
@@ -146,25 +146,29 @@ class RecordTree:
         if parent_id is LAST:
             self._way[own] = None
         if said and (first := self._said.setdefault(said, number)) != number:
-            if typed:
+            above = self._numbers.get(self._named[first], _NONE)
+            if typed and (above < 0 or above != self._numbers.get(parent)):
                 self._asked_again[number] = first, own
             else:
-                self._copies.add(number)
-                self._numbers[own] = first
+                self._pass_for(number, first, own)
                 self._find_asked_again(number)
+                return
         if typed:
             self._typed[number] = name or record_id, its_words
+
+    def _pass_for(self, number: int, first: int, own: int) -> None:
+        """Let a record with this hash of its id stand for the first one that says the same."""
+        self._copies.add(number)
+        self._numbers[own] = first
+        self._roles[number] = 0
+        self._typed.pop(number, None)
 
     def _find_asked_again(self, copy: int) -> None:
         """Let the prompt that a copy follows stand for the first one that says the same."""
         below, above = copy, self._numbers.get(self._named[copy], _NONE)
         while self._asked_again and next(iter(self._asked_again)) <= above < below:
             if above in self._asked_again:
-                first, own = self._asked_again.pop(above)
-                self._copies.add(above)
-                self._numbers[own] = first
-                self._roles[above] = 0
-                del self._typed[above]
+                self._pass_for(above, *self._asked_again.pop(above))
                 return
             below, above = above, self._numbers.get(self._named[above], _NONE)
 
