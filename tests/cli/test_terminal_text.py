@@ -64,6 +64,11 @@ def test_visible_text_holds_nothing_that_a_terminal_obeys_or_nobody_sees(text: s
     shown.encode()  # no lone surrogates
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_text_of_plain_letters_is_shown_as_it_is_beside_others(text: str) -> None:
+    assert visible(text) == visible(f"{text}é")[:-1]
+
+
 @given(st.lists(st.dictionaries(ANY_TEXT, ANY_TEXT)))
 def test_visible_json_means_the_same_and_holds_nothing_that_a_terminal_obeys(data: object) -> None:
     for ascii in (True, False):

@@ -1,15 +1,19 @@
-"""The names of the files of an export."""
+"""The names of the files of an export, and the memory that each form takes."""
 
 from __future__ import annotations
 
 import os
 import re
+import tracemalloc
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from acphold.conversation.exports.forms import Head
+from acphold.conversation.exports.forms import FORMS, Head
+from acphold.conversation.history.entries import Entry
+from tests.raw_entries import ended, prompt, update
 
 HEAD = Head("01a1f8ba-aa04-7032-9c1f-000000000001", "agent", "/", 0, 0)
 
@@ -46,3 +50,30 @@ def test_no_title_and_no_id_leave_the_folder_or_hide_a_file(title: str, session_
     assert len(name.encode()) < 250
     assert all(it.isalnum() or it == "-" for it in name)
     assert name[0] != "-"
+
+
+@pytest.mark.parametrize(("form", "most"), [("jsonl", 1.0), ("markdown", 5.0), ("html", 5.0)])
+async def test_of_long_output_few_copies_are_in_memory_while_it_is_written(
+    form: str, most: float
+) -> None:
+    text = "a line of output\n" * 200_000
+    output = {"type": "content", "content": {"type": "text", "text": text}}
+    kind, call = update("tool_call", toolCallId="t", content=[output])
+    said = [prompt("x"), (kind, call), ended()]
+
+    async def entries() -> AsyncIterator[Entry]:
+        for seq, (kind, raw) in enumerate(said, 1):
+            yield Entry(seq, kind, 0, raw)
+
+    async def write() -> tuple[int, int]:
+        tracemalloc.start()
+        try:
+            size = sum([len(piece) async for piece in FORMS[form].writer()(HEAD, entries())])
+            return size, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    await write()  # what is imported late is there
+    size, peak = await write()
+    assert size >= len(text)
+    assert peak < most * len(text)

@@ -9,7 +9,8 @@ from acp_wire.visible_text import on_one_line
 
 def code_block(text: str, language: str = "") -> str:
     """Return text unchanged, in a fence longer than any in it."""
-    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
+    runs = re.findall("`{3,}", text) if "```" in text else ()
+    longest = max(map(len, runs), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 

@@ -67,6 +67,9 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
+    # Nor has plain output anything to hide, which may be megabytes.
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     # Uncompiled patterns: most commands need none of them, and compiling takes milliseconds.
     return re.sub(_HIDDEN, _escape, _whole(text))
 

@@ -8,7 +8,7 @@ run, or pose as another speaker.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 
 from acp_wire.markdown_text import code, code_block, plain
@@ -46,11 +46,15 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
             ):
                 speaking = who
                 parts.append(f"\n{_label(plain(who[1]))}\n")
-            if text := _scene(scene):
+            if isinstance(scene, ToolCall):  # its output may be long, and is not copied
+                parts += ["\n", *_tool(scene), "\n"]
+                before = scene
+            elif text := _scene(scene):
                 follows = _is_prose(scene) and _is_prose(before)
                 parts.append(f"\n{_END_OF_LIST if follows else ''}{text}\n")
                 before = scene
-        yield "".join(parts)
+        for part in parts:
+            yield part
     yield "\n"
 
 
@@ -77,7 +81,7 @@ def _scene(scene: Scene) -> str:
         case Message():
             return _message(scene)
         case ToolCall():
-            return _fold(scenes.headline(scene), _tool(scene))
+            return "".join(_tool(scene))
         case ContextCompaction(summary=summary) if summary:
             kept = _quote(_message(Message("agent", None, summary)))
             return _fold(on_one_line(f"context {scenes.compaction_text(scene)}"), kept)
@@ -119,11 +123,14 @@ def _message(message: Message) -> str:
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def _tool(call: ToolCall) -> str:
+def _tool(call: ToolCall) -> Iterator[str]:
+    """Yield a tool call in pieces."""
+    yield f"<details>\n<summary>{escape(scenes.headline(call))}</summary>"
     parts: list[str] = []
+    produced = call.produced
     if (given := call.raw_input) not in (None, b"null", b"{}"):
         parts.append(code_block(visible(scenes.pretty_json(given or b"")), "json"))
-    for item in call.produced:
+    for item in produced:
         match item:
             case Content(content=TextContent(text=text)):
                 parts.append(code_block(visible(scenes.without_fence(text))))
@@ -134,9 +141,12 @@ def _tool(call: ToolCall) -> str:
                 parts.append(f"{code(on_one_line(item.path))}\n\n{patch}")
             case _:
                 parts.append("*shown in a terminal*")
-    if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
+    if not produced and (output := call.raw_output) not in (None, b"null", b"{}"):
         parts.append(code_block(visible(scenes.pretty_json(output or b""))))
-    return "\n\n".join(parts) or "*no output*"
+    for part in parts or ["*no output*"]:
+        yield "\n\n"
+        yield part
+    yield "\n\n</details>"
 
 
 # -- Markdown -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -58,12 +58,16 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
         yield f'<section class="turn" id="{place}">\n<p class="when">{link}</p>\n'
         known = {turn.seq}
         for seq, scene in zip(turn.places, turn.scenes, strict=True):
-            if inside := _scene(scene):
+            inside = _tool(scene) if isinstance(scene, ToolCall) else iter([_scene(scene)])
+            if begins := next(inside):
                 # Several may begin with one entry: a link leads to the first of them.
                 named = "" if seq in known else f' id="e{seq}"'
                 known.add(seq)
                 link = f'<a class="place" href="#e{seq}" title="Link to this place">@{seq}</a>'
-                yield f'<div class="entry"{named}>{link}\n{inside}</div>\n'
+                yield f'<div class="entry"{named}>{link}\n{begins}'
+                for piece in inside:
+                    yield piece
+                yield "</div>\n"
         yield "</section>\n"
         empty = False
     if empty:
@@ -164,7 +168,7 @@ def _scene(scene: Scene) -> str:
             inside = _content(scene, markdown=scene.role == "agent")
             return _article(whose, _text(scenes.speaker(scene)), inside)
         case ToolCall():
-            return _tool(scene)
+            return "".join(_tool(scene))
         case ContextCompaction(summary=summary) if summary:
             inside = _content(Message("agent", None, summary), markdown=True)
             return _fold("context", scenes.compaction_text(scene), inside)
@@ -234,19 +238,20 @@ def _block(block: schema.ContentBlock, *, markdown: bool) -> str:
             return f'<audio controls src="data:{kind};base64,{data}"></audio>'
     inside = scenes.resource_text(block)
     about = f'<p class="attached">{_text(on_one_line(scenes.describe_block(block)))}</p>'
-    return about if inside is None else about + _output(inside)
+    return about if inside is None else "".join([about, *_output(inside)])
 
 
 def _is_base64(data: str) -> bool:
     return data.isascii() and _BASE64.issuperset(data.encode())
 
 
-def _tool(call: ToolCall) -> str:
+def _tool(call: ToolCall) -> Iterator[str]:
+    """Yield a tool call in pieces: its output may be long, and is not copied."""
     found: list[str] = []
     for item in call.produced:
         match item:
             case schema.Content(content=schema.TextContent(text=text)):
-                found.append(_output(scenes.without_fence(text)))
+                found += _output(scenes.without_fence(text))
             case schema.Content(content=block):
                 found.append(_block(block, markdown=False))
             case schema.Diff():
@@ -255,17 +260,22 @@ def _tool(call: ToolCall) -> str:
                 found.append(f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>')
             case _:
                 found.append('<p class="attached">shown in a terminal</p>')
-    parts = [_raw("Input", call.raw_input)]
-    parts += found or [_raw("Output", call.raw_output, is_open=True)]
-    inside = "".join(found)
-    is_open = bool(found) and inside.count("\n") <= OPEN_LINES
+
+    def count(sign: str) -> int:
+        return sum(part.count(sign) for part in found)
+
+    is_open = bool(found) and count("\n") <= OPEN_LINES
     # The lines it added and removed: foreign tags are escaped by now.
-    added, removed = inside.count("<ins>"), inside.count("<del>")
+    added, removed = count("<ins>"), count("<del>")
     change = f' <ins class="sum">+{added}</ins> <del class="sum">&minus;{removed}</del>'
     about = _text(f"{call.kind} · {call.status.replace('_', ' ')}")
     about = f"<span>{about}</span>{change if added or removed else ''}"
     title = call.title or call.tool_call_id
-    return _step(call.status, title, about, "".join(parts), is_open=is_open)
+    begin, end = _step(call.status, title, about, "\0", is_open=is_open).split("\0")
+    yield begin
+    yield from _raw("Input", call.raw_input)
+    yield from found or _raw("Output", call.raw_output, is_open=True)
+    yield end
 
 
 def _step(status: str, title: str, about: str, inside: str, *, is_open: bool = False) -> str:
@@ -277,17 +287,17 @@ def _step(status: str, title: str, about: str, inside: str, *, is_open: bool = F
     )
 
 
-def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
+def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> list[str]:
     if raw in (None, b"null", b"{}", b'""'):
-        return ""
+        return []
     text = scenes.pretty_json(raw or b"")
     opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{name}</summary>{_output(text)}</details>"
+    return [f"<details{opened}><summary>{name}</summary>", *_output(text), "</details>"]
 
 
-def _output(text: str) -> str:
+def _output(text: str) -> list[str]:
     # A browser drops a newline right after the tag, so it gets an extra one.
-    return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
+    return ['<pre tabindex="0">\n', _text(text), "</pre>"] if text else []
 
 
 # -- prose, code and diffs -------------------------------------------------------------------

@@ -371,3 +371,6 @@ ABORT_TICKS = 12
 
 DISK_TICKS = 120
 """The same for a loop that waits for the disk of the journal."""
+
+WRITTEN_CHARACTERS: Final = 1 << 20
+"""Characters of an export that are encoded and written at once."""

@@ -135,8 +135,12 @@ async def _entries(
 ) -> AsyncIterator[Entry]:
     """Yield the entries of a session, or of the turns that have these entries."""
     wanted = turns.get(session_id)
+    if wanted is None:
+        async for entry in reader.entries(session_id):
+            yield entry
+        return
     async for turn in entries_by_turn(reader.entries(session_id)):
-        if wanted is None or any(turn[0].seq <= seq <= turn[-1].seq for seq in wanted):
+        if any(turn[0].seq <= seq <= turn[-1].seq for seq in wanted):
             for entry in turn:
                 yield entry
 
@@ -236,7 +240,8 @@ class _ExportWriter(Struct, frozen=True):
         # Markdown and pages contain nothing that controls a terminal.
         tame = visible_json if self.form.name == "jsonl" and file.isatty() else str
         async for text in self.form.writer()(head, found):
-            file.write(tame(text))
+            for at in range(0, len(text), bounds.WRITTEN_CHARACTERS):  # each is encoded at once
+                file.write(tame(text[at : at + bounds.WRITTEN_CHARACTERS]))
 
 
 def _report_removed(redaction: Redaction, report: str | None) -> None:
