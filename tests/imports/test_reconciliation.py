@@ -19,6 +19,7 @@ from acphold.conversation.history.entries import PastEntry
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake, reader, session_writer
 from acphold.imports.claude import READER
+from acphold.imports.hermes import READER as HERMES
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
@@ -30,6 +31,7 @@ from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
 from tests.imports.test_acpx import RECORD
+from tests.imports.test_hermes import SUMMARY, State
 from tests.imports.told import sources, write_lines
 
 FOLDERS = ("-home-ada-project", "-home-ada-copy")
@@ -979,3 +981,47 @@ async def test_a_branch_goes_with_its_conversation_as_a_tail_does(
         taken = await intake.take(branch, READER)
     assert taken.outcome == "deleted"
     assert await opened.page(ListFilter()) == []
+
+
+@pytest.mark.parametrize("is_orphan", [True, False])
+async def test_a_conversation_whose_first_part_the_program_deletes_stays_one(
+    tmp_path: Path, opened: Journal, *, is_orphan: bool
+) -> None:
+    state = State(tmp_path)
+
+    async def told() -> list[tuple[str, list[str]]]:
+        for source in sources(HERMES, tmp_path):
+            await Intake(opened).take(source, HERMES)
+        rows = await opened.page(ListFilter())
+        return [(row.session_id, await prompts(opened, row.session_id)) for row in rows]
+
+    def copied(role: str, words: str, **about: Any) -> None:
+        state.message(role, words, "s2", timestamp=state.at, **about)
+        state.at -= 1
+
+    state.session(end_reason="compression")
+    for words in ("Hello.", "Look.", "yes"):
+        state.message("user", words)
+        state.message("assistant", f"On {words}", finish_reason="stop")
+    state.at += 60
+    state.session("s2", parent_session_id="s1")
+    for words in ("Hello.", SUMMARY, "yes"):
+        copied("user", words)
+        if words != SUMMARY:
+            copied("assistant", f"On {words}", finish_reason="stop")
+    copied("user", "And now?")
+    state.at += 30
+    state.message("assistant", "Bye.", "s2", finish_reason="stop")
+    whole = ["Hello.", "Look.", "yes", "And now?"]
+    assert await told() == [("s1", whole)]
+    for table, column in (("messages", "session_id"), ("sessions", "id")):
+        state.db.execute(f"DELETE FROM {table} WHERE {column} = 's1'")
+    if is_orphan:
+        state.db.execute("UPDATE sessions SET parent_session_id = NULL")
+    assert await told() == [("s1", whole)]
+    state.message("user", "yes", "s2")
+    state.message("assistant", "Well.", "s2", finish_reason="stop")
+    for _ in range(2):
+        assert await told() == [("s1", [*whole, "yes"])]
+    await opened.delete("s1")
+    assert await told() == []

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import contents, text_blocks
-from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import list_in
@@ -27,6 +27,7 @@ from acphold.imports.values import (
     first_text,
     from_json,
     look_up,
+    milliseconds,
     number,
     obj,
     objects,
@@ -52,6 +53,9 @@ _GOES_ON: Final = (
     f" AND {_MARKED.format('_branched_from')} AND {_MARKED.format('_reset_from')}"
     " ORDER BY started_at, id"
 )
+COPYING_MS: Final = 2_000
+"""Time within which the beginning of a continuation is written, in ms."""
+
 _LONGEST: Final = 1_000
 """Most compactions of one conversation."""
 
@@ -141,7 +145,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         above = databases.row_by_id(database, "sessions", ("end_reason",), parent)
         if _is_fork(own.get("model_config"), above.get("end_reason")):
             writer.facts.begun_as = parent
-    for session_id in _chain(database, source.item):
+    chain = _chain(database, source.item)
+    writer.facts.goes_on_as = chain[1:]
+    for session_id in chain:
         about: Object = databases.row_by_id(database, "sessions", _ABOUT, session_id)
         settings = from_json(about.get("model_config"))
         cwd = text(about, "cwd") or text(settings, "cwd")
@@ -183,13 +189,28 @@ class _HermesConverter(AgentConverter):
         self.model = ""
 
     def session(self, session_id: str) -> Iterator[None]:
-        """Write the messages of a session, without copies after a summary."""
+        """Write the messages of a session, without copies after a summary.
+
+        One that continues a session that was deleted begins with copies, too, and they have the
+        time of copying: such prompts are known by their words.
+        """
         where = "session_id = ? ORDER BY id"
+        until = 0 if self._is_again else self._copied_until(session_id)
         for message in self._tables.objects("messages", _COLUMNS, where, session_id):
             if self._tree.tells(str(message["id"])) and not self._is_told(message):
-                self._message(message)
+                is_copied = (milliseconds(message["timestamp"]) or 0) < until
+                self._message(message, turn=BY_WORDS if is_copied else "")
             yield
         self._is_again = True
+
+    def _copied_until(self, session_id: str) -> int:
+        """Return the time (ms) up to which a session has copies; 0 if it has no summary of what
+        was before."""
+        where = "session_id = ? AND role IN ('user', 'assistant') ORDER BY id LIMIT 20"
+        for said, at in self._tables.rows("messages", "content, timestamp", where, session_id):
+            if str(said).startswith(_SUMMARY):
+                return (milliseconds(at) or 0) + COPYING_MS
+        return 0
 
     def _is_told(self, message: Object) -> bool:
         """Return True for a copy of a told message: a person may repeat a text.
@@ -207,7 +228,7 @@ class _HermesConverter(AgentConverter):
         self._is_again = self._is_again and (is_copy or is_summary)
         return is_copy
 
-    def _message(self, message: Object) -> None:
+    def _message(self, message: Object, *, turn: str) -> None:
         self._writer.clock(message.get("timestamp"))
         role, parts = text(message, "role"), self._parts(message.get("content"))
         words = "".join(text(part, "text") for part in parts)
@@ -218,7 +239,7 @@ class _HermesConverter(AgentConverter):
             if message.get("observed"):
                 self._missed.add("other people's messages in a group", words)
             elif self._is_own:
-                self._writer.prompt(parts)
+                self._writer.prompt(parts, turn=turn)
                 self._writer.model(self.model)
         elif role in ("assistant", "tool") and not self._is_own:
             return

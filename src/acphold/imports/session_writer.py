@@ -385,6 +385,11 @@ class SessionWriter:
             self._end = replace(end, raw=msgspec.json.encode(replace(marker, moving=[])))
             end = replace(end, raw=msgspec.json.encode(replace(marker, seen={})))
         timed.append(end)
+        if names := [] if self._has_marked else facts.goes_on_as:
+            known = await self._journal.links.sessions_of(facts.agent, names)
+            for name in names:
+                if name not in known:
+                    await self._journal.links.link(self.lease, facts.agent, name)
         # In one transaction: others write at the same time, and each has to wait for the lock. Of
         # the markers so far only the last one matters.
         change = self._row_change(piece, title)

@@ -64,10 +64,11 @@ class Facts(Struct):
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
     for sessions exported from a journal, `begun_as` the id of another conversation of the agent
-    with which this one begins. `by_program` is as in SessionRow; `removed` counts the secrets taken
-    out; `hidden_title` is a digest of a title made of a turn that a person had taken out. `folders`
-    are those that were entered, the last one last; `named_after` is a name that the program made of
-    the path of the one in which it looks for the conversation.
+    with which this one begins, `goes_on_as` those of its later parts, by which the program knows it
+    once it has deleted the first. `by_program` is as in SessionRow; `removed` counts the secrets
+    taken out; `hidden_title` is a digest of a title made of a turn that a person had taken out.
+    `folders` are those that were entered, the last one last; `named_after` is a name that the
+    program made of the path of the one in which it looks for the conversation.
     """
 
     agent: str = ""
@@ -80,6 +81,7 @@ class Facts(Struct):
     updated_at: int | None = None
     kept: ExportedState | None = None
     begun_as: str = ""
+    goes_on_as: list[str] = []
     by_program: bool = False
     hidden_title: str = ""
     missed: Missed = field(default_factory=Missed)
@@ -282,9 +284,9 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
     if not is_text(str(folder)):
         note(OSError(EILSEQ, "its name is not valid UTF-8", str(folder)))
         return
-    named = folder.relative_to(within).parts if within is not None else ()
-    above = folder.parents[: len(named)]
-    if within is not None and any(_is_link_out(it, within) for it in (folder, *above[:-1])):
+    levels = len(folder.relative_to(within).parts) if within is not None else 0
+    on_the_way = [folder, *folder.parents][:levels]
+    if within is not None and any(_is_link_out(it, within) for it in on_the_way):
         note(OSError(ELOOP, "it is a link that leads out of its folder", str(folder)))
         return
     *above, name = pattern.split("/")
