@@ -151,7 +151,7 @@ def test_the_order_of_messages_is_kept_around_a_damaged_page(tmp_path: Path) -> 
     assert len(every) - 15 < len(said) < len(every)
 
 
-@pytest.mark.parametrize("name", ["opencode", "kilo", "goose", "cursor", "crush", "hermes"])
+@pytest.mark.parametrize("name", ["opencode", "goose", "cursor", "crush", "hermes"])
 async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restored(
     name: str, tmp_path: Path
 ) -> None:
@@ -166,7 +166,7 @@ async def test_what_a_damaged_page_cost_is_taken_in_once_the_database_is_restore
     pages = [n for n in range(0, len(whole), size) if LONG[:99].encode() in whole[n : n + size]]
     expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
     damaged_once = 0
-    for number, at in enumerate(pages[:: max(1, len(pages) // 4)]):
+    for number, at in enumerate(pages[:: max(1, len(pages) // 3)]):
         async with aclosing(open_journal(empty(tmp_path / f"{number}.db"))) as journal:
             _put(file, whole[:at] + b"\xee" * size + whole[at + size :])
             await import_found(journal, name, tmp_path / "home")

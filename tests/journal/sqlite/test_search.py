@@ -375,83 +375,82 @@ async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
     return await journal._background.run(counted)
 
 
-@pytest.mark.parametrize(
-    "sought",
-    [
+async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_others_have(
+    journal: SqliteJournal,
+) -> None:
+    ways = [
         Sought("word", tenant="small"),
         Sought("word", tenant="small", rank=True),
         Sought("absent", tenant="small"),
         Sought("word", session_id="small"),
-    ],
-)
-async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_others_have(
-    journal: SqliteJournal, sought: Sought
-) -> None:
+    ]
     await imported(journal, "small", "small", 5)
     await imported(journal, "shared", "big", 5)
     await journal.access.keep_share(Share("shared", "small", prompts=False))
     await imported(journal, "big", "big", 5)
     await journal.index.catch_up(60)
-    few = await steps_of(journal, sought)
+    few = [await steps_of(journal, sought) for sought in ways]
     await imported(journal, "bigger", "big", 3000)
     for number in range(100):
         await imported(journal, f"other {number}", "big", 1)
     assert await journal.index.catch_up(60) == 0
-    assert await steps_of(journal, sought) <= 1.5 * few + 20
+    for sought, steps in zip(ways, few, strict=True):
+        assert await steps_of(journal, sought) <= 1.5 * steps + 20, sought
 
 
-@pytest.mark.parametrize("rank", [False, True])
 async def test_volumes_without_anything_of_a_tenant_are_not_asked(
-    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, *, rank: bool
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
-    sought, steps = Sought("word", tenant="small", rank=rank), list[int]()
+    ways = [Sought("word", tenant="small", rank=rank) for rank in (False, True)]
     for name, tenant in (("shared", "big"), ("small", "small"), ("nobody's", "")):
         await imported(journal, name, tenant, 5)
         await journal.index.catch_up(60)
     await journal.access.keep_share(Share("shared", "small", prompts=False))
-    for number in range(32):
-        if number in (8, 31):
-            assert len(await journal.index.search(sought)) == 10
-            steps.append(await steps_of(journal, sought))
-        await imported(journal, f"other {number}", "big" if number % 2 else "", 1)
-        await journal.index.catch_up(60)
-    assert steps[1] <= 1.3 * steps[0]
+    few, many = await steps_before_and_behind_others(journal, ways, found=10, others=(8, 31))
+    assert all(more <= 1.3 * less for less, more in zip(few, many, strict=True)), (few, many)
     (known,) = await journal._background.run(
         lambda db: db.execute("SELECT tenants FROM volumes WHERE number = 2").fetchone()
     )
     assert known == '["small"]'
     # As an earlier release has left them: they are unknown.
     await journal._background.run(lambda db: db.execute("UPDATE volumes SET tenants = ''"))
-    assert len(await journal.index.search(sought)) == 10
-    assert await steps_of(journal, sought) > 2 * steps[1]
+    for sought, steps in zip(ways, many, strict=True):
+        assert len(await journal.index.search(sought)) == 10
+        assert await steps_of(journal, sought) > 2 * steps
 
 
-@pytest.mark.parametrize("rank", [False, True])
 @pytest.mark.parametrize("words", ["word", "absent"])
-@pytest.mark.parametrize(
-    "filter", [{"cwd": "/mine"}, {"agents": ("mine",)}, {"cwd": "/mine", "tenant": "me"}]
-)
 async def test_volumes_without_anything_of_a_folder_or_an_agent_are_not_asked(
-    journal: SqliteJournal,
-    monkeypatch: pytest.MonkeyPatch,
-    filter: dict[str, Any],
-    words: str,
-    *,
-    rank: bool,
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 1)
-    sought, steps = Sought(words, rank=rank, **filter), list[int]()
+    filters: list[dict[str, Any]] = [
+        *({"cwd": "/mine"}, {"agents": ("mine",)}, {"cwd": "/mine", "tenant": "me"})
+    ]
+    ways = [Sought(words, rank=rank, **it) for rank in (False, True) for it in filters]
     for number in range(2):
         await imported(journal, f"mine {number}", "me", 5, "mine", "/mine")
         await journal.index.catch_up(60)
-    for number in range(48):
-        if number in (8, 47):
-            assert len(await journal.index.search(sought)) == (10 if words == "word" else 0)
-            steps.append(await steps_of(journal, sought))
-        await imported(journal, f"other {number}", "", 1)
+    found = 10 if words == "word" else 0
+    few, many = await steps_before_and_behind_others(journal, ways, found=found, others=(8, 47))
+    # As many volumes are listed, with ten steps each.
+    assert all(more <= less + 45 for less, more in zip(few, many, strict=True)), (few, many)
+
+
+async def steps_before_and_behind_others(
+    journal: SqliteJournal, ways: list[Sought], *, found: int, others: tuple[int, int]
+) -> list[list[int]]:
+    """The steps of each search behind so many volumes of others, and behind so many."""
+    taken: list[list[int]] = []
+    for number in range(others[1] + 1):
+        if number in others:
+            for sought in ways:
+                assert len(await journal.index.search(sought)) == found
+            taken.append([await steps_of(journal, sought) for sought in ways])
+        await imported(journal, f"other {number}", "big" if number % 2 else "", 1)
         await journal.index.catch_up(60)
-    assert steps[1] <= steps[0] + 45  # as many volumes are listed, with ten steps each
+    return taken
 
 
 async def test_a_hit_is_ranked_in_few_steps_and_only_the_newest_are(
