@@ -120,6 +120,24 @@ async def test_the_agents_of_all_sessions_are_found_without_reading_all(
     assert len(steps) < 200
 
 
+async def test_titles_repeated_in_a_folder_are_found_without_reading_those_of_others(
+    journal: SqliteJournal,
+) -> None:
+    taken: list[int] = []
+    for number in range(200):
+        name, folder = f"s{number}", "/w" if number < 8 else f"/other{number % 3}"
+        await journal.create(NewSession(name, "a", folder, title="often"))
+        if number in (9, 199):
+            steps = bytearray()
+            connection = journal.connect().connection
+            connection.set_progress_handler(partial(steps.append, 0), 1)
+            found = await journal.repeated_titles([("", "/w", "often"), ("", "/w", "other")], 4)
+            connection.set_progress_handler(None, 0)
+            assert found == {("", "/w", "often")}
+            taken.append(len(steps))
+    assert taken[1] <= taken[0] + 10, taken
+
+
 async def test_a_folder_is_the_same_by_whatever_name(
     journal: SqliteJournal, tmp_path: Path
 ) -> None:

@@ -383,10 +383,16 @@ def mark(tables: Tables, session_id: str, marks: Marks) -> RowChange:
 
 def repeated_titles(tables: Tables, among: Collection[Titled], least: int) -> frozenset[Titled]:
     """Like `Journal.repeated_titles`."""
+    values = {
+        "folders": tables.array({resolve_folder(cwd) for _, cwd, _ in among}),
+        "titles": tables.array({title for *_, title in among}),
+        "least": least,
+    }
     rows = tables.execute(
-        f"SELECT tenant, cwd, title FROM acphold.sessions WHERE {MAY_REPEAT}"
-        " GROUP BY tenant, cwd, title HAVING count(*) >= %s",
-        (least,),
+        "SELECT tenant, cwd, title FROM acphold.sessions"
+        f" WHERE {tables.among('folder', 'folders')} AND {tables.among('title', 'titles')}"
+        f" AND {MAY_REPEAT} GROUP BY tenant, cwd, title HAVING count(*) >= %(least)s",
+        values,
     )
     return frozenset(titled for titled in map(tuple, rows.fetchall()) if titled in among)
 

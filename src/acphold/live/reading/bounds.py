@@ -96,7 +96,7 @@ SAME_WORDS = 4
 """So many short sessions that begin with the same words are probably a program's."""
 
 SAME_WORDS_SECONDS = 30.0
-"""Titles that several sessions share may be this old: to find them, all rows are read."""
+"""Titles that several sessions share may be this old: to find them, many rows are read."""
 
 PROJECT_SECONDS = 1.0
 """Seconds to find the repositories of folders, of which one may lie on a disk that hangs."""

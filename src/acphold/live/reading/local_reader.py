@@ -429,7 +429,7 @@ async def _repeated_titles(journal: Journal, rows: Iterable[SessionRow]) -> Coll
     now, (at, known, repeated) = monotonic(), _REPEATED.get(journal, (-inf, set(), set()))
     if now >= at + bounds.SAME_WORDS_SECONDS:
         at, known, repeated = now, set(), set()
-    if new := among - known:  # a journal in a file reads all sessions for it
+    if new := among - known:  # a journal in a file reads all sessions of their folders for it
         repeated |= await journal.repeated_titles(new, bounds.SAME_WORDS)
         _REPEATED[journal] = at, known | new, repeated
     return repeated
