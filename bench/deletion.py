@@ -1,5 +1,5 @@
-"""Bytes that deletions write, in the journal of `bench.big_journal`, and how long a live turn waits
-beside one."""
+"""What deletions cost until nothing is left on the disk, in the journal of `bench.big_journal`: the
+bytes that they write, and how long a live turn waits beside one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from bench.table import Figure, Goal
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """One session, the oldest tenth, and a tenth at random, swept at once; the longest wait of an
-    append while another process deletes half."""
+    """Bytes for one session, the oldest tenth, and a tenth at random; and for half beside a turn,
+    the longest wait of its appends, bytes, and time. All are swept at once."""
     size = run.size(20_000, 2_000)
     whole = run.fresh("journal.db")
     fill(whole, size)
@@ -35,38 +35,48 @@ def figures(run: Run) -> Iterator[Figure]:
     for name, (numbers, goals) in ways.items():
         copy = run.fresh("journal.db")
         shutil.copyfile(whole, copy)
-        mib = asyncio.run(_deleted(copy, [name_of(number) for number in numbers])) / 2**20
+        mib = asyncio.run(deleted(copy, [name_of(number) for number in numbers])) / 2**20
         yield Figure(f"to delete {name} of {size:,}, written", "MiB", [mib], goals=goals)
-    waits = []
+    waits, seconds, written = [], [], []
     for _ in range(run.rounds):
         shutil.copyfile(whole, copy := run.fresh("journal.db"))
-        with subprocess.Popen([sys.executable, "-c", DELETES, os.fspath(copy), str(size)]) as other:
+        os.sync()  # or the first flush of the journal takes as long as that of the copy
+        words = [sys.executable, "-c", DELETES, os.fspath(copy), str(size)]
+        began = perf_counter()
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
             waits.append(asyncio.run(_longest_wait(copy, other)) * 1e3)
-    name = f"longest append beside a deletion of half of {size:,}"
-    yield Figure(name, "ms", waits, goals=(Goal(50.0),))
+            seconds.append(perf_counter() - began)
+            written.append(int(other.communicate()[0]) / 2**20)
+    name = f"half of {size:,} deleted beside a turn"
+    yield Figure(f"{name}, longest wait", "ms", waits, goals=(Goal(50.0),))
+    yield Figure(f"{name}, written", "MiB", written)
+    yield Figure(name, "s", seconds)
 
 
-async def _deleted(path: Path, session_ids: Sequence[str]) -> int:
+async def deleted(path: Path, session_ids: Sequence[str]) -> int:
     """The bytes that are written until nothing is left of these sessions."""
     journal = open_journal(path)
     await journal.session(session_ids[0])
     before = _written()
     await journal.delete(*session_ids)
+    assert journal.file is not None
+    while await journal.file.unswept():  # the turn's process may sweep at the same time
+        await journal.file.sweep()
+    written = _written() - before
     await journal.aclose()
-    return _written() - before
+    return written
 
 
 DELETES: Final = """
 import asyncio, sys
-from acphold.journal.stores import open_journal
+from pathlib import Path
 from bench.big_journal import name_of
-async def main():
-    journal, size = open_journal(sys.argv[1]), int(sys.argv[2])
-    await journal.delete(*map(name_of, range(size // 2 + 1, size + 1)))
-    await journal.aclose()
-asyncio.run(main())
+from bench.deletion import deleted
+size = int(sys.argv[2])
+names = [name_of(number) for number in range(size // 2 + 1, size + 1)]
+print(asyncio.run(deleted(Path(sys.argv[1]), names)))
 """
-"""Deletes the older half of a journal."""
+"""Deletes the older half of a journal, and prints the bytes that it has written."""
 
 
 async def _longest_wait(path: Path, other: subprocess.Popen[bytes]) -> float:
