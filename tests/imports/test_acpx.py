@@ -157,7 +157,7 @@ def test_the_messages_of_the_record_are_told_where_there_is_no_journal(tmp_path:
 def test_a_record_that_was_cut_is_no_conversation_of_another_agent(tmp_path: Path) -> None:
     path = record(tmp_path)
     whole = path.read_bytes()
-    for size in (whole.index(b"acp_session_id"), whole.index(b"agent_command")):
+    for size in range(whole.index(b', "acp_session_id"'), whole.index(b"/usr/bin/codex-acp")):
         path.write_bytes(whole[:size])
         with searching() as search:
             assert not sources(ACPX, tmp_path)

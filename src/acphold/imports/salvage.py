@@ -282,10 +282,12 @@ def _is_place_of_value(half: bytes) -> bool:
 
 
 def salvage_document(raw: bytes) -> tuple[object, int]:
-    """Return what decodes of a damaged document, and how many bytes do not; None if nothing."""
+    """Return what decodes of a damaged document, and how many bytes do not, at least one if it
+    breaks off; None if nothing does."""
     text = repair(raw).decode("utf-8", "replace")
     found = _parts(text, _skip(text, 0), SHALLOW)
-    return found.value, len(text[found.end :].strip().encode("utf-8", "replace"))
+    lost = len(text[found.end :].strip().encode("utf-8", "replace"))
+    return found.value, lost or int(not found.is_whole)
 
 
 class _Parts(NamedTuple):
