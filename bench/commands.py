@@ -7,6 +7,8 @@ may take memory by that.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +18,9 @@ from time import perf_counter
 
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.stores import open_journal
 from bench.big_journal import name_of
+from bench.conversation import keep
 from bench.run import Run
 from bench.table import Figure, Goal
 
@@ -28,6 +32,18 @@ MOST_MIB = 100.0
 
 WRITTEN_A_BYTE = 4.0
 """What making the whole index may write, for each byte of the journal."""
+
+LONG_BYTES, QUICK_LONG_BYTES = 15 << 20, 4 << 20
+
+OF_OUTPUT: dict[str, tuple[Goal, ...]] = {
+    "show output": (Goal(1.3, ratio=True),),
+    "diff change": (Goal(4, ratio=True),),
+    "export output --format jsonl": (Goal(2, ratio=True),),
+    "export output": (Goal(3, ratio=True),),
+    "export output --format html": (Goal(4, ratio=True),),
+}
+"""What is called of a session with long output, and of one with a long change, and the goals for
+its seconds of CPU. Only what prints a page of it need not grow at all."""
 
 COMMANDS: dict[str, tuple[Goal, ...]] = {
     "list": (Goal(3),),
@@ -47,7 +63,9 @@ COMMANDS: dict[str, tuple[Goal, ...]] = {
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """Time and memory of each, beside those of few sessions; the index anew; room given back."""
+    """Time and memory of each, beside those of few sessions; the index anew; room given back; and
+    of those that show a session with long output."""
+    yield from of_output(run)
     sizes = run.size(FEW, QUICK_FEW), run.size(MANY, QUICK_MANY)
     few, many = (run.fresh("journal.db") for _ in sizes)
     for path, size in zip((few, many), sizes, strict=True):
@@ -62,7 +80,7 @@ def figures(run: Run) -> Iterator[Figure]:
     nothing = many.with_name("empty")
     nothing.mkdir(exist_ok=True)
     wait = f"import --wait --from {nothing}"
-    seconds, mib, written = _call(wait, many)
+    seconds, mib, written, _ = _call(wait, many)
     _call(wait, few)
     what = f"import --wait, the index of {sizes[1]:,} sessions"
     yield Figure(what, "s", [seconds])
@@ -77,6 +95,35 @@ def figures(run: Run) -> Iterator[Figure]:
     yield Figure("  what is left of the file, of half", "of it", [left], goals=(Goal(0.6),))
 
 
+def of_output(run: Run) -> Iterator[Figure]:
+    """CPU and memory of commands with long output beside short, settled."""
+    sizes = 1024, run.size(LONG_BYTES, QUICK_LONG_BYTES)
+    journals = [run.fresh("journal.db") for _ in sizes]
+    for path, size in zip(journals, sizes, strict=True):
+        subprocess.run([sys.executable, "-m", "bench.commands", path, str(size)], check=True)
+    for command, goals in OF_OUTPUT.items():
+        calls = [[_call(command, path) for path in journals] for _ in range(run.rounds)]
+        (times, long_times), (memory, long_memory) = (
+            [[pair[n][place] for pair in calls] for n in (0, 1)] for place in (3, 1)
+        )
+        name, beside = f"{command}, {sizes[1] >> 20} MiB", f"with {sizes[0]:,} bytes"
+        yield Figure(name, "s", long_times, beside, times, goals)
+        yield Figure("  memory", "MiB", long_memory, beside, memory)
+
+
+async def _fill(path: Path, size: int) -> None:
+    line = "a line of output, number {}\n"
+    text = "".join(map(line.format, range(size // len(line) + 1)))
+    output = {"type": "content", "content": {"type": "text", "text": text}}
+    change = {"type": "diff", "path": "/tmp/none", "oldText": text, "newText": f"{text}more\n"}
+    journal = open_journal(path)
+    for name, content in (("output", output), ("change", change)):
+        call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute"}
+        done = json.dumps({**call, "status": "completed", "content": [content]}).encode()
+        await keep(journal, name, [[done]], at_once=1, settle=True)
+    await journal.aclose()
+
+
 def _compared(
     command: str, goals: tuple[Goal, ...], few: Path, many: Path, sizes: tuple[int, int]
 ) -> Iterator[Figure]:
@@ -87,8 +134,8 @@ def _compared(
     yield Figure("  memory", "MiB", [more[1]], beside, [less[1]], (Goal(MOST_MIB),))
 
 
-def _call(command: str, journal: Path) -> tuple[float, float, float]:
-    """Seconds, MiB, and bytes written by one call."""
+def _call(command: str, journal: Path) -> tuple[float, float, float, float]:
+    """Seconds, MiB, bytes written, and seconds of CPU by one call."""
     copy = journal.with_name("copy.db")
     words = command.format(id=name_of(7), copy=copy).split()
     began = perf_counter()
@@ -103,4 +150,9 @@ def _call(command: str, journal: Path) -> tuple[float, float, float]:
     if process.returncode not in (0, 1):
         raise RuntimeError(f"{command} ended with {process.returncode}")
     copy.unlink(missing_ok=True)
-    return seconds, used.ru_maxrss / 1024, used.ru_oublock * 512
+    cpu = used.ru_utime + used.ru_stime
+    return seconds, used.ru_maxrss / 1024, used.ru_oublock * 512, cpu
+
+
+if __name__ == "__main__":  # in a process of its own, as above
+    asyncio.run(_fill(Path(sys.argv[1]), int(sys.argv[2])))
