@@ -66,7 +66,7 @@ class SessionChanges:
         """
         async with self._one_at_a_time():
             bounded = _Bounded(journal)
-            spans = await turn_spans(history(bounded, row.session_id))
+            spans = await turn_spans(history(bounded, row.session_id, brief=True))
             if turn is not None:
                 turn = len(spans) if turn == -1 else turn
                 if not spans and turn == 0:

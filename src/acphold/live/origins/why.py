@@ -141,7 +141,7 @@ async def origins(
                 continue  # no file changed
             if (row := await row_of(journal, session_id)) is None:
                 continue  # deleted meanwhile
-            spans = await turn_spans(history(journal, session_id))
+            spans = await turn_spans(history(journal, session_id, brief=True))
             shown = await edits_by_turn(journal, row, spans, rows)
             chains.append(FolderHistory(row, spans, rows, shown))
         filling = VersionBuilder(files, chains)
@@ -279,7 +279,7 @@ async def turn_facts(
     """Return the prompt of a turn and the answers to questions about these calls; raises
     UnknownSessionError."""
     row = await journal.session(session_id)
-    spans = await turn_spans(history(journal, session_id))
+    spans = await turn_spans(history(journal, session_id, brief=True))
     span = spans[turn - 1]
     seq, prompt = span.first, ""
     asked: dict[str, AskedQuestion] = {}
