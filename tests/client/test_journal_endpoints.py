@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +19,10 @@ from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSession
 from acphold.journal.rows import NewSession
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import WATCHES
+from acphold.live.reading import bounds
 from acphold.live.reading.processes import has_other_clients
 from tests.editor import scripted_agent, wrap_command
-from tests.owners import owning
+from tests.owners import owning, program
 
 DEADLINE = 30.0
 
@@ -91,6 +94,22 @@ async def test_an_owner_that_cannot_be_reached_is_a_lost_connection_with_its_pro
             async with acphold.connect(session="s1", journal=journal):
                 pass
     await kept.aclose()
+
+
+@pytest.mark.slow
+async def test_an_owner_that_was_stopped_is_found_out_and_not_waited_for(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.2)
+    async with program(journal) as owner:
+        session = await owner.new()
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ConnectionLostError, match="it does not answer"):
+                async with acphold.connect(session=session, journal=journal):
+                    pass
+        finally:
+            os.kill(owner.process.pid, signal.SIGCONT)
 
 
 async def test_a_client_that_joins_a_session_of_the_daemon_knows_its_agent(
