@@ -78,9 +78,9 @@ async def connect(
     of certificates to trust. Raises ConnectionLostError, RemoteRefusalError. Experimental: the
     remote transport is a draft.
 
-    `session` in place of a command leads to the process in which that session is live;
-    `load_session` or `resume_session` attaches to it. Raises UnknownSessionError,
-    ConnectionLostError if it is live nowhere or its process does not answer.
+    `session` in place of a command leads to the process that owns it; `load_session` or
+    `resume_session` attaches to it. Raises UnknownSessionError, ConnectionLostError if none does,
+    or does not answer.
 
     `permission` is a `Policy` (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`.
     Without it everything is asked, or rejected if there is no `on_permission`; requests in turns of
