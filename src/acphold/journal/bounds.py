@@ -117,7 +117,7 @@ SHORT_SESSION: Final = 6
 WALKED_SESSIONS: Final = 1000
 """The newest sessions among which words of a list are looked for, before an index is asked."""
 
-DESCRIBED_AT_ONCE: Final = 200
+DESCRIBED_AT_ONCE: Final = 500
 """Sessions whose words the upkeep of a database puts into that index in one transaction."""
 
 AMBIGUOUS_IDS: Final = 100

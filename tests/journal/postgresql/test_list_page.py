@@ -105,7 +105,7 @@ def test_a_page_reads_hardly_more_blocks_of_ten_times_as_many_sessions(
             assert explained is not None
             plan = explained[0][0]["Plan"]
             blocks.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-    assert blocks[1] <= 1.3 * blocks[0], blocks  # the indexes are one level deeper
+    assert blocks[1] <= 1.2 * blocks[0] <= 400, blocks  # the indexes are deeper
 
 
 def test_a_page_of_many_sessions_is_planned_once(databases: Databases) -> None:
@@ -118,7 +118,7 @@ def test_a_page_of_many_sessions_is_planned_once(databases: Databases) -> None:
             assert len(tables.page(ListFilter(), ListKey(SESSIONS - place, ""), 20)) == 20
         plans = line.execute(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements"
-            " WHERE statement LIKE '%AS found%'"
+            " WHERE statement LIKE '%updated_at DESC%'"
         ).fetchall()
     assert plans == [(20 - 2 - 5, 5)]  # the server tries five, and keeps the one for all values
 

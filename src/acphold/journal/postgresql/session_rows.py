@@ -452,15 +452,17 @@ class PostgresqlTables(Tables):
         newest = f"ORDER BY updated_at DESC, session_id DESC LIMIT {min(limit, 1 << 31)}"
 
         def read(more: str = "", more_values: Sequence[object] = ()) -> list[SessionRow]:
-            found, values = _merged(walks(filter, after, _HAS_WORD), newest, more, more_values)
-            return select_rows(
-                tables,
-                f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM {found} {newest}))"
-                " ORDER BY updated_at DESC, sessions.session_id DESC",
-                values,
-                outcomes,
-                counted=counted,
-            )
+            those = [*walks(filter, after, _HAS_WORD)]
+            if len(those) == 1:
+                rest = f"WHERE {those[0].condition}{more} {newest}"
+                values = [*those[0].values, *more_values]
+            else:
+                found, values = _merged(those, newest, more, more_values)
+                rest = (
+                    f"WHERE session_id = ANY(ARRAY(SELECT session_id FROM {found} {newest}))"
+                    " ORDER BY updated_at DESC, sessions.session_id DESC"
+                )
+            return select_rows(tables, rest, values, outcomes, counted=counted)
 
         if not filter.words:
             return read()
@@ -483,7 +485,7 @@ class PostgresqlTables(Tables):
 def _merged(
     walks: Iterable[ListWalk], order: str, more: str = "", more_values: Sequence[object] = ()
 ) -> tuple[str, list[object]]:
-    """The union of some walks, each in this order, for rows that meet a condition more; with its
+    """The union of some walks, each in this order, of rows that meet `more` conditions; with its
     values."""
     parts: list[str] = []
     values: list[object] = []
