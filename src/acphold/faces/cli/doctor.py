@@ -127,7 +127,8 @@ def _leave() -> NoReturn:
     with suppress(RuntimeError):  # in the middle of a print
         sys.stdout.flush()
     if sys.stderr.isatty():
-        print("\x1b[?25h", end="", file=sys.stderr)  # the cursor, which what counts seconds hides
+        with suppress(OSError):  # a terminal that has gone
+            os.write(2, b"\x1b[?25h")  # the cursor, which what counts seconds hides
     os._exit(Exit.INTERRUPTED)
 
 
