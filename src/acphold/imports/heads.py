@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.entries import PROMPT
+from acphold.conversation.history.entries import PROMPT, Origin
 from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import HeldElsewhereError, LeaseLostError, TranscriptError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
@@ -27,7 +27,7 @@ from acphold.imports.pieces import failure
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
-from acphold.journal.journal import HasLinks, Journal, take_lease
+from acphold.journal.journal import HasLinks, Journal, session_of, take_lease
 from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,10 @@ async def enlist(
         if source.reader in NOT_BY_HEADS:
             continue
         if row := list_row(source, reader(source.reader), cwd, redact=redact):
+            for origin in row.new.origins:
+                ours = await session_of(journal, origin.agent, origin.session_id)
+                origins = (replace(origin, session_id=ours or origin.session_id),)
+                row = replace(row, new=replace(row.new, origins=origins))
             rows.append(row)
         if len(rows) >= AT_ONCE:
             await journal.links.enlist(rows)
@@ -116,8 +120,10 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
     title = None if redact else facts.title or title_of_prompt(prompt)
     changed_at = source.changed_at // 1_000_000
     created_at = facts.created_at or changed_at
+    origins = (Origin(facts.begun_as, facts.agent, 0),) if facts.begun_as else ()
     new = NewSession(
         *(facts.session_id, facts.agent, facts.folder, (), title, created_at),
+        origins=origins,
         by_program=facts.by_program,
     )
     # A title kept elsewhere is looked up again when all of it can be searched for secrets.
