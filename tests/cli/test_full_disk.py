@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import aclosing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -110,13 +111,14 @@ def test_it_is_read_and_a_deleted_session_gives_its_room_back(
 def test_without_a_reserve_it_says_how_much_to_free_and_a_little_is_enough(
     journal: Path, tmp_path: Path
 ) -> None:
-    for number in range(6):
-        words = " ".join(f"word{number} {it:x}" for it in range(60_000))
+    random = Random(7)
+    for number in range(6):  # numbers that take room when they are packed, too
+        words = " ".join(f"word{number} {random.getrandbits(40):x}" for _ in range(60_000))
         remember(journal, f"s-{number}", prompt("Go"), said(words), ended())
     told = on_a_full_disk(journal, tmp_path / "disk", WITHOUT_RESERVE)
     assert " ".join(told[:12]) == "free 8 MiB 0 of 2 sessions were deleted before that 6"
     assert told[12:15] == ["Deleted", "3", "sessions."]
-    assert int(told[15]) >= 3
+    assert int(told[15]) >= 2
     assert told[16:] == ["shorter", '"sessionId":"s-4"', "0"]
 
 
