@@ -425,7 +425,7 @@ _REPEATED: Final[_Repeated] = WeakKeyDictionary()
 
 
 async def _repeated_titles(journal: Journal, rows: Iterable[SessionRow]) -> Collection[Titled]:
-    among = {(row.tenant, row.cwd, row.title or "") for row in rows if _is_short(row)}
+    among = {(row.tenant, row.cwd, row.title or "") for row in filter(_is_short, rows)}
     now, (at, known, repeated) = monotonic(), _REPEATED.get(journal, (-inf, set(), set()))
     if now >= at + bounds.SAME_WORDS_SECONDS:
         at, known, repeated = now, set(), set()
