@@ -10,7 +10,7 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,8 +18,10 @@ from acphold.conversation.history.entries import REPLY, Origin, PastEntry
 from acphold.journal import bounds
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.seams import Grouping, UsageSums
-from acphold.journal.sql import usage_blocks as blocks, usage_sums
-from acphold.journal.sqlite import usage_blocks
+from acphold.journal.sql import usage_blocks as blocks, usage_rows, usage_sums
+from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.usage_sums import Span
+from acphold.journal.sqlite import row_texts, usage_blocks
 from acphold.journal.sqlite.connection import Connection, connect, reading
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
@@ -216,3 +218,42 @@ async def test_a_process_that_goes_on_makes_them_as_it_settles_turns(
             await journal.append(lease, [("prompt", [b"[]"]), ("turn_end", [b"{}"])])
             await journal.settle(lease, lease.next_seq - 1)
         assert await holding(journal) == 2
+
+
+@pytest.mark.parametrize("noted_at", ["before", "after"])
+async def test_a_block_that_takes_long_to_make_does_not_replace_a_newer_one(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, noted_at: str
+) -> None:
+    for number in range(17):
+        await journal.create(NewSession(f"s{number}", "a", "/w"))
+        await tell(journal, f"s{number}")
+    note = usage_blocks._note_holding
+    with (
+        closing(connect(journal.path, 60.0)) as quicker,
+        closing(connect(journal.path, 60.0)) as it,
+    ):
+        slow, quick = SqliteTables(it), SqliteTables(quicker)
+        while usage_rows.add_up_next(slow):
+            pass
+        text = row_texts.of_span
+
+        def meanwhile(tables: Tables, span: Span) -> bytes:
+            with monkeypatch.context() as patch:
+                patch.setattr(row_texts, "of_span", text)
+                found = text(tables, span)
+                quicker.execute("UPDATE sessions SET cwd = '/new', title = 'new' WHERE number = 3")
+                if noted_at == "after":
+                    patch.setattr(usage_blocks, "_note_holding", lambda *given: held.append(given))
+                while usage_blocks.make_next(quick):
+                    pass
+            return found
+
+        held: list[tuple[Any, ...]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(row_texts, "of_span", meanwhile)
+            usage_blocks.make_next(slow)
+        for given in held:
+            note(*given)
+    assert await holding(journal, "folder") == 2
+    found = await journal.page(ListFilter(words=(("new", (), ()),), include_unprompted=True))
+    assert [row.session_id for row in found] == ["s2"]

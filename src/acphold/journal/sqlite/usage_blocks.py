@@ -7,6 +7,7 @@ its sessions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from acphold.journal import bounds
 from acphold.journal.seams import Grouping
@@ -25,7 +26,7 @@ def kept_sums(
 
 def make_next(tables: Tables) -> bool:
     """Add up one session whose sums are missing, else make one of the blocks that are due; False if
-    nothing is left, or a session was deleted meanwhile."""
+    nothing is left, or a session was deleted meanwhile, or another process made newer blocks."""
     if usage_rows.add_up_next(tables):
         return True
     with tables.reading():
@@ -41,16 +42,21 @@ def make_next(tables: Tables) -> bool:
         _note_holding(tables, holding, revision)
         return False
     with tables.writing():
-        gone = tables.execute(
-            "SELECT 1 FROM changes LEFT JOIN sessions USING (session_id)"
-            " WHERE revision > %s AND number IS NULL UNION ALL SELECT 1 FROM meta"
-            " WHERE name = 'forgotten' AND CAST(value AS INTEGER) > %s",
-            (revision, revision),
-        ).fetchone()
-        if gone is None:
+        is_late = tables.execute(_IS_LATE, (revision, revision, *due, revision)).fetchone()
+        if is_late is None:
             usage_blocks.insert(tables, block | {"revision": revision})
             row_texts.keep(tables, due[1], texts)
-    return gone is None
+    return is_late is None
+
+
+# The note of a later revision would hold for a block of an earlier one, too.
+_IS_LATE: Final = """
+    SELECT 1 FROM changes LEFT JOIN sessions USING (session_id)
+    WHERE revision > %s AND number IS NULL
+    UNION ALL SELECT 1 FROM meta
+    WHERE name IN ('forgotten', 'usage_blocks') AND CAST(value AS INTEGER) > %s
+    UNION ALL SELECT 1 FROM usage_blocks WHERE highest >= %s AND lowest <= %s AND revision > %s
+"""
 
 
 def _note_holding(tables: Tables, holding: Sequence[Span], revision: int) -> None:
