@@ -683,6 +683,33 @@ def test_records_that_were_written_again_with_other_ids_are_told_once(
     assert said == ["continue", *turn, "continue", *turn, "Thanks.", *turn]
 
 
+def test_a_record_without_a_message_or_a_time_has_its_place_in_a_file_that_was_written_again(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript("one")
+    transcript.assistant("On one")
+    parent = None
+    for n, record in enumerate([*transcript.records]):
+        transcript.records.append(record | {"uuid": f"again-{n}", "parentUuid": parent})
+        transcript.last = parent = f"again-{n}"
+    notice = transcript.add("system", message="A notice.")
+    for words in ("left", "instead"):
+        transcript.user(words, notice, timestamp=None)
+        transcript.assistant(f"On {words}")
+    said = [words for _, words in story(transcript, tmp_path).said()]
+    assert said == ["one", "On one", "instead", "On instead"]
+
+
+def test_a_prompt_without_a_time_can_be_left(tmp_path: Path) -> None:
+    transcript = Transcript("one")
+    before = transcript.assistant("On one")
+    for words in ("left", "instead"):
+        transcript.user(words, before, timestamp=None)
+        transcript.assistant(f"On {words}")
+    said = [words for _, words in story(transcript, tmp_path).said()]
+    assert said == ["one", "On one", "instead", "On instead"]
+
+
 def test_equal_prompts_of_one_time_with_answers_of_their_own_are_told(tmp_path: Path) -> None:
     transcript = Transcript("Before.")
     transcript.records[0]["timestamp"] = "2026-01-02T04:00:00.000Z"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from acphold.imports.record_tree import CLASHES, HELD_BYTES, RecordTree
@@ -198,11 +200,27 @@ def test_a_prompt_sent_again_because_nothing_answered_leaves_nothing_behind() ->
     assert made(answer=False, words="something else") == "ad"
 
 
-def lines_run(length: int) -> int:
-    """Run over a conversation in which each record names the next one as its parent, and count."""
-    made = RecordTree()
+def add_chain(made: RecordTree, length: int) -> None:
+    """Add records each of which names the next one as its parent."""
     for n in range(length):
         made.add(f"r{n}", f"r{n + 1}", typed=True, words="continue")
+    made.choose("", Missed())
+
+
+def add_copies(made: RecordTree, length: int) -> None:
+    """Add copies of answers behind a long way that does not begin with their prompt."""
+    made.add("p", None, typed=True, words="continue", said=1)
+    for n in range(length):
+        made.add(f"a{n}", "p", typed=False, answers=True, said=n + 2)
+    made.add("again", "a0", typed=True, words="continue", said=1)
+    for n in range(length):
+        made.add(f"b{n}", f"b{n - 1}" if n else "x", typed=False, answers=True)
+    for n in range(length):
+        made.add(f"c{n}", f"b{length - 1}", typed=False, answers=True, said=n + 2)
+
+
+def lines_run(add: Callable[[RecordTree, int], None], length: int) -> int:
+    """Count the lines that run while records are added to a tree."""
     count, before = 0, sys.gettrace()
 
     def traced(*_: Any) -> Any:
@@ -212,11 +230,14 @@ def lines_run(length: int) -> int:
 
     sys.settrace(traced)
     try:
-        made.choose("", Missed())
+        add(RecordTree(), length)
     finally:
         sys.settrace(before)
     return count
 
 
-def test_prompts_sent_again_are_found_in_linear_time_whatever_the_parents() -> None:
-    assert lines_run(400) < 5 * lines_run(100)
+@pytest.mark.parametrize("add", [add_chain, add_copies])
+def test_prompts_sent_again_are_found_in_linear_time_whatever_the_parents(
+    add: Callable[[RecordTree, int], None],
+) -> None:
+    assert lines_run(add, 400) < 5 * lines_run(add, 100)

@@ -179,7 +179,11 @@ class _RecordHead(Struct, gc=False):
     subtype: str = ""
     isSidechain: bool = False
     isApiErrorMessage: bool = False
-    timestamp: str = ""
+    timestamp: object = ""
+
+    def time(self) -> str:
+        """Return its time; empty if it has none."""
+        return self.timestamp if isinstance(self.timestamp, str) else ""
 
 
 class _Message(Struct, gc=False):
@@ -190,16 +194,20 @@ class _Message(Struct, gc=False):
 class _WholeHead(_RecordHead, gc=False):
     """Also what it says."""
 
-    message: _Message = msgspec.field(default_factory=_Message)
+    message: msgspec.Raw = msgspec.Raw()
 
     def said(self) -> int:
         """Return a hash of what it says, with the message and its time; 0 without these."""
-        said = self.timestamp, self.message.id, bytes(self.message.content)
-        return hash(said) if all((self.timestamp, said[2], said[1] or self.type == "user")) else 0
+        message = _Message()
+        with suppress(*UNREADABLE):
+            message = _decode_message(self.message)
+        said = self.time(), message.id, bytes(message.content)
+        return hash(said) if said[0] and said[2] and (said[1] or self.type == "user") else 0
 
 
 _TASKS: Final = b'"Task'
 
+_decode_message: Final = msgspec.json.Decoder(_Message).decode
 _head_decoder: Final[msgspec.json.Decoder[_RecordHead]] = msgspec.json.Decoder(_RecordHead)
 _whole_decoder: Final[msgspec.json.Decoder[_RecordHead]] = msgspec.json.Decoder(_WholeHead)
 
@@ -230,9 +238,10 @@ def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> Reco
             record = readable(line.raw, Missed()) or {}
             said, typed = look_up(record, "message", "content"), _is_typed(record)
         if record_id and (typed or head.type == "assistant"):
-            if head.timestamp < newest and decoder is _head_decoder:
+            at = head.time()
+            if at and at < newest and decoder is _head_decoder:
                 raise NotStraightError if source.begin else _WrittenAgainError
-            newest = max(newest, head.timestamp)
+            newest = max(newest, at)
         tree.add(
             record_id,
             head.parentUuid or head.logicalParentUuid,

@@ -77,6 +77,7 @@ class RecordTree:
         self._said: dict[int, int] = {}
         # Prompts that say the same as an earlier one: its number, and the hash of their own id.
         self._asked_again: dict[int, tuple[int, int]] = {}
+        self._walked: set[int] = set()  # above these there is none of them
         self._clashes = 0
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
         self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
@@ -171,6 +172,9 @@ class RecordTree:
             if above in self._asked_again:
                 self._pass_for(above, *self._asked_again.pop(above))
                 return
+            if above in self._walked:
+                return
+            self._walked.add(above)
             below, above = above, self._numbers.get(self._named[above], _NONE)
 
     def go_back(self, record_id: str) -> None:
