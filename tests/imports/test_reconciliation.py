@@ -407,6 +407,43 @@ async def test_a_conversation_continued_here_keeps_its_turns_where_it_was_begun_
     assert await prompts(opened, other) == ["anew"]
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_another_conversation_in_the_place_of_one_has_neither_its_readers_nor_its_folder(
+    opened: Journal, tmp_path: Path, *, is_shared: bool
+) -> None:
+    one = conversation("one")
+    put(tmp_path, one)
+    await take(opened, tmp_path)
+    if is_shared:
+        await opened.access.keep_share(Share(SESSION, "bob"))
+    other = Transcript("other", count=50)
+    folder = CWD if is_shared else str(tmp_path)
+    other.records = [record | {"cwd": folder} for record in other.records]
+    put(tmp_path, other)
+    assert await take(opened, tmp_path) == ["apart"]
+    (apart,) = await others(opened)
+    say(one, "two")
+    put(tmp_path, one)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two"]
+    assert await prompts(opened, apart) == ["other"]
+    row = await opened.session(apart)
+    assert (row.cwd, dict(row.shared_with)) == (folder, {})
+
+
+async def test_a_shared_conversation_keeps_its_id_where_its_file_has_what_was_left(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    await opened.access.keep_share(Share(SESSION, "bob"))
+    say(transcript, "anew", None)
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["grown"]
+    assert await prompts(opened) == ["anew"]
+
+
 async def test_one_that_was_begun_in_no_folder_may_be_moved_into_one(
     opened: Journal, tmp_path: Path
 ) -> None:

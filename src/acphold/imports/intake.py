@@ -16,7 +16,7 @@ its first turn.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final, Literal
@@ -486,6 +486,7 @@ class Intake:
                 if compared.has_all and fuller >= 0 and not (again or waits):
                     return await self._take_more(source, row, news, again=True, since=fuller)
                 is_strange = compared.verdict == "strange"
+                is_strange |= compared.is_anew and _is_another(row, compared.folders)
                 if is_strange and not again:
                     return await self._take_apart(source, row, news)
                 lease = await self._acquire(row)
@@ -611,6 +612,12 @@ class Intake:
                     found = whole if session_id == ours else source
                     return found, await self._journal.session(session_id)
         return source, row
+
+
+def _is_another(row: SessionRow, folders: Collection[str]) -> bool:
+    """Return True if a text in the place of a session's, without a turn of it, is not to have its
+    id: it is of other folders, or others would see it."""
+    return bool(row.shared_with) or (bool(folders) and row.cwd not in folders)
 
 
 def _is_only_listed(row: SessionRow) -> bool:

@@ -34,7 +34,7 @@ from acphold.imports.forgotten_words import is_of
 from acphold.imports.readers import Reader, fault
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
-from acphold.imports.sources import ALL, Facts, ImportSelection, Source
+from acphold.imports.sources import ALL, Facts, ImportSelection, Source, folder_here
 from acphold.imports.turns import (
     NOTHING,
     Comparison,
@@ -208,6 +208,7 @@ def pieces(
         transcript.compared = compared
         unread = Counter({UNSEARCHED: len(out.unreadable)} if out else {})
         compared.missed, compared.taken_out = transcript.missed | unread, taken_out
+        compared.folders = transcript.folders if compared.is_anew else []
         transcript.met = {
             ours: theirs[n].identity
             for ours, n in compared.known.items()
@@ -373,6 +374,12 @@ class _SourceEntries:
     def missed(self) -> Counter[str]:
         """Counts of what the reader could not interpret."""
         return self._facts.missed.counts.copy()
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that the source names; the one of the conversation first."""
+        named = self._facts.named_folder
+        return [*dict.fromkeys([named, *map(folder_here, self._facts.folders)])] if named else []
 
     @property
     def left(self) -> set[str]:

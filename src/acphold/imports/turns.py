@@ -332,7 +332,8 @@ class Comparison(Struct):
     `taken_out` are the numbers, in the source, of theirs that a person had taken out, and the names
     of each; the others are compared, and counted, without them. `doubles` are those of ours that an
     import before identities were kept told again, whatever the verdict; `sure` are those that are
-    theirs by more than their words.
+    theirs by more than their words. With `is_anew`, nothing but their place relates them; theirs
+    were said in these `folders`.
     """
 
     verdict: Verdict = "related"
@@ -349,6 +350,8 @@ class Comparison(Struct):
     taken_out: dict[int, list[str]] = field(default_factory=dict)
     doubles: list[int] = field(default_factory=list)
     sure: set[int] = field(default_factory=set)
+    is_anew: bool = False
+    folders: list[str] = field(default_factory=list)
 
 
 def compare(
@@ -370,8 +373,9 @@ def compare(
     matching.match(given=given, is_damaged=known.losses > 0)
     found.sure = {n for n, at in found.known.items() if matching.is_sure(n, at)}
     was_left = any(turn.identity and turn.name in left for turn in ours)
-    if known.is_known_place and theirs and not has_lost:
-        was_left |= all(turn.identity for turn in ours)  # none was said only here
+    if known.is_known_place and theirs and not (has_lost or was_left or found.known or given):
+        # None was said only here.
+        found.is_anew = was_left = bool(ours) and all(turn.identity for turn in ours)
     if not found.known and (ours or given) and (given or not was_left):
         found.verdict = "strange"
         said_here = [turn.words for turn in ours if turn.is_here]
