@@ -10,6 +10,7 @@ parent is a subagent's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +56,9 @@ _GOES_ON: Final = (
 )
 COPYING_MS: Final = 2_000
 """Time within which the beginning of a continuation is written, in ms."""
+
+_BEFORE_A_SUMMARY: Final = 20
+"""A session with a summary of what was before has it among so many messages of words."""
 
 _LONGEST: Final = 1_000
 """Most compactions of one conversation."""
@@ -206,8 +210,9 @@ class _HermesConverter(AgentConverter):
     def _copied_until(self, session_id: str) -> int:
         """Return the time (ms) up to which a session has copies; 0 if it has no summary of what
         was before."""
-        where = "session_id = ? AND role IN ('user', 'assistant') ORDER BY id LIMIT 20"
-        for said, at in self._tables.rows("messages", "content, timestamp", where, session_id):
+        where = "session_id = ? AND role IN ('user', 'assistant') ORDER BY id"
+        rows = self._tables.rows("messages", "content, timestamp", where, session_id)
+        for said, at in islice(rows, _BEFORE_A_SUMMARY):
             if str(said).startswith(_SUMMARY):
                 return (milliseconds(at) or 0) + COPYING_MS
         return 0
