@@ -23,9 +23,16 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.conversation.history.beginnings import HEAD_BYTES, LONG_BYTES
 from acphold.conversation.history.compaction import compact, snapshots
-from acphold.conversation.history.entries import PROMPT, TURN_END, Run, Segment, in_one
+from acphold.conversation.history.entries import (
+    HEAD_BYTES,
+    LONG_BYTES,
+    PROMPT,
+    TURN_END,
+    Run,
+    Segment,
+    in_one,
+)
 from acphold.conversation.history.fold import EMPTY, SessionState, Summary, fold
 from acphold.conversation.history.timeline import Message, TurnOutcome, turn_end
 from acphold.journal import bounds, token_reports

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from acphold.conversation.history.beginnings import HEAD_BYTES, whole_bytes
-from acphold.conversation.history.entries import UPDATE, Entry
+from acphold.conversation.history.beginnings import whole_bytes
+from acphold.conversation.history.entries import HEAD_BYTES, UPDATE, Entry
 from acphold.conversation.history.fold import fold
 from acphold.conversation.history.raw_update import members
 from acphold.conversation.history.timeline import ToolCall

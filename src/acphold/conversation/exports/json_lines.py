@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.conversation.exports.forms import Head
-from acphold.conversation.history.beginnings import LONG_BYTES
-from acphold.conversation.history.entries import Entry, exact_entry_json, iso
+from acphold.conversation.history.entries import LONG_BYTES, Entry, exact_entry_json, iso
 
 
 async def json_lines(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:

@@ -16,12 +16,6 @@ from msgspec.json import Decoder
 from acp_wire.schema.splice import UNREADABLE, json_value
 from acphold.conversation.history.raw_update import members, with_meta
 
-LONG_BYTES: Final = 512 << 10
-"""Updates of more bytes are long."""
-
-HEAD_BYTES: Final = 256 << 10
-"""Bytes of a long one that are read: 20,000 characters, even if each is an escape of twelve."""
-
 WHOLE: Final = "acphold/whole"
 """The `_meta` key of an update whose last text was cut: `[bytes of the whole update, bytes of its
 content that is left]`."""

@@ -15,7 +15,6 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.conversation.history.attributes import changes_meta, is_snapshot
-from acphold.conversation.history.beginnings import LONG_BYTES
 from acphold.conversation.history.children import LASTING, child_update, with_update
 from acphold.conversation.history.display_terminals import (
     INPUT,
@@ -26,6 +25,7 @@ from acphold.conversation.history.display_terminals import (
 )
 from acphold.conversation.history.entries import (
     CHILD,
+    LONG_BYTES,
     PARAMS,
     PROMPT,
     TERMINAL,

@@ -174,6 +174,12 @@ SO_FAR: Final = "acphold/soFar"
 NEWLINE: Final = 10
 """As a byte: Python finds a number in bytes six times as fast as other bytes."""
 
+LONG_BYTES: Final = 512 << 10
+"""Updates of more bytes are long: see `beginnings`."""
+
+HEAD_BYTES: Final = 256 << 10
+"""Bytes of a long one that are read: 20,000 characters, even if each is an escape of twelve."""
+
 Run: TypeAlias = tuple[str, Sequence[bytes]]
 """Consecutive entries of one kind: the kind, and the raw bytes of each."""
 

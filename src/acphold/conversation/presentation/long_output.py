@@ -14,7 +14,8 @@ from msgspec.json import Decoder
 
 from acp_wire import schema
 from acp_wire.schema.splice import UNREADABLE
-from acphold.conversation.history.beginnings import HEAD_BYTES, whole_bytes
+from acphold.conversation.history.beginnings import whole_bytes
+from acphold.conversation.history.entries import HEAD_BYTES
 from acphold.conversation.history.raw_update import array, string
 from acphold.conversation.history.timeline import ToolCall
 from acphold.conversation.presentation.blocks import Block, long_diff_block

@@ -13,9 +13,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from acphold.conversation.history.beginnings import HEAD_BYTES, LONG_BYTES, beginning
 from acphold.conversation.history.entries import (
+    HEAD_BYTES,
     KINDS,
+    LONG_BYTES,
     NEWLINE,
     PROMPT,
     TURN_END,
@@ -385,6 +386,9 @@ class KeptSegments(ABC):
         head, size = begun(raw, length)
         # Settled entries of that length have a row to themselves.
         if size > LONG_BYTES and (first == last or last <= settled) and NEWLINE not in head:
+            # Late, for a quick start.
+            from acphold.conversation.history.beginnings import beginning
+
             cut = beginning(head, size)
             if cut is not None:
                 return Segment(first, last, UPDATE, at, cut)
