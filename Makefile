@@ -16,7 +16,7 @@ demo: $(VENV)/.product
 
 # Some hundred programs are started, each of which compiles what it imports if that is not kept.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.compiled
+test: $(VENV)/.compiled $(PAGE)/node_modules/.package-lock.json
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal -m "not interop and not slow and not postgresql" $(PYTEST)
 
 format: $(VENV)/.installed
