@@ -188,6 +188,28 @@ def test_a_database_that_took_over_is_described_again(line: Line) -> None:
     assert described.candidates(PostgresqlTables(line), filter) is not None
 
 
+LONG: Final = {"ASCII": (0x61, 26, 1_000_000), "Chinese": (0x4E00, 10_000, 60_000)}
+
+
+@pytest.mark.parametrize(("first", "letters", "length"), LONG.values(), ids=LONG)
+async def test_words_of_a_title_of_whatever_length_are_found(
+    location: str, monkeypatch: pytest.MonkeyPatch, first: int, letters: int, length: int
+) -> None:
+    monkeypatch.setattr(bounds, "WALKED_SESSIONS", 0)
+    choose = Random(1)
+    title = "".join(chr(first + choose.randrange(letters)) for _ in range(length))
+    async with opened(location) as journal:
+        await journal.create(NewSession("long", "a", "/w", title=title))
+        await journal.create(NewSession("short", "a", "/w", title="a title"))
+        with psycopg.connect(location, autocommit=True) as line:
+            describe_all(line)
+            assert described.candidates(PostgresqlTables(line), ListFilter(words=(("x", (), ()),)))
+        for size in (3, 9, 14, 30_000):
+            word = title[-size:]
+            filter = ListFilter(words=((word, (), ()),), include_unprompted=True)
+            assert [row.session_id for row in await journal.page(filter)] == ["long"], size
+
+
 async def test_the_upkeep_describes_sessions_and_what_changes_later_is_found_all_the_same(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,16 @@ from acphold.journal.sql.tables import Tables
 _PIECE: Final = 6
 """Letters in a piece of text. Fewer make longer lists of sessions, more a larger index."""
 
+_MOST: Final = 4_000
+"""Letters of a text, at most: the server does not notice that pieces of more than 1 MiB do not fit
+into a value, and mixes them up. Whoever has more is looked at, whatever the words."""
+
+_MORE: Final = "has more"
+"""Stands for them: no piece is as long."""
+
+_ASKED: Final = 50
+"""Pieces of a word that are asked for; a query has not room for those of any word."""
+
 
 class _Progress(Struct, array_like=True):
     """All sessions are described as they were at a position, or up to the id `through` if the
@@ -100,6 +110,8 @@ def _describe(tables: Tables, ids: Sequence[str]) -> None:
 
 def _pieces(text: str) -> list[str]:
     """The pieces of the text from each of its letters on."""
+    if len(text) > _MOST:
+        return [_MORE]
     return [*{text[at : at + _PIECE] for at in range(len(text))}]
 
 
@@ -120,7 +132,7 @@ def candidates(tables: Tables, filter: ListFilter) -> tuple[str, list[Any]] | No
     return (
         " AND session_id = ANY(ARRAY(SELECT session_id FROM acphold.described"
         " WHERE words @@ %s::tsquery) || %s::text[])",
-        [" & ".join(map(_query, words)), [*named.union(changed)]],
+        [f"({' & '.join(map(_query, words))}) | '{_MORE}'", [*named.union(changed)]],
     )
 
 
@@ -133,7 +145,9 @@ def _pieces_query(word: str) -> str:
     """The query for texts with the pieces of a word; the last ones overlap."""
     quoted = [
         "'{}'".format(word[at : at + _PIECE].replace("\\", "\\\\").replace("'", "''"))
-        for at in sorted({*range(0, len(word) - _PIECE, _PIECE), max(0, len(word) - _PIECE)})
+        for at in sorted({*range(0, len(word) - _PIECE, _PIECE), max(0, len(word) - _PIECE)})[
+            :_ASKED
+        ]
     ]
     return f"({' & '.join(quoted)}{':*' * (len(word) < _PIECE)})"
 
