@@ -207,6 +207,15 @@ def test_each_turn_is_told_once_in_orders_in_which_one_was_not(
 
 
 @pytest.mark.parametrize("name", READERS)
+def test_five_equal_turns_of_one_time_are_five_whatever_is_read_first(
+    name: str, tmp_path: Path
+) -> None:
+    five = [Said(number, BEGUN, "continue", "Done.") for number in range(1, 6)]
+    seen = [(five[:3], 0), (five[:2], 1), (five, 1), (five[:1], 0), (five, 0)]
+    take_in(name, seen, tmp_path)
+
+
+@pytest.mark.parametrize("name", READERS)
 @settings(SETTINGS, max_examples=2)
 @given(seen=moments())
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(

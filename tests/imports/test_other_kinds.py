@@ -1,16 +1,23 @@
-"""Clocks that go back, and prompts at one time, in the form of every reader."""
+"""What reports tell of one program, in the form of every other reader that it may happen to."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acphold.imports import reader
+from tests.imports.claude_home import CWD
 from tests.imports.every_reader import READERS, Said, found, write
-from tests.imports.told import Story
+from tests.imports.told import Story, write_lines
 
 BEGUN = 1_767_322_800_000
+
+
+ID_IS_ORDER = frozenset({"hermes"})
+"""Readers of messages whose numbers the database gives, one after the other."""
 
 
 def told(name: str, home: Path, turns: list[Said]) -> list[str]:
@@ -30,3 +37,108 @@ def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path, name: str) -> N
 def test_equal_prompts_at_one_time_are_all_told(tmp_path: Path, name: str) -> None:
     turns = [Said(n, BEGUN, "continue", "Done.") for n in range(1, 6)]
     assert told(name, tmp_path, turns) == ["continue", "Done."] * 5
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name not in ID_IS_ORDER])
+def test_ids_that_sort_otherwise_change_no_order(tmp_path: Path, name: str) -> None:
+    turns = [Said(9 - n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)]
+    assert told(name, tmp_path, turns) == ["Q0", "A0", "Q1", "A1", "Q2", "A2", "Q3", "A3"]
+
+
+TREES = {
+    "claude": ("uuid", "parentUuid"),
+    "qwen": ("uuid", "parentUuid"),
+    "pi": ("id", "parentId"),
+    "copilot": ("id", "parentId"),
+}
+"""Readers of records that name their parents: the keys of their ids."""
+
+
+class Records:
+    """A conversation of four turns as such a reader's program writes it, to be gone on with."""
+
+    def __init__(self, name: str, home: Path) -> None:
+        self.name, self.home = name, home
+        write(name, home, [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)])
+        (source,) = found(name, home)
+        self.path = source.path
+        self.rows: list[Any] = [json.loads(it) for it in self.path.read_bytes().splitlines()]
+
+    def add(self, words: str, behind: str) -> None:
+        """Add a record like that of the last turn, as if it followed that with these words."""
+        key, parent = TREES[self.name]
+        like = self._row(f"{words[0]}3")
+        raw = json.dumps(like).replace(f'"{words[0]}3"', f'"{words}"')
+        made = f"new{len(self.rows)}"
+        raw = raw.replace(like[key], made).replace('"m3"', f'"m{made}"')
+        self.rows.append(json.loads(raw) | {parent: self._row(behind)[key]})
+
+    def _row(self, words: str) -> Any:
+        return next(row for row in reversed(self.rows) if f'"{words}"' in json.dumps(row))
+
+    def said(self) -> list[str]:
+        write_lines(self.path, *self.rows)
+        (source,) = found(self.name, self.home)
+        return [words for _, words in Story(reader(self.name), source).said()]
+
+
+WHOLE = ["Q0", "A0", "Q1", "A1", "Q2", "A2", "Q3", "A3"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_late_record_behind_an_old_one_leaves_no_prompt_behind(tmp_path: Path, name: str) -> None:
+    records = Records(name, tmp_path)
+    records.add("A-late", behind="A0")
+    said = records.said()
+    assert {*said} == {*WHOLE, "A-late"}
+    assert [words for words in said if words in WHOLE] == WHOLE
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_prompt_that_is_sent_again_behind_an_old_record_leaves_nothing_behind(
+    tmp_path: Path, name: str
+) -> None:
+    records = Records(name, tmp_path)
+    records.add("Q4", behind="A3")
+    records.add("Q4", behind="A0")
+    records.add("A4", behind="Q4")
+    said = records.said()
+    assert said[:8] == WHOLE
+    assert said[-2:] == ["Q4", "A4"]
+
+
+@pytest.mark.parametrize("name", [name for name in TREES if name != "copilot"])
+def test_a_newer_prompt_behind_an_old_record_leaves_what_was_behind_that(
+    tmp_path: Path, name: str
+) -> None:
+    records = Records(name, tmp_path)
+    records.add("Q4", behind="A0")
+    records.add("A4", behind="Q4")
+    assert records.said() == ["Q0", "A0", "Q4", "A4"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_two_programs_that_write_at_one_time_leave_nothing_behind(
+    tmp_path: Path, name: str
+) -> None:
+    records = Records(name, tmp_path)
+    for words, behind in (("Q-b", "A3"), ("Q-x", "A3"), ("A-b", "Q-b"), ("A-x", "Q-x")):
+        records.add(words, behind)
+    for words, behind in (("Q-c", "A-b"), ("Q-y", "A-x"), ("A-c", "Q-c"), ("A-y", "Q-y")):
+        records.add(words, behind)
+    assert {*records.said()} == {*WHOLE, *(f"{of}-{its}" for of in "QA" for its in "bcxy")}
+
+
+AMONG_LINES = ["claude", "codex", "qwen", "pi", "copilot", "gemini", "cline", "acphold"]
+
+
+@pytest.mark.parametrize("name", AMONG_LINES)
+def test_a_folder_of_windows_that_is_not_here_stays_as_it_is(tmp_path: Path, name: str) -> None:
+    write(name, tmp_path, [Said(1, BEGUN, "Hello.", "Hi.")])
+    windows = "D:\\Users\\me\\project"
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        is_text = path.name in (".project_root", "workspace.yaml")
+        instead = windows if is_text else json.dumps(windows)[1:-1]
+        path.write_text(path.read_text().replace(CWD, instead))
+    (source,) = found(name, tmp_path)
+    assert Story(reader(name), source).facts.folder == windows
