@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count, islice
 from pathlib import Path
@@ -521,6 +521,32 @@ async def test_free_pages_are_overwritten_while_others_write_and_take_some_of_th
     assert await journal.file.unswept() == 0
     assert await journal.file.damage() == []
     assert said[-100:].encode() not in left(path)
+
+
+async def test_who_takes_the_pages_of_a_sweep_keeps_no_words_at_their_ends(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await journal.create(NewSession("gone", "a", "/w"))
+    for _ in range(10):
+        text = encode(chunk("agent_message", "zebrafish " * 10_000))
+        await journal.append(lease, [("update", [text])])
+    overwrite = free_pages.overwrite
+
+    def taken(connection: Connection, finish: Callable[[], object]) -> Iterator[None]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            number = 0
+            while other.execute("PRAGMA freelist_count").fetchone() != (0,):
+                # Three quarters of a page, the last of its value.
+                other.execute("INSERT INTO meta VALUES (?, ?)", (f"{number}", b"k" * 2000))
+                number += 1
+        assert number > 200
+        yield from overwrite(connection, finish)
+
+    monkeypatch.setattr(free_pages, "overwrite", taken)
+    await journal.delete("gone")
+    await journal.file.sweep()
+    assert await journal.file.unswept() == 0
+    assert b"zebrafish" not in left(path)
 
 
 async def test_a_merge_holds_the_lock_for_one_step_if_there_is_no_more_time(

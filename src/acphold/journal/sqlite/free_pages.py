@@ -26,21 +26,38 @@ from msgspec import Struct
 
 from acphold.journal import bounds
 from acphold.journal.sqlite import write_ahead_log
-from acphold.journal.sqlite.connection import Connection, connect, is_busy, reading
+from acphold.journal.sqlite.connection import Connection, connect, is_busy, reading, writing
 from acphold.journal.sqlite.file import LogIndex
 from acphold.journal.sqlite.file_system import blank, writable
 
 _RUN_PAGES: Final = 64
 """Pages that are looked at together, at most."""
 
+_PIECE_PAGES: Final = 200
+"""Pages that one piece of a sweep frees, most of the time."""
+
+_TAKEN_PAGES: Final = 32
+"""Pages that it, and others meanwhile, take before that, most of the time."""
+
 
 def freed_as_they_are(connection: Connection, pieces: Iterator[None]) -> Iterator[None]:
     """Do these pieces of work; the pages that they free keep what they have.
 
-    What is deleted inside of a page is overwritten all the same.
+    What is deleted inside of a page is overwritten all the same, and so is a page that may become a
+    trunk: who needs a page and finds no other takes that, and may leave the end of it as it is.
     """
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    listed = page_bytes // 4 - 7  # by a full trunk, with itself
     while True:
-        if connection.execute("PRAGMA secure_delete = FAST").fetchone() != (2,):  # before 3.20
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        if free < _TAKEN_PAGES and not connection.is_full:
+            with writing(connection):  # empty pages become the first trunk, and what it lists
+                empty = _TAKEN_PAGES * page_bytes
+                connection.execute("INSERT INTO meta VALUES ('empty', zeroblob(?))", (empty,))
+                connection.execute("DELETE FROM meta WHERE name = 'empty'")
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        how = "FAST" if _TAKEN_PAGES <= free % listed < listed - _PIECE_PAGES else "ON"
+        if connection.execute(f"PRAGMA secure_delete = {how}").fetchone() == (0,):  # before 3.20
             connection.execute("PRAGMA secure_delete = ON")
         try:
             next(pieces)
