@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from acphold.conversation.history.beginnings import beginning, whole_bytes
+from acphold.conversation.history.entries import HEAD_BYTES
 from acphold.conversation.history.raw_update import items, members
 
 HEAD = {
@@ -33,7 +34,7 @@ def diff(old: str | None, new: str) -> dict[str, Any]:
 
 def cut_from(raw: bytes) -> dict[int, dict[str, bytes]]:
     """The beginnings of an update, by the bytes that they are made of."""
-    made = ((size, beginning(raw[:size], len(raw))) for size in range(len(raw)))
+    made = ((size, beginning(raw[:size], len(raw), least=0)) for size in range(len(raw)))
     found = {size: members(cut) for size, cut in made if cut is not None}
     assert all(found.values())
     return found
@@ -57,11 +58,11 @@ def test_it_says_what_the_whole_says_up_to_where_it_was_cut(
         shown = [json.loads(it) for it in items(cut["content"])]
         for name in ("title", "kind", "status"):
             assert json.loads(cut[name]) == HEAD[name]
-        if not whole_bytes(cut):  # cut in what follows, which is left out
+        if not whole_bytes(cut, least=0):  # cut in what follows, which is left out
             assert shown == parts
             assert "rawOutput" not in cut
             continue
-        assert whole_bytes(cut) == len(raw)
+        assert whole_bytes(cut, least=0) == len(raw)
         assert json.loads(cut["_meta"])["own"] == 1
         part, whole = shown.pop(), parts[len(shown)]
         assert shown == parts[: len(shown)]
@@ -116,3 +117,11 @@ def test_what_is_no_update_is_not_cut() -> None:
     for raw in (b"", b'"' + b"x" * 50, b"[" * 50, b'{"a":' * 50, b"}" * 50, b'\\"', b"{,}"):
         assert not cut_from(raw)
     assert beginning(b'{"rawInput":[%b' % (b"1," * 300_000), 10**7) is None
+
+
+def test_a_short_content_is_not_cut_whatever_an_agent_says_of_it() -> None:
+    content = json.dumps([diff("a", TEXT)]).encode()
+    told = {"content": content, "_meta": b'{"acphold/whole":[9000000,%d]}' % len(content)}
+    assert whole_bytes(told) == 0
+    raw = json.dumps({**HEAD, "rawInput": "x" * HEAD_BYTES, "content": [said(TEXT)]}).encode()
+    assert beginning(raw[:-20], len(raw)) is None

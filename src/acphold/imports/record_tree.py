@@ -94,7 +94,7 @@ class RecordTree:
         salvage = LineSalvage(str(path), self._form, Missed())
         yield from decoded(path, salvage, decoder, begin=self._begin)
         self._is_damaged = salvage.seen > 0
-        self._said, self._asked_again = {}, {}
+        self._said, self._asked_again, self._walked = {}, {}, set()
 
     def add(
         self,

@@ -256,7 +256,7 @@ test("what is far above is dropped, and read again it is where it was", () => {
 });
 
 test("of a call with long output a page may have the beginning, until the call says more", () => {
-  const update = { sessionUpdate: "tool_call", toolCallId: "t", content: [text("a")], _meta: { "acphold/whole": [9_000_000, 12] } };
+  const update = { sessionUpdate: "tool_call", toolCallId: "t", content: [text("a".repeat(10_000))], _meta: { "acphold/whole": [9_000_000, 12] } };
   const cut = { seq: 7, bytes: 9_000_000 };
   const timeline = new Timeline();
   timeline.addEntry({ seq: 7, kind: "update", at: "", update });
@@ -269,6 +269,14 @@ test("of a call with long output a page may have the beginning, until the call s
   assert.deepEqual(later.tool("t").cut, cut);
   later.addEntry({ seq: 10, kind: "update", at: "", update: { sessionUpdate: "tool_call_update", toolCallId: "t", content: [text("b")] } });
   assert.equal(later.tool("t").cut, undefined);
+});
+
+test("of a short change all is shown, whatever an agent says of it", () => {
+  const change = { type: "diff", path: "/a", oldText: "a", newText: "b" };
+  const update = { sessionUpdate: "tool_call", toolCallId: "t", content: [change], _meta: { "acphold/whole": [9_000_000, 12] } };
+  const timeline = new Timeline();
+  timeline.addEntry({ seq: 7, kind: "update", at: "", update });
+  assert.equal(timeline.tool("t").cut, undefined);
 });
 
 test("a turn that a browser was told to keep is asked for again, as it may have been forgotten", (t) => {

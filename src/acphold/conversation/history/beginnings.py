@@ -14,7 +14,12 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from acp_wire.schema.splice import UNREADABLE, json_value
+from acphold.conversation.history.entries import HEAD_BYTES
 from acphold.conversation.history.raw_update import members, with_meta
+
+LEAST_BYTES: Final = HEAD_BYTES // 2
+"""Fewest bytes of content that are left: an agent that says itself that a text was cut, to have it
+shown folded, has to send so many."""
 
 WHOLE: Final = "acphold/whole"
 """The `_meta` key of an update whose last text was cut: `[bytes of the whole update, bytes of its
@@ -50,9 +55,9 @@ _decode: Final = Decoder(_Call).decode
 _decode_any: Final = Decoder(dict[str, Raw]).decode
 
 
-def beginning(head: bytes, whole: int) -> bytes | None:
-    """Return the update of `whole` bytes that begins with `head`, without its end; None if more of
-    it is needed."""
+def beginning(head: bytes, whole: int, *, least: int = LEAST_BYTES) -> bytes | None:
+    """Return the update of `whole` bytes that begins with `head`, without its end, with at least so
+    many bytes of a content that is cut; None if more of it is needed."""
     path: list[bytes] = []  # the open objects, each with the name of its last member, and arrays
     opened: list[int] = []
     names: set[bytes] = set()
@@ -105,15 +110,16 @@ def beginning(head: bytes, whole: int) -> bytes | None:
     else:
         is_cut = produced.type == "diff" and produced.path is not None
     left = len(members(made)["content"])
+    is_cut &= left >= least
     return with_meta(made, WHOLE, b"[%d,%d]" % (whole, left)) if is_cut else None
 
 
-def whole_bytes(fields: Mapping[str, bytes]) -> int:
+def whole_bytes(fields: Mapping[str, bytes], *, least: int = LEAST_BYTES) -> int:
     """Return the bytes of the update with the content of a tool call, if its last text was cut;
     else 0."""
     mark = members(fields.get("_meta", b"")).get(WHOLE)
     whole, left = json_value(mark, tuple[int, int]) or (0, 0)
-    return whole if left == len(fields.get("content", b"")) else 0
+    return whole if least <= left == len(fields.get("content", b"")) else 0
 
 
 def _is_object(raw: bytes) -> bool:

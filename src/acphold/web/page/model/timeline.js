@@ -80,6 +80,9 @@ const DEEPEST = 8;
 
 const MOST_UNPLACED = 100;
 
+/** Fewest characters of a content that was cut, as JSON. */
+const LEAST_CUT = 10_000;
+
 const STRINGS = new Set(["title", "name", "kind", "status"]);
 const ARRAYS = new Set(["content", "locations"]);
 const NULLABLE = new Set([...STRINGS, ...ARRAYS, "rawInput", "rawOutput", "_meta"]);
@@ -395,7 +398,11 @@ export class Timeline {
     }
     patch(tool, fields);
     const [bytes] = Array.isArray(fields._meta?.["acphold/whole"]) ? fields._meta["acphold/whole"] : [];
-    if (Array.isArray(fields.content)) tool.cut = Number.isInteger(bytes) && place.seq ? { seq: place.seq, bytes } : undefined;
+    if (Array.isArray(fields.content)) {
+      // An agent may say so itself, of what is short.
+      const isCut = Number.isInteger(bytes) && place.seq && JSON.stringify(fields.content).length >= LEAST_CUT;
+      tool.cut = isCut ? { seq: place.seq, bytes } : undefined;
+    }
   }
 
   /** It stands where it was told last, as it does in the journal, which keeps no earlier one. @param {Received[]} entries @param {Place} place */
