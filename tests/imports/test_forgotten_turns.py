@@ -27,6 +27,7 @@ from acphold.imports.turns import KnownPart, ReadTurn
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from acphold.live.hub.handover import earlier_conversation
 from tests.cli.command_line import CommandLine
@@ -133,6 +134,19 @@ async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
     await take(opened, tmp_path)
     for session_id in (SESSION, "copy", tail):
         assert b"secret" not in await raw(opened, session_id)
+
+
+async def test_the_snapshots_of_files_from_it_go_and_no_others(opened: Journal) -> None:
+    await opened.release(await opened.create(NewSession(SESSION, READER.key, CWD)))
+    taken: list[TurnSnapshot] = []
+    for words in ("one", "my secret", "three"):
+        before = (await opened.session(SESSION)).last_seq
+        await say_here(opened, words)
+        begin = TurnSnapshot(turn=before, edge="begin", root=CWD, at=before, state="whole")
+        taken += [begin, replace(begin, edge="end")]
+    await opened.snapshots.keep(SESSION, taken)
+    await forget_turn(opened, 2)
+    assert await opened.snapshots.of(SESSION) == [*taken[:2], *taken[4:]]
 
 
 async def test_it_goes_from_a_copy_of_a_session_that_was_deleted(
