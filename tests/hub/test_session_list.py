@@ -60,6 +60,22 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
             await asyncio.sleep(0.01)
 
 
+async def test_turns_and_updates_within_a_moment_leave_the_row_of_the_list_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "TOUCH_MS", 600_000)
+    monkeypatch.setattr(bounds, "REST_SECONDS", 600.0)
+    async with shared(tmp_path / "journal.db") as house:
+        client, session = await house.talked("one", "two")
+        before = int((await house.journal.changes(None)).last)
+        for _ in range(10):
+            turn = await house.begun(client, session, "go")
+            await house.agent.say(session, *["x "] * 10)
+            await house.ended(session, turn)
+        changes = int((await house.journal.changes(None)).last) - before
+        assert changes == 0
+
+
 async def test_the_agent_is_asked_again_only_for_a_first_page(house: Shared) -> None:
     house.agent.can("list")
     house.agent.lists = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]

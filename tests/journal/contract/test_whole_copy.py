@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -97,6 +97,34 @@ async def test_a_copy_has_everything_as_it_was(journal: Journal, target: Journal
     assert await target.links.of("s1") == [("a", "d2"), ("a", "d1")]
     assert await is_forgotten(target, "a", "forgotten")
     assert set((await copied(journal, target)).values()) == {"same"}
+
+
+async def test_a_copy_that_is_made_again_writes_what_is_new_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "target.db"
+    log = place.with_name(f"{place.name}-wal")
+
+    async def copied_bytes(journal: Journal) -> int:
+        """The bytes that one more copy adds to the log."""
+        async with aclosing(open_journal(place)) as target:
+            await target.count()
+            before = log.stat().st_size
+            await copied(journal, target)
+            return log.stat().st_size - before
+
+    async with aclosing(open_journal(tmp_path / "journal.db")) as journal:
+        for number in range(40):
+            lease = await journal.create(NewSession(f"s{number}", "a", "/w"))
+            await prompted(journal, lease, *["x" * 2000] * 10)
+            await over(journal, lease)
+        whole = await copied_bytes(journal)
+        assert await copied_bytes(journal) == 0
+        lease = await journal.acquire("s7")
+        await prompted(journal, lease, "more")
+        await over(journal, lease)
+        grown = await copied_bytes(journal)
+        assert 0 < grown < whole / 5
 
 
 async def test_of_an_open_session_goes_what_was_said_until_its_last_turn_ended(

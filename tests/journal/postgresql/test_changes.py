@@ -159,6 +159,30 @@ async def test_who_follows_a_database_asks_it_once_something_is_announced(
         assert [*news.session_ids] == ["s1"]
 
 
+async def test_announcing_and_listening_take_no_connection_of_their_own(location: str) -> None:
+    with psycopg.connect(location, autocommit=True) as line:
+
+        def connections() -> set[int]:
+            found = line.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND backend_type = 'client backend'"
+            )
+            return {pid for (pid,) in found.fetchall()}
+
+        line.execute("LISTEN acphold")
+        async with with_sessions(location, "s1") as journal, asyncio.timeout(DEADLINE):
+            lease = await journal.acquire("s1")
+            await journal.append(lease, [("update", [b"{}"])])
+            before = connections()
+            last = (await journal.changes(None)).last
+            for archived in (True, False):
+                await journal.change("s1", RowChange(archived=archived))
+                last = (await journal.changes(last, if_told=True)).last
+            while not [*line.notifies(timeout=0.0)]:  # noqa: ASYNC110 - from a database
+                await asyncio.sleep(0.05)
+            assert connections() <= before
+
+
 async def test_what_a_command_changes_last_is_announced_before_it_ends(
     location: str,
 ) -> None:
