@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from statistics import median
-from time import monotonic_ns, perf_counter
+from time import clock_gettime_ns, monotonic_ns, perf_counter
 
+from bench.memory import server_of
 from bench.programs import bare_relay, scripted_agent, sdk_proxy, wrap
 from bench.run import Run, added
 from bench.table import Figure, Goal
@@ -22,7 +23,7 @@ DIRECT, WRAP, PROXY, FLOOR = "direct", "wrap", "SDK proxy", "bare relay and comm
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """One way and both ways; four connections stay open and take turns."""
+    """One way and both ways, and the processor; four connections stay open and take turns."""
     agent = scripted_agent()
     with (
         session_with(agent) as direct,
@@ -43,6 +44,21 @@ def figures(run: Run) -> Iterator[Figure]:
             for peer, bounds in ((PROXY, goals), (FLOOR, ())):
                 theirs = added(taken[peer], taken[DIRECT])
                 yield Figure(f"latency added to {what}", "us", ours, peer, theirs, bounds)
+        number = run.size(200, 50)
+        ways = {name: partial(_busy, wires[name], number) for name in (WRAP, PROXY)}
+        taken = run.in_turns(ways)
+        name = "a prompt with ten updates, CPU of front and daemon"
+        yield Figure(name, "us", taken[WRAP], PROXY, taken[PROXY], (Goal(0.6, ratio=True),))
+
+
+def _busy(wire: Wire, number: int) -> float:
+    """How long a proxy keeps the processor busy with a prompt, without its agent; microseconds."""
+    pids = {wire.process.pid, server_of(wire)}
+    clocks = [~pid << 3 | 2 for pid in pids]  # clock_getcpuclockid(3) of Linux
+    before = sum(map(clock_gettime_ns, clocks))
+    for _ in range(number):
+        wire.prompt("flood 10")
+    return (sum(map(clock_gettime_ns, clocks)) - before) / number / 1e3
 
 
 def one_way(wire: Wire, number: int) -> float:
