@@ -11,9 +11,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
+from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.journal import Journal
+from acphold.journal.postgresql.changes import Position
 from acphold.journal.rows import NewSession, RowChange
 from tests.editor import DEADLINE
 from tests.journal.conftest import opened
@@ -80,6 +83,22 @@ async def test_deleted_sessions_are_told_for_an_hour_and_forgotten_with_a_later_
             let_pass(200)
             await journal.access.forget_ended()
             assert await left_by_deleting("s3") == ["s2", "s3"]
+
+
+@pytest.mark.parametrize("away", [-1, 1])
+async def test_who_was_away_for_half_as_long_as_that_reads_all_again(
+    location: str, away: int
+) -> None:
+    half = bounds.KEPT_CHANGES_SECONDS // 2
+    async with with_sessions(location, "s1") as journal:
+        now = Position.read((await journal.changes(None)).last)
+        await journal.change("s1", RowChange(archived=True))
+        recent, old = (
+            str(replace(now, at=now.at + away * seconds)) for seconds in (half - 60, half + 60)
+        )
+        assert [*(await journal.changes(recent)).session_ids] == ["s1"]
+        with pytest.raises(RewrittenError):
+            await journal.changes(old)
 
 
 async def test_each_commit_of_many_writers_is_told_once_they_are_over_a_page_at_a_time(
