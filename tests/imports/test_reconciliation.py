@@ -671,7 +671,11 @@ async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
     write(name, tmp_path, whole[:4])
     parts = [0, 1], [2, 3], [1, 2, 3], [2, 3], [3]
     session_id = await imported_before(opened, tmp_path, *parts, name=name)
-    await opened.change(session_id, RowChange(given="My name"))
+    await opened.change(session_id, RowChange(given="My name", tags=("mine",), pins=("ada",)))
+    lease = await opened.acquire(session_id)
+    await opened.links.link(lease, "another agent", "theirs")
+    await opened.release(lease)
+    links = await opened.links.of(session_id)
     await opened.access.keep_share(Share(session_id, "ada"))
     assert len(await prompts(opened, session_id)) == 10
     for count in (4, 5):
@@ -681,6 +685,8 @@ async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
         assert await prompts(opened, session_id) == words[:count]
     (row,) = await opened.page(ListFilter())
     assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 10, {"ada"})
+    assert (row.session_id, row.tags, row.pins) == (session_id, ("mine",), ("ada",))
+    assert await opened.links.of(session_id) == links
 
 
 async def test_an_older_copy_takes_no_prompt_that_was_said_again(
