@@ -121,7 +121,9 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
             newest_way = [turn.number for turn in way if turn.words]
             for turn in (turn for turn in way if turn.words):
                 told[turn.number] = max(told.get(turn.number, turn), turn, key=lambda it: it.answer)
-        rows = await journal.page(ListFilter())
+            rows = await journal.page(ListFilter())
+            every = [turn for row in rows for turn in await turns(journal, row.session_id)]
+            assert Counter(words for words, _ in every) == Counter(it.words for it in told.values())
         here = [await turns(journal, row.session_id) for row in rows]
         # What a turn lacked when it was read first is added.
         whole = [(told[number].words, told[number].answer) for number in newest_way]
