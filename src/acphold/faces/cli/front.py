@@ -173,7 +173,10 @@ def _watch_daemon(held: str, path: str) -> None:
     # for that.
     from threading import Thread
 
-    from acphold.faces.cli.heartbeat import watch
+    try:
+        from acphold.faces.cli.heartbeat import watch
+    except ModuleNotFoundError:  # an upgrade removed our files; the daemon keeps its code
+        return
 
     def say(is_silent: bool) -> None:
         words = "the daemon answers again"
