@@ -167,6 +167,7 @@ set -A path evil
 make() {{ evil; }}
 ls *(e:'cd src':)
 if [[ x ]] {{ cd src }}
+if [[ x ]] 'z'
 for x do cd src; done
 src
 ./src

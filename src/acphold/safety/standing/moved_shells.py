@@ -134,6 +134,8 @@ def _stays(words: list[_Word], folder: str) -> bool:
             return target != "" and real(os.path.join(folder, target)) == real(folder)
         case "command":
             return True
+        case "[[":  # behind its end, a command to zsh
+            return [word.plain for word in words].count("]]") == 1 and words[-1].plain == "]]"
         case "set":
             return all(map(_SETTINGS.fullmatch, arguments))
         case "read":
