@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_named_until_it_has_been_and_when_it_has_changed(
         f"opencode: cannot read {lost}: the file of its session is missing\n",
         f"gemini: cannot read {nameless}: it names no session\n",
     ]
-    before = "cannot read 1 file, as before; `acphold doctor` names what and why\n"
+    before = "cannot read 1 file, as before; `acphold doctor` says why\n"
     first = acphold.run("import").err
     assert [it in first for it in said] == [True, True]
     again = acphold.run("import")

@@ -80,7 +80,7 @@ async def connect(
 
     `session` in place of a command leads to the process that owns it; `load_session` or
     `resume_session` attaches to it. Raises UnknownSessionError, ConnectionLostError if none does,
-    or does not answer.
+    or it does not answer.
 
     `permission` is a `Policy` (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`.
     Without it everything is asked, or rejected if there is no `on_permission`; requests in turns of

@@ -411,7 +411,7 @@ class Tally(Struct):
         messages = [f"cannot read {it}" for it, is_known in self.failures.items() if not is_known]
         if known := sum(self.failures.values()):
             its = quantity(known, "file")
-            messages.append(f"cannot read {its}, as before; `acphold doctor` names what and why")
+            messages.append(f"cannot read {its}, as before; `acphold doctor` says why")
         if self.unknown:
             messages.append(name_unknown(self.unknown))
         if folders := self.windows_folders:
