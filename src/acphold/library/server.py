@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from acphold.live.server.service import ConnectedClient, Service, attend, journa
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
-    from acphold.journal.access import Access
     from acphold.web.application import Admit, Mounted
 
 UNKNOWN = "the Principal %r can see no sessions: give it a tenant, a session_id or sees_all"
@@ -156,40 +155,15 @@ class Server:
 
         Experimental: the remote transport is a draft of the protocol.
         """
-        from acphold.web.application import Mounted  # late: an editor's agent needs no HTTP
+        # late: an editor's agent needs no HTTP
+        from acphold.web.application import Mounted, Served
 
-        return Mounted(_Behind(self), admit, origins)
-
-
-class _Behind:
-    """The server as a mounted application sees it."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    @property
-    def tokens(self) -> Access | None:
-        journal = self._server._journal
-        return None if journal is None else journal.access
-
-    @property
-    def max_message(self) -> int:
-        return self._server._service.options.max_message
-
-    @property
-    def asks_to_sign_in(self) -> bool:
-        return self._server._service.door is not None
-
-    async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
-        await self._server._stack.enter_async_context(what)
-
-    async def attend(
-        self, transport: Transport, *, principal: Principal, headers: Mapping[str, str]
-    ) -> None:
-        await self._server.attend(transport, principal=principal, headers=headers)
-
-    async def __aenter__(self) -> Server:
-        return await self._server.__aenter__()
-
-    async def __aexit__(self, kind: None, error: None, trace: None) -> None:
-        await self._server.__aexit__(kind, error, trace)
+        served = Served(
+            self,
+            self.attend,
+            tokens=lambda: None if self._journal is None else self._journal.access,
+            keep=self._stack.enter_async_context,
+            max_message=self._service.options.max_message,
+            asks_to_sign_in=self._service.door is not None,
+        )
+        return Mounted(served, admit, origins)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
@@ -41,6 +42,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -54,7 +56,7 @@ from acphold.journal.journal import Journal
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.moves import MoveLine
 from acphold.live.reading.processes import let_go
-from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
+from acphold.live.reading.requests import CHANGES, FEED, INBOX, RULES, SEARCH, SESSIONS, USAGE
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.relay_protocol import RelayedClient
@@ -73,7 +75,7 @@ from acphold.web.connections import (
     takes_long_messages,
     whole,
 )
-from acphold.web.devices import Devices
+from acphold.web.devices import BROWSER, PAIR, Devices
 from acphold.web.exchange import HttpExchange, RefusedError, refusing
 from acphold.web.gate import OTHER_ORIGIN, SUBPROTOCOL, Admitted, Gate
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
@@ -82,9 +84,9 @@ from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.notices import NOTICES, Notices
-from acphold.web.page_files import PageFiles
+from acphold.web.page_files import ADDRESSES, PageFiles
 from acphold.web.relay import Relay
-from acphold.web.reports import Reports
+from acphold.web.reports import CONTEXTS, EXPORT, GLANCES, KEPT, PRESENT, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.socket_transport import over_uvicorn
 
@@ -161,24 +163,25 @@ class Application:
         self._http = http
         self._metrics = metrics
         self._moves = moves
-        # What answers everybody's requests.
-        self._open: list[tuple[Has, Callable[[HttpExchange], Awaitable[None]]]] = [
-            (page.has, page.answer),
-            (devices.has, devices.answer),
-        ]
-        # What answers those with a token: the first that has an address; which scopes it needs
-        # there is up to the session.
-        self._routes: list[tuple[Has, Callable[[HttpExchange, Admitted], Awaitable[None]]]] = [
-            (_below(NOTICES), notices.answer),
-            (_is(IMPORT), imports.answer),
-            (_is("/codes"), devices.offer_code),
-            (_below(ENDPOINT), self._answer_agent),
-            (_is(FEED), feed.answer),
-            (_is(METRICS), metrics.answer),
-            (reports.has, reports.answer),
-            (rules.has, rules.answer),
-            (_below(SESSIONS, SEARCH, INBOX), pages.answer),
-        ]
+        # What answers everybody's requests, by the pattern of their addresses.
+        self._open: dict[str, Callable[[HttpExchange], Awaitable[None]]] = {
+            ADDRESSES: page.answer,
+            f"{PAIR}|{BROWSER}": devices.answer,
+        }
+        # What answers those with a token: the first that fits; which scopes it needs there is up to
+        # the session.
+        self._routes: dict[str, Callable[[HttpExchange, Admitted], Awaitable[None]]] = {
+            f"{NOTICES}.*": notices.answer,
+            IMPORT: imports.answer,
+            "/codes": devices.offer_code,
+            f"{ENDPOINT}.*": self._answer_agent,
+            FEED: feed.answer,
+            METRICS: metrics.answer,
+            f"{USAGE}|{GLANCES}|{CONTEXTS}": reports.answer,
+            f"{SESSIONS}/.*({EXPORT}|{CHANGES}|{KEPT}|{PRESENT})": reports.answer,
+            f"{RULES}(/.*)?": rules.answer,
+            f"({SESSIONS}|{SEARCH}|{INBOX}).*": pages.answer,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or serve a connection until it ends."""
@@ -228,12 +231,12 @@ class Application:
             exchange.require("GET", "HEAD")
             await exchange.answer(200, {"status": "ok"})
             return
-        for has, answer_anybody in self._open:
-            if has(exchange.path):
+        for pattern, answer_anybody in self._open.items():
+            if re.fullmatch(pattern, exchange.path, re.DOTALL):
                 await answer_anybody(exchange)
                 return
-        for has, answer in self._routes:
-            if has(exchange.path):
+        for pattern, answer in self._routes.items():
+            if re.fullmatch(pattern, exchange.path, re.DOTALL):
                 await answer(exchange, await self._gate.admit(exchange))
                 return
         raise RefusedError(404, "there is nothing at this address")
@@ -241,18 +244,6 @@ class Application:
     async def _answer_agent(self, exchange: HttpExchange, admitted: Admitted) -> None:
         name = await _agent_at(self._relay, exchange.path, admitted.principal)
         await self._http.serve(exchange, name, admitted)
-
-
-Has = Callable[[str], bool]
-"""Tells if a path is among some addresses."""
-
-
-def _is(address: str) -> Has:
-    return lambda path: path == address
-
-
-def _below(*addresses: str) -> Has:
-    return lambda path: path.startswith(addresses)
 
 
 async def _agent_at(relay: Relay, path: str, who: Principal) -> str:
@@ -316,31 +307,28 @@ Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
 """Returns the sender of a request from its ASGI scope; None refuses it."""
 
 
-class Served(Protocol):
-    """The mounted server."""
+class Attend(Protocol):
+    """Serves one client until it leaves."""
 
-    @property
-    def tokens(self) -> Access | None:
-        """The tokens of its journal; None while it is not open."""
-
-    @property
-    def max_message(self) -> int:
-        """The longest message, in bytes."""
-
-    @property
-    def asks_to_sign_in(self) -> bool:
-        """True if the agent itself authenticates users (`Agent.auth`)."""
-
-    async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
-        """Keep this context open until the server ends."""
-
-    async def attend(
+    async def __call__(
         self, transport: Transport, *, principal: Principal, headers: Mapping[str, str]
     ) -> None: ...
 
-    async def __aenter__(self) -> object: ...
 
-    async def __aexit__(self, kind: None, error: None, trace: None) -> None: ...
+class Served(Struct, frozen=True):
+    """The mounted server, and how it is opened.
+
+    `tokens` returns those of its journal, None while it is not open; `keep` keeps a context open
+    until it ends. `max_message` is in bytes. It `asks_to_sign_in` if the agent itself authenticates
+    users (`Agent.auth`).
+    """
+
+    server: AbstractAsyncContextManager[object]
+    attend: Attend
+    tokens: Callable[[], Access | None]
+    keep: Callable[[AbstractAsyncContextManager[None]], Awaitable[None]]
+    max_message: int
+    asks_to_sign_in: bool
 
 
 class Mounted:
@@ -371,14 +359,14 @@ class Mounted:
             # The events of an ASGI server that has no other application.
             await receive()
             try:
-                await self._served.__aenter__()
+                await self._served.server.__aenter__()
             except Exception as exc:
                 log.exception("the server could not be opened")
                 await send({"type": "lifespan.startup.failed", "message": str(exc)})
                 return
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await self._served.__aexit__(None, None, None)
+            await self._served.server.__aexit__(None, None, None)
             await send({"type": "lifespan.shutdown.complete"})
             return
         exchange = HttpExchange(scope, receive, send)
@@ -395,7 +383,7 @@ class Mounted:
 
     async def _answer(self, exchange: HttpExchange) -> None:
         async with self._opening:  # by the first request
-            if (tokens := self._served.tokens) is None:
+            if (tokens := self._served.tokens()) is None:
                 raise RefusedError(503, "this server is not open")
             if self._open is None:
                 gate: Gate = _MountedGate(tokens, self._origins)

@@ -119,11 +119,6 @@ class Devices:
         self._pairing = pairing
         self._report = report
 
-    @staticmethod
-    def has(path: str) -> bool:
-        """Return True if `path` is answered here."""
-        return path in (PAIR, BROWSER)
-
     async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request to PAIR or BROWSER; raises RefusedError."""
         match exchange.method, exchange.path:

@@ -271,6 +271,11 @@ class HttpExchange:
         if self.method not in methods:
             raise RefusedError(405, f"use {' or '.join(methods)} at this address")
 
+    def has_same(self, tag: str) -> bool:
+        """Return True if the client has what has this ETag (RFC 9110, 13.1.2)."""
+        given = self.headers.get("if-none-match", "").split(",")
+        return not {each.strip().removeprefix("W/") for each in given}.isdisjoint({tag, "*"})
+
     def query(self, kind: type[Q]) -> Q:
         """Return the query: each parameter once, none unknown; raises RefusedError."""
         query: bytes = self.scope.get("query_string", b"")

@@ -52,7 +52,7 @@ from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode, splice
 from acp_wire.schema.methods import CANCEL_REQUEST, REQUESTS
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
-from acp_wire.tasks import TaskSet, end, timeout
+from acp_wire.tasks import TaskSet, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
 from acphold.conversation.history.entries import LAST_SEQ
 from acphold.conversation.history.raw_update import members
@@ -67,7 +67,7 @@ from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
 from acphold.live.server import positions
 from acphold.web import bounds
-from acphold.web.connections import Headers, Offering
+from acphold.web.connections import Headers, Offering, repeating
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, RefusedError, event
 from acphold.web.gate import Admitted, Gate
 from acphold.web.relay import Attending
@@ -397,13 +397,14 @@ class HttpClients:
         self._tasks = TaskSet()
 
     async def __aenter__(self) -> HttpClients:
-        self._checking = asyncio.create_task(self._end_unused(), name="end unused connections")
+        self._checking = repeating(self._end_unused, bounds.UNUSED_CHECK_SECONDS)
+        await self._checking.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for transport in tuple(self._transports.values()):
             transport.end()
-        await end(self._checking)
+        await self._checking.__aexit__(None, None, None)
         await self._tasks.finish()
 
     async def serve(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
@@ -515,9 +516,7 @@ class HttpClients:
 
     async def _end_unused(self) -> None:
         """End connections whose clients have left without a word."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(bounds.UNUSED_CHECK_SECONDS)
-            for transport in tuple(self._transports.values()):
-                if transport.is_unused(loop.time()):
-                    transport.end()
+        now = asyncio.get_running_loop().time()
+        for transport in tuple(self._transports.values()):
+            if transport.is_unused(now):
+                transport.end()

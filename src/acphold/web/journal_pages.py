@@ -235,11 +235,7 @@ class JournalPages:
             (b"etag", tag.encode()),
             (b"vary", b"Authorization, Cookie, Acphold-Page"),
         ]
-        known = {
-            each.strip().removeprefix("W/")
-            for each in exchange.headers.get("if-none-match", "").split(",")
-        }
-        if known & {tag, "*"}:
+        if exchange.has_same(tag):
             await exchange.answer(304, headers=head)
         else:
             await exchange.answer(200, headers=head, raw=body)

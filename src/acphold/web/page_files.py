@@ -18,6 +18,7 @@ Sources: W3C, Content Security Policy Level 3; Trusted Types.
 from __future__ import annotations
 
 import gzip
+import re
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,9 @@ AT_ROOT: Final = {
     "/worker.js": "worker.js",
     "/manifest.webmanifest": "manifest.webmanifest",
 }
+
+ADDRESSES: Final = f"{'|'.join(map(re.escape, AT_ROOT))}|{PAGE}.*"
+"""The pattern of the addresses of all of it."""
 
 KINDS: Final = {
     ".html": "text/html; charset=utf-8",
@@ -107,11 +111,6 @@ class PageFiles:
                 )
         self.is_built = INDEX in self._files
 
-    @staticmethod
-    def has(path: str) -> bool:
-        """Return True if an address is one of the page's."""
-        return path in AT_ROOT or path.startswith(PAGE)
-
     async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request for the page; raises RefusedError."""
         exchange.require("GET", "HEAD")
@@ -141,7 +140,7 @@ class PageFiles:
             (b"cross-origin-opener-policy", b"same-origin"),
             (b"cross-origin-resource-policy", b"same-origin"),
         ]
-        if exchange.headers.get("if-none-match", "").removeprefix("W/") == file.tag:
+        if exchange.has_same(file.tag):
             await exchange.answer(304, headers=head)
             return
         is_packed = "gzip" in exchange.headers.get("accept-encoding", "")

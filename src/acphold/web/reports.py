@@ -271,14 +271,6 @@ class Reports:
         self._changed = SessionChanges()
         self._threads = Threads(2)
 
-    @staticmethod
-    def has(path: str) -> bool:
-        """Return True if `path` is answered here."""
-        return path in (requests.USAGE, GLANCES, CONTEXTS) or (
-            path.startswith(f"{requests.SESSIONS}/")
-            and path.endswith((EXPORT, requests.CHANGES, KEPT, PRESENT))
-        )
-
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request for a report; raises RefusedError, ForbiddenError and JournalError."""
         principal = admitted.principal

@@ -58,11 +58,6 @@ class RuleRequests:
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
 
-    @staticmethod
-    def has(path: str) -> bool:
-        """Return True if `path` is answered here."""
-        return path == RULES or path.startswith(f"{RULES}/")
-
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request to an address below RULES; raises RefusedError, JournalError and
         RuleError."""
