@@ -132,9 +132,11 @@ def test_a_cancelled_turn_and_a_killed_one_end_as_such(store: Store, tmp_path: P
     store.message("assistant", "half", error={"name": "MessageAbortedError"})
     store.message("user", "Two.")
     store.message("assistant", tool("c1", "bash", "running", input={"command": "sleep"}))
+    store.message("user", "Three.")
+    store.message("assistant", "")  # killed before the first word
     told = Story.of(READER, tmp_path)
     assert told.ends()[0]["stopReason"] == "cancelled"
-    assert told.ends()[1]["interrupted"] is None
+    assert [end.get("interrupted", "") for end in told.ends()[1:]] == [None, None]
     assert told.calls()[0].status == "failed"
 
 
@@ -249,6 +251,9 @@ def test_the_files_of_older_versions_are_told(tmp_path: Path) -> None:
 class SecondStore(Store):
     """A database of version 2: without the older tables, or beside them."""
 
+    sessions = "session_v2"
+    """The table of sessions; previews had `session`."""
+
     def __init__(self, home: Path, program: str = "opencode", *, beside: bool = False) -> None:
         super().__init__(home, program)
         if not beside:
@@ -265,7 +270,8 @@ class SecondStore(Store):
         row: Json = {"id": session_id, "parent_id": None, "directory": CWD, "title": "Counted"}
         row |= {"version": "2.0.12", "revert": None, "time_created": 1, "time_updated": 5} | columns
         names, marks = ", ".join(row), ", ".join("?" * len(row))
-        self.db.execute(f"INSERT INTO session_v2 ({names}) VALUES ({marks})", tuple(row.values()))
+        query = f"INSERT INTO {self.sessions} ({names}) VALUES ({marks})"
+        self.db.execute(query, tuple(row.values()))
 
     def say(self, kind: str, session: str = SESSION, seq: int = 0, **data: Json) -> str:
         message_id = self._id("msg")
@@ -285,11 +291,15 @@ def second_tool(call: str, name: str, status: str = "completed", **state: Json) 
     return {"type": "tool", "id": call, "name": name, "state": whole}
 
 
+@pytest.mark.parametrize("sessions", ["session_v2", "session"])
 @pytest.mark.parametrize("beside", [True, False])
 def test_a_conversation_of_version_2_is_told_with_and_without_the_older_tables(
-    tmp_path: Path, beside: bool
+    tmp_path: Path, beside: bool, sessions: str
 ) -> None:
     store = SecondStore(tmp_path, beside=beside)
+    if not beside and sessions == "session":
+        store.db.execute("ALTER TABLE session_v2 RENAME TO session")
+    store.sessions = sessions
     store.second()
     store.say("model-switched", model={"id": "m"})
     file = {"uri": "file:///x/a.txt", "mime": "text/plain", "name": "a.txt"}

@@ -6,8 +6,8 @@ A subagent is a session with a parent, told inside the call `task`. A part that 
 until the next prompt, and told until then.
 
 Version 2 has tables of its own, `session_v2` and `session_message`, where a message has its parts
-inside. The older tables `session`, `message` and `part` stay beside them, or are missing. Messages
-of version 2 are brought into the older form.
+inside; its previews kept their sessions in `session`. The older tables `session`, `message` and
+`part` stay beside them, or are missing. Messages of version 2 are brought into the older form.
 
 The id of a message begins with the time of who made it, of a prompt the browser's: so messages of
 version 1 are in the order of the server's time, an answer after its prompt. Those of version 2 have
@@ -82,8 +82,9 @@ _PASSED: Final = frozenset(
 
 # -- stored --------------------------------------------------------------------------------------
 
-MESSAGES_OF: Final = {"session": "message", "session_v2": "session_message"}
-"""The tables of sessions, and those of their messages."""
+SESSIONS: Final = ("session", "session_v2")
+MESSAGES: Final = ("message", "session_message")
+"""The tables of sessions and of messages, each with that of version 2 behind."""
 
 PARTS: Final = "parts"
 """The parts of a message of version 2, inside of it."""
@@ -141,18 +142,30 @@ def _created(message: Object) -> int:
     return milliseconds(obj(message, "time").get("created")) or 0
 
 
-def existing_tables(database: Path) -> list[str]:
-    """Return the tables of sessions that a database has; an unreadable one is noted."""
+class _Tables(NamedTuple):
+    """The tables that a database has."""
+
+    sessions: list[str]
+    messages: list[str]
+
+
+def existing_tables(database: Path) -> _Tables:
+    """Return the tables that a database has; an unreadable one, or one without any, is noted."""
     note_database(database)
     try:
         if database.exists():
-            known = [name for name in MESSAGES_OF if databases.columns_of(database, name, ["id"])]
-            if not known and databases.rows(database, "SELECT 1 FROM sqlite_master"):
+            found = _Tables(
+                *(
+                    [name for name in names if databases.columns_of(database, name, ["id"])]
+                    for names in (SESSIONS, MESSAGES)
+                )
+            )
+            if not found.sessions and databases.rows(database, "SELECT 1 FROM sqlite_master"):
                 note(OSError(EINVAL, "it has no table of sessions", str(database)))
-            return known
+            return found
     except OSError as error:
         note(error)
-    return []
+    return _Tables([], [])
 
 
 class OpencodeRows:
@@ -167,7 +180,7 @@ class OpencodeRows:
         """Return the session, empty if there is none."""
         wanted = ("directory", "title", "version", "time_created", "fork_session_id")
         found: Object = {}
-        for table in self._tables:
+        for table in self._tables.sessions:
             found |= databases.row_by_id(self._path, table, wanted, session_id)
         if not found:
             return {}
@@ -180,14 +193,14 @@ class OpencodeRows:
         new: dict[str, _Place] = {}
         held: dict[str, Object] = {}
         size = 0
-        if "session" in self._tables:
+        if "message" in self._tables.messages:
             columns = "id, data, rowid"
             for name, data, row in self._rows("message", columns, "session_id = ?", session_id):
                 message = self._decode(data)
                 old[name] = _Place(_created(message), 0, name, text(message, "parentID"), row)
                 if size <= HELD_BYTES:
                     held[name], size = message, size + len(str(data))
-        if "session_v2" in self._tables:
+        if "session_message" in self._tables.messages:
             columns = "id, seq, time_created"
             for found in self._rows("session_message", columns, "session_id = ?", session_id):
                 name, number, at = found
@@ -215,14 +228,14 @@ class OpencodeRows:
         """Yield the parts of a message in order, each with its `id`."""
         if PARTS in message:
             yield from objects(message, PARTS)
-        elif "session" in self._tables:
+        elif "message" in self._tables.messages:
             where = "message_id = ? ORDER BY id"
             for name, data in self._rows("part", "id, data", where, text(message, "id")):
                 yield self._decode(data) | {"id": name}
 
     def children(self, session_id: str) -> Iterator[tuple[str, str]]:
         """Yield the ids and titles of the sessions of its subagents."""
-        for table in self._tables:
+        for table in self._tables.sessions:
             where = "parent_id = ? ORDER BY id"
             for name, title in self._rows(table, "id, title", where, session_id):
                 yield name, title if isinstance(title, str) else ""
@@ -307,15 +320,16 @@ def session_sources(
     stored: dict[str, Path] = {}
     for database in (own, *channels):
         found: dict[str, Source] = {}
-        for table in existing_tables(database):
-            parts = "part" if table == "session" else MESSAGES_OF[table]
-            columns = (
-                f"id, time_updated, (SELECT count(*) FROM {parts} WHERE session_id = {table}.id)"
+        tables = existing_tables(database)
+        for table in tables.sessions:
+            size = " + ".join(
+                f"(SELECT count(*) FROM {_COUNTED[it]} WHERE session_id = {table}.id)"
+                for it in tables.messages
             )
+            columns = f"id, time_updated, {size or '0'}"
             for it in databases.sources(database, table, columns, "parent_id IS NULL"):
                 if before := found.get(it.session_id):
-                    changed = max(it.changed_at, before.changed_at)
-                    it = replace(it, size=it.size + before.size, changed_at=changed)
+                    it = replace(it, changed_at=max(it.changed_at, before.changed_at))
                 found[it.session_id] = it
         stored |= dict.fromkeys(found, database)
         yield from found.values()
@@ -335,18 +349,21 @@ def session_sources(
             yield from file_sources([path])
 
 
+_COUNTED: Final = {"message": "part", "session_message": "session_message"}
+"""The tables of the parts of messages."""
+
 _WITH_PARTS: Final = {
-    "session": "SELECT id, session_id, id IN (SELECT message_id FROM part) FROM message",
-    "session_v2": "SELECT id, session_id, 1 FROM session_message",
+    "message": "SELECT id, session_id, id IN (SELECT message_id FROM part) FROM message",
+    "session_message": "SELECT id, session_id, 1 FROM session_message",
 }
-"""Queries of the messages, and whether they have parts, by the table of their sessions."""
+"""Queries of the messages, and whether they have parts."""
 
 
 def _messages_of(database: Path) -> dict[str, tuple[str, bool]]:
     """Return the messages of a database by id: their sessions, and True if they have parts."""
     found: dict[str, tuple[str, bool]] = {}
     with suppress(OSError):
-        for table in existing_tables(database):
+        for table in existing_tables(database).messages:
             rows = databases.rows(database, _WITH_PARTS[table])
             found.update((name, (its, has)) for name, its, has in rows if isinstance(name, str))
     return found
