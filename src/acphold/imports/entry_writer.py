@@ -239,8 +239,8 @@ class EntryWriter:
         """Write text of the agent."""
         if words:
             self._message("agent_message_chunk", text_block(words), message_id)
-        if self._is_heard:
-            self._last = "say"
+            if self._is_heard:
+                self._last = "say"
 
     def think(self, words: str, message_id: str = "") -> None:
         """Write a thought of the agent."""
