@@ -20,6 +20,7 @@ import msgspec
 
 from acp_check import bounds
 from acp_check.record import (
+    Exchange,
     Json,
     Record,
     RefusalError,
@@ -27,7 +28,6 @@ from acp_check.record import (
     id_of,
     loose_id,
     objects,
-    result_of,
 )
 from acp_check.subject import RunningAgent
 from acp_check.verdicts import NotObservable, SignInNeeded, Violation
@@ -213,24 +213,19 @@ class AgentGone(Violation):
     """The agent ended while it was needed."""
 
 
-class AnswerLine:
-    """The answer to a request: `asked` and `line` are the two lines."""
-
-    def __init__(self, asked: WireLine, line: WireLine) -> None:
-        self.asked = asked
-        self.line = line
-        error = line.message.get("error")
-        self.error: Json | None = error if isinstance(error, dict) else None
-        self.result = result_of(line)
+class Call(Exchange):
+    """A request of ours; its answer is here once it has arrived."""
 
     @property
-    def lines(self) -> tuple[WireLine, WireLine]:
-        return self.asked, self.line
+    def line(self) -> WireLine:
+        """The answer; only once it has arrived."""
+        assert self.answer is not None
+        return self.answer
 
     @property
     def code(self) -> object:
         """The code of the error; None for a result."""
-        return None if self.error is None else self.error.get("code")
+        return self.error.get("code")
 
     @property
     def stop_reason(self) -> object:
@@ -239,13 +234,13 @@ class AnswerLine:
 
     def require_error(self, unless: str) -> None:
         """Raise Violation for a result; `unless` says what is wrong with it."""
-        if self.error is None:
+        if not self.is_refused:
             raise Violation(unless, *self.lines)
 
     def require_cancelled(self, *lines: WireLine) -> None:
         """Raise Violation unless a prompt was answered `cancelled`; `lines` show it."""
         if self.stop_reason != "cancelled":
-            found = f"the stop reason {self.stop_reason!r}" if self.error is None else "an error"
+            found = "an error" if self.is_refused else f"the stop reason {self.stop_reason!r}"
             raise Violation(f"the prompt was answered with {found}", *lines)
 
     def fitting(self, kind: type[T]) -> T:
@@ -264,16 +259,8 @@ class AnswerLine:
         """Raise Violation for an error, SignInNeeded if that is the reason."""
         if self.code == errors.AUTH_REQUIRED:
             raise SignInNeeded(f"{self.asked.method} requires a sign-in", *self.lines)
-        if "error" in self.line.message:
+        if self.is_refused:
             raise Violation(f"{self.asked.method} was answered with an error", *self.lines)
-
-
-class SentRequest:
-    """A request that was sent; `answer` is set once it is answered."""
-
-    def __init__(self, asked: WireLine) -> None:
-        self.asked = asked
-        self.answer: AnswerLine | None = None
 
 
 class Dialogue:
@@ -298,7 +285,7 @@ class Dialogue:
         self.late = late
         self.ended = False
         self._last_id = 0
-        self._calls: dict[str, SentRequest] = {}
+        self._calls: dict[str, Call] = {}
         self._news = asyncio.Event()
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -311,13 +298,13 @@ class Dialogue:
 
     async def ask(
         self, method: str, params: object = msgspec.UNSET, *, seconds: float | None = None
-    ) -> AnswerLine:
+    ) -> Call:
         """Send a request and wait; Silence after `seconds`, AgentGone if the agent has ended."""
         return await self.answer_to(self.begin(method, params), seconds)
 
     def begin(
         self, method: str, params: object = msgspec.UNSET, *, id: int | str | None = None
-    ) -> SentRequest:
+    ) -> Call:
         """Send a request, with this `id` if one is given."""
         if id is None:
             self._last_id += 1
@@ -327,11 +314,11 @@ class Dialogue:
             message["params"] = params  # type: ignore[assignment]
         return self.expect(self._send(message))
 
-    async def answer_to(self, call: SentRequest, seconds: float | None = None) -> AnswerLine:
+    async def answer_to(self, call: Call, seconds: float | None = None) -> Call:
         """Wait for the answer to a request; raises Silence or AgentGone, as `ask` does."""
         limit = self.timeout if seconds is None else seconds
         try:
-            return await self.until(lambda: call.answer, limit)
+            await self.until(lambda: call.answer, limit)
         except Silence:
             self.record.awaited.append(call.asked)
             why = f"{call.asked.method} was not answered within {limit:g} s"
@@ -340,6 +327,7 @@ class Dialogue:
             raise AgentGone(
                 f"{gone.why} before it answered {call.asked.method}", call.asked
             ) from None
+        return call
 
     def notify(self, method: str, params: object) -> WireLine:
         """Send a notification."""
@@ -360,9 +348,9 @@ class Dialogue:
         """Record a line whose bytes are sent by `send_pieces`."""
         return self.record.add(self._now(), "client", raw)
 
-    def expect(self, asked: WireLine) -> SentRequest:
+    def expect(self, asked: WireLine) -> Call:
         """Return a call that waits for the answer to a line already sent."""
-        call = self._calls[loose_id(asked)] = SentRequest(asked)
+        call = self._calls[loose_id(asked)] = Call(asked)
         return call
 
     def _send(self, message: Json) -> WireLine:
@@ -411,11 +399,11 @@ class Dialogue:
             self._has_fences = await self.fence_answer(self.begin_fence()) is not None
         await self.wait_until_quiet()
 
-    def begin_fence(self) -> SentRequest:
+    def begin_fence(self) -> Call:
         """Send an unknown request, whose answer shows that all before it was read."""
         return self.begin("_check/fence", {})
 
-    async def fence_answer(self, fence: SentRequest) -> WireLine | None:
+    async def fence_answer(self, fence: Call) -> WireLine | None:
         """Return the answer to a fence; None if there is none, which breaks no rule here."""
         try:
             return (await self.answer_to(fence, min(self.timeout, 4 * self.quiet))).line
@@ -503,7 +491,7 @@ class Dialogue:
             # Loosely: an id of another type is judged by a rule of its own.
             call = self._calls.get(loose_id(line))
             if call is not None and call.answer is None:
-                call.answer = AnswerLine(call.asked, line)
+                call.answer = line
 
     async def _serve(self, line: WireLine) -> None:
         reply: Json = {"jsonrpc": "2.0", "id": msgspec.Raw(id_of(line))}

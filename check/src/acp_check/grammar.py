@@ -87,7 +87,7 @@ def schema_messages(record: Record, side: Side) -> Iterator[TypedMessage]:
     asking: Side = "agent" if side == "client" else "client"
     others = schema.CLIENT_METHODS if side == "client" else schema.AGENT_METHODS
     for exchange in record.exchanges(asking, *others):
-        method = others[exchange.request.method or ""]
+        method = others[exchange.asked.method or ""]
         answered = exchange.answer
         if not isinstance(method, schema.Method) or answered is None:
             continue

@@ -132,11 +132,11 @@ def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-class RecordedExchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, eq=False):
     """A request and its answer; None until there is one."""
 
-    request: WireLine
-    answer: WireLine | None
+    asked: WireLine
+    answer: WireLine | None = None
 
     @property
     def result(self) -> Json:
@@ -156,11 +156,11 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     @property
     def session_id(self) -> object:
         """The session that the request names, otherwise the one in the answer."""
-        return self.request.session_id or self.result.get("sessionId")
+        return self.asked.session_id or self.result.get("sessionId")
 
     @property
     def lines(self) -> tuple[WireLine, ...]:
-        return (self.request, self.answer) if self.answer else (self.request,)
+        return (self.asked, self.answer) if self.answer else (self.asked,)
 
 
 class RefusalError(AcpError):
@@ -232,7 +232,7 @@ class Record:
         self.ended = ""
         self.broken = False
         self.awaited: list[WireLine] = []
-        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[RecordedExchange]] = {}
+        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[Exchange]] = {}
         self._answers: dict[tuple[Side, int], dict[bytes | str, list[WireLine]]] = {}
         self._parts: list[str] = []
         self._views: dict[frozenset[str], tuple[object, Record | None]] = {}
@@ -323,7 +323,7 @@ class Record:
         """
         asked = {loose_id(line) for line in self.by("client") if line.is_request}
         missed = [it for it in self.exchanges("client") if it.answer is None]
-        if any(it.request.number >= since for it in missed):
+        if any(it.asked.number >= since for it in missed):
             asked.add("None")
         answers = (it for it in self.since(since) if it.is_response and it.by == "agent")
         return [it for it in answers if loose_id(it) not in asked]
@@ -332,11 +332,11 @@ class Record:
         """Return the requests and notifications of these methods."""
         return [line for line in self.by(by) if line.method in methods]
 
-    def exchanges_by_answer(self, by: Side, *methods: str) -> dict[int, RecordedExchange]:
+    def exchanges_by_answer(self, by: Side, *methods: str) -> dict[int, Exchange]:
         """Return the exchanges that were answered, by the number of the answer's line."""
         return {it.answer.number: it for it in self.exchanges(by, *methods) if it.answer}
 
-    def exchanges(self, by: Side, *methods: str) -> list[RecordedExchange]:
+    def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
         """Return the requests of one side, in order, each with the first answer behind it.
 
         An id may be used again once it is answered.
@@ -353,7 +353,7 @@ class Record:
                         answers.setdefault(id_of(line), []).append(line)
                         answers.setdefault(loose_id(line), []).append(line)
             found = self._exchanges[key] = [
-                RecordedExchange(it, _behind(it, answers, id_of) or _behind(it, answers, loose_id))
+                Exchange(it, _behind(it, answers, id_of) or _behind(it, answers, loose_id))
                 for it in self.by(by)
                 if it.is_request and (not methods or it.method in methods)
             ]
@@ -416,7 +416,7 @@ def twice(ids: Iterable[object]) -> object:
     return next((id for id, count in Counter(ids).items() if count > 1), None)
 
 
-def sessions_in(exchange: RecordedExchange) -> list[Json]:
+def sessions_in(exchange: Exchange) -> list[Json]:
     """Return the sessions in the answer to a `session/list`."""
     return objects(exchange.result.get("sessions"))
 

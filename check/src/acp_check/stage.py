@@ -31,11 +31,10 @@ from acp_check.dialogue import (
     BARE,
     EQUIPPED,
     AgentGone,
-    AnswerLine,
+    Call,
     Dialogue,
     Host,
     RealShell,
-    SentRequest,
     Shell,
     Silence,
     listening,
@@ -105,10 +104,10 @@ class CheckedSession(Struct, frozen=True):
     id: str
     cwd: str
     opened: NewSessionResponse
-    answer: AnswerLine
+    answer: Call
 
     @classmethod
-    def of(cls, answer: AnswerLine, cwd: str) -> CheckedSession:
+    def of(cls, answer: Call, cwd: str) -> CheckedSession:
         """Return the session from an answer to `session/new`; raises Violation if there is none."""
         opened = answer.fitting(NewSessionResponse)
         return cls(opened.session_id, cwd, opened, answer)
@@ -119,7 +118,7 @@ class CheckedTurn(Struct, frozen=True):
 
     session: CheckedSession
     asked: WireLine
-    answer: AnswerLine
+    answer: Call
     updates: tuple[WireLine, ...]
 
     @property
@@ -326,7 +325,7 @@ class Stage:
                 text = [{"type": "text", "text": GREET.words}]
                 params = {"sessionId": asked.session_id, "prompt": text}
                 with suppress(Silence, AgentGone):
-                    return (await dialogue.ask("session/prompt", params)).error is None
+                    return not (await dialogue.ask("session/prompt", params)).is_refused
         return False
 
     async def leave_unanswered(self) -> None:
@@ -485,7 +484,7 @@ class Stage:
         self,
         dialogue: Dialogue,
         session: CheckedSession,
-        call: SentRequest,
+        call: Call,
         seconds: float | None = None,
     ) -> CheckedTurn:
         """Return the rest of a turn that was begun."""
@@ -499,7 +498,7 @@ class Stage:
 
 def begin_prompt(
     dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json, **more: object
-) -> SentRequest:
+) -> Call:
     """Send a prompt."""
     blocks: list[Json] = []
     for it in content:
@@ -509,7 +508,7 @@ def begin_prompt(
 
 
 def between(
-    record: Record, session: CheckedSession, call: SentRequest, answer: AnswerLine
+    record: Record, session: CheckedSession, call: Call, answer: Call
 ) -> tuple[WireLine, ...]:
     """Return the updates of a session between a request and its answer."""
     first, last = call.asked.number, answer.line.number
@@ -517,7 +516,7 @@ def between(
     return tuple(line for line in found if line.number < last)
 
 
-async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> AnswerLine:
+async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> Call:
     """Send `initialize`."""
     params: Json = {
         "protocolVersion": version,
@@ -538,12 +537,12 @@ CLIENT_INFO: Json = {
 }
 
 
-async def first_answer(stage: Stage) -> AnswerLine:
+async def first_answer(stage: Stage) -> Call:
     """Return the first process's answer to `initialize`."""
     return (await stage.judge(first_process))[1]
 
 
-async def first_process(stage: Stage) -> tuple[Dialogue, AnswerLine]:
+async def first_process(stage: Stage) -> tuple[Dialogue, Call]:
     """Start the very first process and initialize it."""
     dialogue = await stage.connect("the first")
     answer = await introduce(dialogue)

@@ -434,7 +434,7 @@ def report_on(checks: Sequence[Check], record: Record, seconds: float) -> CheckR
         findings.append(finding)
     client = None
     for exchange in record.exchanges("client", "initialize"):
-        info = exchange.request.params.get("clientInfo")
+        info = exchange.asked.params.get("clientInfo")
         if client is None and isinstance(info, dict) and isinstance(info.get("name"), str):
             client = Implementation(name=info["name"], version=str(info.get("version", "")))
     return CheckReport("the client", client, tuple(findings), seconds, [record])

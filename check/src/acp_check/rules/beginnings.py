@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
-from acp_check.dialogue import AnswerLine
-from acp_check.record import Json, Record, RecordedExchange, objects, sessions_in, twice
+from acp_check.dialogue import Call
+from acp_check.record import Exchange, Json, Record, objects, sessions_in, twice
 from acp_check.stage import CheckedSession, Stage, first_answer, first_response, introduce
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import AUTH_REQUIRED
@@ -53,7 +53,7 @@ async def same_version(stage: Stage) -> None:
         raise Violation(f"asked for version 1, the agent chose {version}", *answer.lines)
 
 
-async def _introduction(stage: Stage, version: int) -> AnswerLine:
+async def _introduction(stage: Stage, version: int) -> Call:
     """Send `initialize` with another version; raises Violation if it is refused."""
     async with stage.temporary(f"client of version {version}") as dialogue:
         answer = await introduce(dialogue, version=version)
@@ -80,7 +80,7 @@ async def other_version(stage: Stage) -> None:
         raise Violation(why, *next_one.lines)
 
 
-def _version(answer: AnswerLine) -> int:
+def _version(answer: Call) -> int:
     """Return the version in an answer to `initialize`; raises NotObservable without one."""
     version = answer.result.get("protocolVersion")
     if not isinstance(version, int) or isinstance(version, bool):
@@ -88,7 +88,7 @@ def _version(answer: AnswerLine) -> int:
     return version
 
 
-async def plain_introduction(stage: Stage) -> AnswerLine:
+async def plain_introduction(stage: Stage) -> Call:
     """Send `initialize` with nothing but a version."""
     async with stage.temporary("client without capabilities") as dialogue:
         seconds = 3 * stage.settings.timeout
@@ -102,7 +102,7 @@ async def few_members(stage: Stage) -> None:
     (await stage.judge(plain_introduction)).fitting(InitializeResponse)
 
 
-async def rich_introduction(stage: Stage) -> AnswerLine:
+async def rich_introduction(stage: Stage) -> Call:
     """Send `initialize` with capabilities and members that are not known yet."""
     offers: Json = {
         "fs": {"readTextFile": False, "watch": {}, "_meta": {"check": 1}},
@@ -152,13 +152,12 @@ async def info(stage: Stage) -> None:
 # -- signing in -----------------------------------------------------------------------------
 
 
-def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
-    found = []
-    for exchange in record.exchanges("client", "initialize"):
-        methods = objects(exchange.result.get("authMethods"))
-        if exchange.answer is not None and methods:
-            found.append((AnswerLine(exchange.request, exchange.answer), methods))
-    return found
+def _methods(record: Record) -> list[tuple[Exchange, list[Json]]]:
+    return [
+        (exchange, methods)
+        for exchange in record.exchanges("client", "initialize")
+        if (methods := objects(exchange.result.get("authMethods")))
+    ]
 
 
 @RULES.observer(
@@ -257,7 +256,7 @@ async def logout(stage: Stage) -> None:
     """`logout` has an empty result; sessions are refused after it only for lack of a sign-in."""
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
-    made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None
+    made = None if answer.is_refused else await dialogue.ask("session/new", stage.params())
     await stage.leave(dialogue)
     answer.require_result()
     if not isinstance(answer.result or {}, dict):
@@ -311,7 +310,7 @@ async def unique_session_ids(stage: Stage) -> None:
 @RULES.also("new.unique-ids", over=("new.*",))
 @one_by_one
 def unique_throughout(record: Record, witness: Witness) -> None:
-    made: dict[object, RecordedExchange] = {}
+    made: dict[object, Exchange] = {}
     for exchange in record.exchanges("client", "session/new"):
         id = exchange.result.get("sessionId")
         if isinstance(id, str) and id in made:
@@ -342,7 +341,7 @@ async def unique_over_restarts(stage: Stage) -> None:
 
 @RULES.also("new.unique-over-restarts", over=("new.*",))
 def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
-    made: dict[object, tuple[Record, RecordedExchange]] = {}
+    made: dict[object, tuple[Record, Exchange]] = {}
     for record in records:
         for exchange in record.exchanges("client", "session/new"):
             id = exchange.result.get("sessionId")

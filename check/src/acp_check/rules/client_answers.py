@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Observer, Rules, Witness
-from acp_check.record import Json, Record, RecordedExchange, WireLine
+from acp_check.record import Exchange, Json, Record, WireLine
 from acp_check.verdicts import Level, RuleSource
 from acp_check.watcher import (
     ARGUMENT,
@@ -41,9 +41,9 @@ TERMINALS = "Terminals"
 def was_given_up(record: Record, asked: WireLine) -> bool:
     """Return True if a question was still open when its turn was over."""
     return any(
-        it.request.session_id == asked.session_id
+        it.asked.session_id == asked.session_id
         and it.answer is not None
-        and it.request.number < asked.number < it.answer.number
+        and it.asked.number < asked.number < it.answer.number
         for it in record.exchanges("client", "session/prompt")
     )
 
@@ -54,22 +54,22 @@ def was_passed_over(record: Record, asked: WireLine) -> bool:
     One that answers nothing more may be slow, or its person may have closed it: at any moment.
     """
     exchanges = record.exchanges("agent")
-    return any(it.request.number > asked.number and it.answer is not None for it in exchanges)
+    return any(it.asked.number > asked.number and it.answer is not None for it in exchanges)
 
 
 # -- what no client knows ---------------------------------------------------------------------
 
 
-def _fences(record: Record, behind: str) -> list[RecordedExchange]:
-    return [it for it in record.exchanges("agent", FENCE) if it.request.params["behind"] == behind]
+def _fences(record: Record, behind: str) -> list[Exchange]:
+    return [it for it in record.exchanges("agent", FENCE) if it.asked.params["behind"] == behind]
 
 
 @RULES.observer("client.unknown-request", MUST, REQUESTS, NO_TOUR)
 def unknown_request(record: Record, witness: Witness) -> None:
     """An unknown request is answered."""
     for fence in _fences(record, ""):
-        if fence.answer is None and was_passed_over(record, fence.request):
-            witness.accuse("the client did not answer, but answers later requests", fence.request)
+        if fence.answer is None and was_passed_over(record, fence.asked):
+            witness.accuse("the client did not answer, but answers later requests", fence.asked)
         if fence.answer is not None:
             witness.saw()
 
@@ -78,9 +78,9 @@ def unknown_request(record: Record, witness: Witness) -> None:
 def unknown_request_error(record: Record, witness: Witness) -> None:
     """An unknown request gets -32601, and is survived."""
     for first in _fences(record, "")[:1]:
-        behind = record.since(first.request.number)
+        behind = record.since(first.asked.number)
         if first.answer is None and record.ended and not any(it.by == "client" for it in behind):
-            witness.accuse("the client left when it was sent this request", first.request)
+            witness.accuse("the client left when it was sent this request", first.asked)
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             is_unknown = fence.error.get("code") == METHOD_NOT_FOUND
@@ -96,10 +96,10 @@ def still_answers(record: Record, witness: Witness, behind: str, level: Level = 
         return  # the client answers no unknown request at all
     for fence in _fences(record, behind):
         has_left = bool(record.ended) and level is not MUST
-        if fence.answer is None and (has_left or was_passed_over(record, fence.request)):
-            message = record.lines[max(fence.request.number - 1, 0)]
+        if fence.answer is None and (has_left or was_passed_over(record, fence.asked)):
+            message = record.lines[max(fence.asked.number - 1, 0)]
             why = "after this message, the client did not answer a request"
-            witness.accuse(why, message, fence.request)
+            witness.accuse(why, message, fence.asked)
             return
         if fence.answer is not None:
             witness.saw()
@@ -167,22 +167,22 @@ for _id, _level, _source, _behind, _sentence in (
 # -- files ------------------------------------------------------------------------------------
 
 
-def _file_calls(record: Record) -> Iterator[tuple[RecordedExchange, str | None]]:
+def _file_calls(record: Record) -> Iterator[tuple[Exchange, str | None]]:
     """Yield each use of the tour's file that was answered, and what stands in it then; None
     before it is written."""
     written: dict[str, str] = {}
     for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
-        path = str(exchange.request.params.get("path"))
+        path = str(exchange.asked.params.get("path"))
         name = os.path.basename(path)
         if not name.startswith(FILE) or name.startswith(FILE + OWN) or exchange.answer is None:
             continue
         yield exchange, written.get(path)
-        if exchange.request.method == "fs/write_text_file" and "result" in exchange.answer.message:
-            written[path] = str(exchange.request.params["content"])
+        if exchange.asked.method == "fs/write_text_file" and "result" in exchange.answer.message:
+            written[path] = str(exchange.asked.params["content"])
 
 
-def _is_read(exchange: RecordedExchange) -> bool:
-    return exchange.request.method == "fs/read_text_file"
+def _is_read(exchange: Exchange) -> bool:
+    return exchange.asked.method == "fs/read_text_file"
 
 
 def _same_text(found: object, wanted: str) -> bool:
@@ -214,7 +214,7 @@ def file_created(record: Record, witness: Witness) -> None:
 def file_content(record: Record, witness: Witness) -> None:
     """Reading a file returns what was written last."""
     for exchange, written in _file_calls(record):
-        params = exchange.request.params
+        params = exchange.asked.params
         if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
             continue
         if exchange.is_refused and exchange.error.get("code") != RESOURCE_NOT_FOUND:
@@ -233,12 +233,12 @@ def file_exact(record: Record, witness: Witness) -> None:
     """A file is read and written as UTF-8, with its white space."""
     written: dict[str, str] = {}
     for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
-        path = str(exchange.request.params.get("path"))
+        path = str(exchange.asked.params.get("path"))
         if not os.path.basename(path).startswith(FILE + OWN):
             continue
         if not _is_read(exchange):
             if exchange.answer is not None and not exchange.is_refused:
-                written[path] = str(exchange.request.params["content"])
+                written[path] = str(exchange.asked.params["content"])
         elif "content" in exchange.result:
             # There is another rule for a text that is not written at all.
             texts = {OWN_LINES, written.get(path, OWN_LINES)}
@@ -255,7 +255,7 @@ def file_lines(record: Record, witness: Witness) -> None:
     """`line` counts from 1, and reading returns `limit` lines from there."""
     is_kept = False
     for exchange, written in _file_calls(record):
-        params = exchange.request.params
+        params = exchange.asked.params
         if written is None or not _is_read(exchange):
             continue
         if not {"line", "limit"} & params.keys():
@@ -293,16 +293,16 @@ RELEASING = RuleSource(TERMINALS, "Releasing Terminals")
 class UsedTerminal:
     """A terminal of the tour: `made` is its creation, `uses` all that followed, in order."""
 
-    def __init__(self, made: RecordedExchange, uses: list[RecordedExchange]) -> None:
+    def __init__(self, made: Exchange, uses: list[Exchange]) -> None:
         self.made = made
         self.uses = uses
 
-    def of(self, method: str) -> list[RecordedExchange]:
+    def of(self, method: str) -> list[Exchange]:
         """Return the uses by this method that were answered."""
         name = f"terminal/{method}"
-        return [it for it in self.uses if it.request.method == name and it.answer is not None]
+        return [it for it in self.uses if it.asked.method == name and it.answer is not None]
 
-    def first(self, method: str) -> RecordedExchange | None:
+    def first(self, method: str) -> Exchange | None:
         """Return the first use by this method that was answered."""
         return next(iter(self.of(method)), None)
 
@@ -316,18 +316,18 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
     for number, exchange in enumerate(made):
         if exchange.result["terminalId"] in doubled:
             continue  # another rule has that
-        line = (exchange.request.params.get("args") or ["", ""])[1]
+        line = (exchange.asked.params.get("args") or ["", ""])[1]
         if not line.startswith(command):
             continue
         # The id of a terminal may be used again when it was released.
         id = exchange.result["terminalId"]
-        again = (it.request.number for it in made[number + 1 :] if it.result["terminalId"] == id)
+        again = (it.asked.number for it in made[number + 1 :] if it.result["terminalId"] == id)
         until = next(again, len(record.lines))
         uses = [
             it
             for it in record.exchanges("agent")
-            if it.request.params.get("terminalId") == id
-            and exchange.request.number < it.request.number < until
+            if it.asked.params.get("terminalId") == id
+            and exchange.asked.number < it.asked.number < until
         ]
         found = UsedTerminal(exchange, uses)
         # No shell: nothing ran.
@@ -335,13 +335,13 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
             yield found
 
 
-def _duplicates(record: Record) -> list[RecordedExchange]:
+def _duplicates(record: Record) -> list[Exchange]:
     """Return the creations of terminals with the id of one that was not released."""
-    found: list[RecordedExchange] = []
+    found: list[Exchange] = []
     unreleased: set[object] = set()
     for exchange in record.exchanges("agent", "terminal/create", "terminal/release"):
-        if exchange.request.method == "terminal/release":
-            unreleased.discard(exchange.request.params.get("terminalId"))
+        if exchange.asked.method == "terminal/release":
+            unreleased.discard(exchange.asked.params.get("terminalId"))
         elif (id := exchange.result.get("terminalId")) is not None:
             if id in unreleased:
                 found.append(exchange)
@@ -370,8 +370,8 @@ def terminal_command(record: Record, witness: Witness) -> None:
         text = str(output.result.get("output"))
         shown = re.search(r"([^|]*)\|([^|]*)\|([^\r\n]*)", text)
         variable, argument, folder = shown.groups() if shown else ("", "", "")
-        cwd = str(terminal.made.request.params["cwd"])
-        lines = (terminal.made.request, *output.lines)
+        cwd = str(terminal.made.asked.params["cwd"])
+        lines = (terminal.made.asked, *output.lines)
         if ARGUMENT not in argument:
             witness.accuse(f"the command did not get its argument {ARGUMENT!r}", *lines)
         elif not variable.endswith(SET):
@@ -405,7 +405,7 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
         witness.saw()
         if output.result.get("exitStatus") is None:
             continue
-        asked = made.request.at
+        asked = made.asked.at
         if made.answer.at - asked > bounds.TERMINAL_SECONDS:
             witness.accuse("the id was only returned after the command had ended", *made.lines)
         elif output.answer.at - asked < bounds.TERMINAL_SECONDS:
@@ -442,19 +442,19 @@ def terminal_kill(record: Record, witness: Witness) -> None:
             if killed.is_refused:
                 continue
             witness.saw()
-            later = [it for it in terminal.uses if it.request.number > killed.request.number]
+            later = [it for it in terminal.uses if it.asked.number > killed.asked.number]
             for use, following in zip_longest(later, later[1:]):
-                asked, is_late = use.request, False
+                asked, is_late = use.asked, False
                 if use.answer is None:
                     is_late = was_given_up(record, asked) and was_passed_over(record, asked)
                 elif following is not None:  # answered after that was sent?
-                    is_late = use.answer.number > following.request.number
+                    is_late = use.answer.number > following.asked.number
                 if asked.method == "terminal/wait_for_exit" and is_late:
-                    witness.accuse("the command does not end", killed.request, use.request)
-                elif use.request.method != "terminal/release" and use.is_refused:
-                    witness.accuse("the terminal no longer exists", killed.request, *use.lines)
+                    witness.accuse("the command does not end", killed.asked, use.asked)
+                elif use.asked.method != "terminal/release" and use.is_refused:
+                    witness.accuse("the terminal no longer exists", killed.asked, *use.lines)
                 elif use.result.get("exitCode") == 0:
-                    witness.accuse("the command ran to its end", killed.request, *use.lines)
+                    witness.accuse("the command ran to its end", killed.asked, *use.lines)
 
 
 @RULES.observer(
@@ -465,10 +465,8 @@ def terminal_released(record: Record, witness: Witness) -> None:
     for terminal in _terminals(record, SHOWS):
         for released in terminal.of("release"):
             for use in terminal.of("output"):
-                if use.request.number > released.request.number:
-                    witness.check(
-                        use.is_refused, "the id still works", released.request, *use.lines
-                    )
+                if use.asked.number > released.asked.number:
+                    witness.check(use.is_refused, "the id still works", released.asked, *use.lines)
 
 
 @RULES.observer(
@@ -483,7 +481,7 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
         released = terminal.first("release")
         if released is None or released.answer is None or released.is_refused:
             continue
-        if released.answer.at - terminal.made.request.at >= bounds.LATE_COMMAND_SECONDS:
+        if released.answer.at - terminal.made.asked.at >= bounds.LATE_COMMAND_SECONDS:
             continue  # the command may have been over
         for looked in _terminals(record, LOOKS):
             for output in looked.of("output"):
@@ -500,7 +498,7 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
 def form_content(record: Record, witness: Witness) -> None:
     """The values in a form fit its schema."""
     for exchange in record.exchanges("agent", "elicitation/create"):
-        is_form = exchange.request.params.get("requestedSchema") == FORM
+        is_form = exchange.asked.params.get("requestedSchema") == FORM
         if not is_form or exchange.result.get("action") != "accept":
             continue
         content = exchange.result.get("content")

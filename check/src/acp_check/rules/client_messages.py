@@ -54,7 +54,7 @@ def methods(record: Record, witness: Witness) -> None:
 def answers(record: Record, witness: Witness) -> None:
     """Each request is answered once, with a result or an error."""
     for exchange in record.exchanges("agent", *UNATTENDED):
-        asked = exchange.request
+        asked = exchange.asked
         is_open = exchange.answer is None
         if is_open and was_given_up(record, asked) and was_passed_over(record, asked):
             witness.accuse("the request was not answered while its turn ran", asked)

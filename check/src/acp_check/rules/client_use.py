@@ -112,7 +112,7 @@ def terminal_inside(record: Record, witness: Witness) -> None:
     """A terminal starts in one of the session's folders."""
     roots: dict[object, list[str]] = {}
     for opened in record.exchanges("client", "session/new", "session/load", "session/resume"):
-        params = opened.request.params
+        params = opened.asked.params
         named = (params.get("cwd"), *params.get("additionalDirectories", ()))
         roots.setdefault(opened.session_id, []).extend(os.path.realpath(str(it)) for it in named)
     for line in record.calls("agent", "terminal/create"):

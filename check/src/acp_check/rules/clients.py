@@ -52,7 +52,7 @@ def initialize_first(record: Record, witness: Witness) -> None:
 def initialize_once(record: Record, witness: Witness) -> None:
     """A connection is initialized once."""
     taken = [
-        it.request
+        it.asked
         for it in record.exchanges("client", "initialize")
         if it.answer is None or "result" in it.answer.message
     ]
@@ -209,10 +209,10 @@ def only_known_sessions(record: Record, witness: Witness) -> None:
         if (exchange := answers.get(line.number)) is not None:
             if "result" not in line.message:
                 continue
-            if exchange.request.method in ("session/close", "session/delete"):
-                known.discard(exchange.request.session_id)
-            elif exchange.request.method in SETUPS:
-                known |= {exchange.result.get("sessionId"), exchange.request.session_id}
+            if exchange.asked.method in ("session/close", "session/delete"):
+                known.discard(exchange.asked.session_id)
+            elif exchange.asked.method in SETUPS:
+                known |= {exchange.result.get("sessionId"), exchange.asked.session_id}
         # One that is opened, closed or deleted may be known from an earlier run, or a list.
         elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
             witness.check(line.session_id in known, "no session with this id is open", line)
@@ -231,10 +231,10 @@ def same_folder(record: Record, witness: Witness) -> None:
     """The client reopens a session in its own folder."""
     folders: dict[object, object] = {}
     for exchange in record.exchanges("client", *SETUPS, "session/list"):
-        if exchange.request.method == "session/new":
-            folders[exchange.result.get("sessionId")] = exchange.request.params.get("cwd")
+        if exchange.asked.method == "session/new":
+            folders[exchange.result.get("sessionId")] = exchange.asked.params.get("cwd")
         folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
-        line = exchange.request
+        line = exchange.asked
         if line.method in ("session/load", "session/resume") and line.session_id in folders:
             folder, given = folders[line.session_id], line.params.get("cwd")
             is_same = given == folder
@@ -259,7 +259,7 @@ def roots_as_listed(record: Record, witness: Witness) -> None:
             id = it.get("sessionId")
             older[id] = older.get(id, set()) | newest.get(id, set())
             newest[id] = _roots(it)
-        line = exchange.request
+        line = exchange.asked
         old = older.get(line.session_id, set()) - newest.get(line.session_id, set()) - own
         if line.method in ("session/load", "session/resume") and old:
             witness.saw()
@@ -285,14 +285,14 @@ def cursors(record: Record, witness: Witness) -> None:
     given: set[object] = set()
     asked: list[object] = []
     for exchange in record.exchanges("client", "session/list"):
-        cursor = exchange.request.params.get("cursor")
+        cursor = exchange.asked.params.get("cursor")
         asked.append(cursor)
         if cursor is not None:
             witness.saw()
             if cursor not in given:
-                witness.accuse("the agent returned no such cursor", exchange.request)
+                witness.accuse("the agent returned no such cursor", exchange.asked)
             elif asked[-3:] == [cursor] * 3:
-                witness.accuse("the client requests the same page over and over", exchange.request)
+                witness.accuse("the client requests the same page over and over", exchange.asked)
         given.add(exchange.result.get("nextCursor"))
 
 
@@ -304,7 +304,7 @@ def one_turn(record: Record, witness: Witness) -> None:
     """A session's next prompt follows the previous one's answer."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
-        line = exchange.request
+        line = exchange.asked
         witness.saw()
         if line.session_id in last:
             before = last[line.session_id]
@@ -325,7 +325,7 @@ def _knows(record: Record, witness: Witness, *methods: str) -> None:
         if exchange.answer is not None:
             is_known = exchange.error.get("code") != METHOD_NOT_FOUND
             witness.check(
-                is_known, f"the client does not know {exchange.request.method}", *exchange.lines
+                is_known, f"the client does not know {exchange.asked.method}", *exchange.lines
             )
 
 
@@ -367,7 +367,7 @@ def permission_options(record: Record, witness: Witness) -> None:
         if not isinstance(outcome, dict):
             continue
         witness.saw()
-        options = objects(exchange.request.params.get("options"))
+        options = objects(exchange.asked.params.get("options"))
         known = {option.get("optionId") for option in options}
         if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
             witness.accuse(f"{outcome.get('optionId')!r} is not an option", *exchange.lines)
@@ -384,7 +384,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
     # The agent may also cancel its request itself, and the client confirms that with an error.
     withdrawn = [it.params.get("requestId") for it in record.calls("agent", "$/cancel_request")]
     for exchange in record.exchanges("agent", "session/request_permission"):
-        asked, answer = exchange.request, exchange.answer
+        asked, answer = exchange.asked, exchange.answer
         while_pending = record.lines[asked.number : answer.number if answer else None]
         cancels = [
             line
@@ -440,11 +440,11 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", "initialize", "authenticate"):
         for method in objects(exchange.result.get("authMethods")):
             known[method.get("id")] = method.get("type")
-        if exchange.request.method == "authenticate":
+        if exchange.asked.method == "authenticate":
             witness.saw()
-            method_id = exchange.request.params.get("methodId")
+            method_id = exchange.asked.params.get("methodId")
             if known.get(method_id, "unknown") in ("unknown", "terminal"):
-                witness.accuse(f"{method_id!r} is not such a method", exchange.request)
+                witness.accuse(f"{method_id!r} is not such a method", exchange.asked)
 
 
 @RULES.observer(

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.dialogue import AnswerLine, Dialogue
+from acp_check.dialogue import Call, Dialogue
 from acp_check.errands import GREET
 from acp_check.record import Json, Record, WireLine
 from acp_check.rules.beginnings import plain_session
@@ -39,7 +39,7 @@ async def close_answer(stage: Stage) -> None:
     answer.fitting(CloseSessionResponse)
 
 
-Closed = tuple[AnswerLine, AnswerLine, tuple[WireLine, ...]]
+Closed = tuple[Call, Call, tuple[WireLine, ...]]
 """The answers to a prompt and to closing its session, and the lines."""
 
 
@@ -77,8 +77,8 @@ async def close_no_other(stage: Stage) -> None:
         closed = await dialogue.answer_to(closing)
         await dialogue.catch_up()
         # A turn may end by itself meanwhile, for whatever reason.
-        if call.answer is not None and call.answer.stop_reason in (None, "cancelled"):
-            raise Violation("the turn of another session ended", *closed.lines, call.answer.line)
+        if call.answer is not None and call.stop_reason in (None, "cancelled"):
+            raise Violation("the turn of another session ended", *closed.lines, call.answer)
     await stage.prompt(dialogue, session, GREET)
 
 
@@ -88,7 +88,7 @@ async def close_no_other(stage: Stage) -> None:
 def silent(record: Record, witness: Witness) -> None:
     """The agent sends nothing more about a closed session."""
     answers = {
-        number: exchange.request.session_id
+        number: exchange.asked.session_id
         for number, exchange in record.exchanges_by_answer("client", "session/close").items()
         if not exchange.is_refused
     }
@@ -140,7 +140,7 @@ class Deleted(Struct, frozen=True):
     session: CheckedSession
     kept: CheckedSession
     before: dict[str, Json]
-    answer: AnswerLine
+    answer: Call
 
 
 async def delete_one(stage: Stage) -> Deleted:
@@ -167,7 +167,7 @@ async def delete_answer(stage: Stage) -> None:
 async def _deletion(stage: Stage) -> Deleted:
     """Return the deletion; raises NotObservable if it was refused."""
     found = await stage.need(delete_one)
-    if found.answer.error is not None:
+    if found.answer.is_refused:
         raise NotObservable("the session was not deleted", *found.answer.lines)
     return found
 

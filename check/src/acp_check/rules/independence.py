@@ -34,11 +34,11 @@ async def independent(stage: Stage) -> None:
             await dialogue.ask(method, params)
         await dialogue.catch_up()
         asked = [it for it in dialogue.record.since(call.asked.number) if it.by == "client"]
-        if (answer := call.answer) is not None:
-            if answer.stop_reason != "cancelled":
+        if call.answer is not None:
+            if call.stop_reason != "cancelled":
                 raise NotObservable("the turn ended before the other requests were answered")
             raise Violation(
-                "one of these requests ended the turn of another session", *asked, answer.line
+                "one of these requests ended the turn of another session", *asked, call.answer
             )
     for session in (waiting, changed):
         try:

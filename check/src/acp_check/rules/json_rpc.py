@@ -6,7 +6,7 @@ import msgspec
 
 from acp_check import verdicts
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.dialogue import AgentGone, AnswerLine, Silence
+from acp_check.dialogue import AgentGone, Call, Silence
 from acp_check.grammar import kind_mismatch
 from acp_check.record import (
     NOT_UTF_8,
@@ -144,7 +144,7 @@ def same_id(record: Record, witness: Witness) -> None:
     """A response has exactly the id of its request."""
     asked: set[bytes] = set()
     notified = -1
-    missed = [it.request for it in record.exchanges("client") if it.answer is None]
+    missed = [it.asked for it in record.exchanges("client") if it.answer is None]
     for line in record.lines:
         if line.by == "client" and line.is_request:
             asked.add(id_of(line))
@@ -182,8 +182,8 @@ def one_answer(record: Record, witness: Witness) -> None:
 def in_time(record: Record, witness: Witness) -> None:
     """A request is answered while the check waits."""
     for exchange in record.exchanges("client"):
-        is_late = exchange.request in record.awaited
-        why = f"{exchange.request.method} was not answered in time"
+        is_late = exchange.asked in record.awaited
+        why = f"{exchange.asked.method} was not answered in time"
         witness.check(not is_late, why, *exchange.lines)
 
 
@@ -216,7 +216,7 @@ def error_codes(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", *BASELINE):
         code = exchange.error.get("code")
         if code in (errors.METHOD_NOT_FOUND, errors.PARSE_ERROR):
-            why = f"{exchange.request.method}, which every agent has, was answered with {code}"
+            why = f"{exchange.asked.method}, which every agent has, was answered with {code}"
             witness.accuse(why, *exchange.lines)
     for line, error in _errors(record):
         code = error.get("code")
@@ -274,7 +274,7 @@ async def large_id(stage: Stage) -> None:
 # -- what cannot be answered ----------------------------------------------------------------
 
 
-async def unknown_request(stage: Stage) -> AnswerLine:
+async def unknown_request(stage: Stage) -> Call:
     """Send a request that no agent knows, without a leading underscore."""
     dialogue = await stage.main()
     return await dialogue.ask("check/no_such_method", {"some": "thing"})
@@ -285,11 +285,11 @@ async def unknown_method(stage: Stage) -> None:
     """An unknown method gets -32601."""
     answer = await stage.judge(unknown_request)
     if answer.code != errors.METHOD_NOT_FOUND:
-        found = "a result" if answer.error is None else f"the code {answer.code}"
+        found = f"the code {answer.code}" if answer.is_refused else "a result"
         raise verdicts.Violation(f"the request was answered with {found}", *answer.lines)
 
 
-async def misfits(stage: Stage) -> list[AnswerLine]:
+async def misfits(stage: Stage) -> list[Call]:
     """Send requests with invalid parameters."""
     dialogue = await stage.main()
     asked: list[tuple[str, Json]] = [
@@ -320,7 +320,7 @@ async def invalid_params(stage: Stage) -> None:
 async def invalid_params_code(stage: Stage) -> None:
     """Invalid parameters get -32602."""
     for answer in await stage.need(misfits):
-        if answer.error is None:
+        if not answer.is_refused:
             raise verdicts.NotObservable("the invalid parameters were answered with a result")
         if answer.code == errors.AUTH_REQUIRED:
             raise verdicts.SignInNeeded(f"{answer.asked.method} requires a sign-in", *answer.lines)

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
-from acp_check.dialogue import AnswerLine, Dialogue, unobservable
+from acp_check.dialogue import Call, Dialogue, unobservable
 from acp_check.errands import GREET, PLAN, Errand
 from acp_check.record import (
+    Exchange,
     Json,
     Record,
-    RecordedExchange,
     WireLine,
     in_time,
     objects,
@@ -105,14 +105,13 @@ async def restart(stage: Stage) -> Dialogue:
 class Loaded(Struct, frozen=True):
     """A load: its answer, the replay before it, and the lines after it."""
 
-    asked: WireLine
-    answer: AnswerLine
+    answer: Call
     replay: tuple[WireLine, ...]
     after_answer: tuple[WireLine, ...]
 
     @property
-    def lines(self) -> tuple[WireLine, WireLine]:
-        return self.answer.lines
+    def asked(self) -> WireLine:
+        return self.answer.asked
 
     @property
     def all_lines(self) -> tuple[WireLine, ...]:
@@ -133,7 +132,6 @@ async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loa
     record = dialogue.record
     since = list(record.updates(session.id, since=answer.asked.number))
     return Loaded(
-        answer.asked,
         answer,
         tuple(line for line in since if line.number < answer.line.number),
         tuple(line for line in since if line.number > answer.line.number),
@@ -247,7 +245,7 @@ OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 class Page(Struct, frozen=True):
     """One answer, and its sessions, undecoded."""
 
-    answer: AnswerLine
+    answer: Call
     sessions: tuple[Json, ...]
     cursor: str | None
 
@@ -257,7 +255,7 @@ async def page(dialogue: Dialogue, **params: str) -> Page:
     return _page(await dialogue.ask("session/list", params))
 
 
-def _page(answer: AnswerLine) -> Page:
+def _page(answer: Call) -> Page:
     fitting = answer.fitting(ListSessionsResponse)
     sessions = answer.result.get("sessions")
     if not isinstance(sessions, list):
@@ -283,7 +281,7 @@ def page_size(record: Record, witness: Witness) -> None:
         if number > bounds.PAGE_SESSIONS or exchange.result.get("nextCursor") is not None:
             witness.saw()
         if number > bounds.PAGE_SESSIONS:
-            witness.accuse(f"this page has {number} sessions", exchange.request)
+            witness.accuse(f"this page has {number} sessions", exchange.asked)
 
 
 def entries(found: Sequence[Page]) -> dict[str, Json]:
@@ -368,7 +366,7 @@ def folders_throughout(record: Record, witness: Witness) -> None:
         id = entry.get("sessionId")
         if (opened := made.get(id)) is None or id in moved:
             continue
-        cwd = str(opened.request.params.get("cwd"))
+        cwd = str(opened.asked.params.get("cwd"))
         if cwd != RELATIVE and not _same_folder(entry.get("cwd"), cwd):
             why = f"a session made in {cwd!r} is listed with the folder {entry.get('cwd')!r}"
             witness.accuse(why, *opened.lines, *exchange.lines)
@@ -448,7 +446,7 @@ async def filter(stage: Stage) -> None:
 @one_by_one
 def filter_throughout(record: Record, witness: Witness) -> None:
     for exchange, entry in _list_entries(record):
-        cwd = exchange.request.params.get("cwd")
+        cwd = exchange.asked.params.get("cwd")
         if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
             witness.accuse(f"there is a session in {entry.get('cwd')!r}", *exchange.lines)
 
@@ -542,7 +540,7 @@ async def _listing_leaves_open(stage: Stage) -> None:
 NO_LIST = "the agent returned no sessions"
 
 
-def _list_entries(record: Record) -> list[tuple[RecordedExchange, Json]]:
+def _list_entries(record: Record) -> list[tuple[Exchange, Json]]:
     return [
         (exchange, entry)
         for exchange in record.exchanges("client", "session/list")
@@ -606,10 +604,10 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
             reported[line.session_id] = (line, update["title"])
         if (exchange := answers.get(line)) is None:
             continue
-        if exchange.request.method == "session/new":
+        if exchange.asked.method == "session/new":
             reported.pop(exchange.session_id, None)
         for entry in sessions_in(exchange):
             last, title = reported.get(entry.get("sessionId"), (None, None))
-            if last is not None and last.at <= exchange.request.at:
+            if last is not None and last.at <= exchange.asked.at:
                 why = f"the agent reported {title!r}, but lists {entry.get('title')!r}"
                 witness.check(entry.get("title") == title, why, *exchange.lines)

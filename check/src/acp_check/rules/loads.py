@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, Rules
-from acp_check.dialogue import AnswerLine, Dialogue
+from acp_check.dialogue import Call, Dialogue
 from acp_check.errands import COUNT, GREET, RECALL, Errand
 from acp_check.record import Json, WireLine
 from acp_check.rules.beginnings import RELATIVE
@@ -201,7 +201,7 @@ async def replay_first(stage: Stage) -> None:
     if late:
         raise Violation(
             "a part of the conversation arrived after the answer",
-            *conversation.loaded.lines,
+            *conversation.loaded.answer.lines,
             late[0],
         )
     if not any(is_of_turn(line) for line in conversation.loaded.replay):
@@ -500,7 +500,7 @@ async def kill_and_load(stage: Stage) -> _Killed:
     finally:
         await stage.leave(other)
     earlier = tuple(filter(None, ("".join(chunk_text(line).split()) for line in first.updates)))
-    return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.after_answer, seen, earlier)
+    return _Killed(loaded.answer, loaded.replay, loaded.after_answer, seen, earlier)
 
 
 @RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
@@ -538,8 +538,8 @@ class ResumedSession(Struct, frozen=True):
 
     dialogue: Dialogue
     session: CheckedSession
-    bare: AnswerLine
-    answer: AnswerLine
+    bare: Call
+    answer: Call
     updates: tuple[WireLine, ...]
 
 
@@ -550,7 +550,7 @@ async def resume(stage: Stage, *errands: Errand) -> ResumedSession:
     dialogue = await stage.meet("a resume", is_restart=True)
     params = {"sessionId": session.id, "cwd": session.cwd}
     bare = answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
-    if bare.error is not None:
+    if bare.is_refused:
         params = stage.params(**params)
         answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
     await dialogue.settle()

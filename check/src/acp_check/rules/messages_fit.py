@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.dialogue import AnswerLine
+from acp_check.dialogue import Call
 from acp_check.grammar import (
     CALLED,
     DRAFTED_METHODS,
@@ -159,7 +159,7 @@ def updates_on_offer(record: Record, witness: Witness) -> None:
 # -- custom requests ------------------------------------------------------------------------
 
 
-async def custom_request(stage: Stage) -> AnswerLine:
+async def custom_request(stage: Stage) -> Call:
     """Send a custom request that no agent knows."""
     dialogue = await stage.main()
     return await dialogue.ask("_check.example/no_such_request", {"some": "thing"})
@@ -178,7 +178,7 @@ async def unknown_request(stage: Stage) -> None:
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew the request", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
-        found = "an empty result" if answer.error is None else f"the code {answer.code}"
+        found = f"the code {answer.code}" if answer.is_refused else "an empty result"
         raise Violation(f"the request was answered with {found}", *answer.lines)
 
 

@@ -40,8 +40,8 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
             continue
         made: dict[object, tuple[WireLine, list[Json]]] = {}
         reports: list[WireLine] = []
-        since = exchange.request.number
-        for line in record.updates(exchange.request.session_id, since=since):
+        since = exchange.asked.number
+        for line in record.updates(exchange.asked.session_id, since=since):
             if line.number >= exchange.answer.number:
                 break
             id = line.update.get("toolCallId")

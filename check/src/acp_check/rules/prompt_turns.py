@@ -16,9 +16,8 @@ from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.dialogue import (
     AgentGone,
-    AnswerLine,
+    Call,
     Dialogue,
-    SentRequest,
     Silence,
 )
 from acp_check.errands import COUNT, GREET
@@ -224,7 +223,7 @@ def updates_first(record: Record, witness: Witness) -> None:
             busy.add(line.session_id)
             over.pop(line.session_id, None)
         elif line.number in asked:
-            request = asked[line.number].request
+            request = asked[line.number].asked
             busy.discard(request.session_id)
             result = line.message.get("result")
             # There is another rule for an error and a cancelled turn.
@@ -318,21 +317,33 @@ RULES.unseen(
 
 
 class Cancelled(Struct, frozen=True):
-    """A turn that was cancelled while it ran; `cancel` is the line that did it."""
+    """A turn that was cancelled; `cancel` is the line that did it, `late` came after the end."""
 
     session: CheckedSession
-    asked: WireLine
+    call: Call
     cancel: WireLine
-    answer: AnswerLine
     late: tuple[WireLine, ...]
-    seconds: float
 
     @property
     def lines(self) -> tuple[WireLine, ...]:
-        return self.asked, self.cancel, self.answer.line
+        return self.call.asked, self.cancel, self.call.line
+
+    @property
+    def seconds(self) -> float:
+        """The time from the cancel to the answer."""
+        return self.call.line.at - self.cancel.at
+
+    def require_cancelled(self) -> None:
+        """Raise Violation unless it was answered so."""
+        self.call.require_cancelled(*self.lines)
+
+    def require_updates_first(self) -> None:
+        """Raise Violation if an update arrived after the answer."""
+        if self.late:
+            raise Violation("an update arrived after the answer", *self.lines, self.late[0])
 
 
-async def begin_long_turn(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> SentRequest:
+async def begin_long_turn(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Call:
     """Begin a long turn and wait for its first update; raises NotObservable if it ends before."""
     call = begin_prompt(dialogue, session, COUNT)
 
@@ -359,10 +370,22 @@ def cancel(dialogue: Dialogue, session: CheckedSession) -> WireLine:
     return cancellation
 
 
+async def end_by_cancel(
+    dialogue: Dialogue, session: CheckedSession, call: Call, *, wait: float = 0.0
+) -> Cancelled:
+    """Cancel a turn, wait for its answer and `wait` seconds, and then for late updates."""
+    cancellation = cancel(dialogue, session)
+    await dialogue.answer_to(call, 3 * dialogue.timeout)
+    await asyncio.sleep(wait)
+    await dialogue.settle()
+    late = filter(is_of_turn, dialogue.record.updates(session.id, since=call.line.number))
+    return Cancelled(session, call, cancellation, tuple(late))
+
+
 @asynccontextmanager
 async def long_turn(
     stage: Stage, dialogue: Dialogue, session: CheckedSession
-) -> AsyncIterator[SentRequest]:
+) -> AsyncIterator[Call]:
     """Run a long turn beside the block, and cancel it at the block's end."""
     call = await begin_long_turn(stage, dialogue, session)
     try:
@@ -391,19 +414,13 @@ async def alive_meanwhile(stage: Stage) -> None:
 
 async def cancel_turn(stage: Stage) -> Cancelled:
     """Return a turn that was cancelled while it ran."""
-    loop = asyncio.get_running_loop()
     dialogue, session = await session_with_turn(stage)
     for _ in range(bounds.CANCEL_ATTEMPTS):
         call = await begin_long_turn(stage, dialogue, session)
-        began = loop.time()
-        cancellation = cancel(dialogue, session)
-        answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
-        seconds = loop.time() - began
-        await dialogue.settle()
-        if answer.stop_reason == "cancelled":
+        cancelled = await end_by_cancel(dialogue, session, call)
+        if call.stop_reason == "cancelled":
             break
-    late = filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number))
-    return Cancelled(session, call.asked, cancellation, answer, tuple(late), seconds)
+    return cancelled
 
 
 @RULES.case("cancel.stop-reason", MUST, CANCELLATION)
@@ -411,22 +428,19 @@ async def stop_reason(stage: Stage) -> None:
     """The prompt of a cancelled turn is answered with the stop reason `cancelled`, never an
     error.
     """
-    cancelled = await stage.judge(cancel_turn)
-    cancelled.answer.require_cancelled(*cancelled.lines)
+    (await stage.judge(cancel_turn)).require_cancelled()
 
 
 @RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_before_cancelled(stage: Stage) -> None:
     """Updates of a cancelled turn precede its answer."""
-    cancelled = await stage.need(cancel_turn)
-    if cancelled.late:
-        raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
+    (await stage.need(cancel_turn)).require_updates_first()
 
 
 @RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
     """A cancel right after the prompt ends the turn."""
-    if (await stage.need(cancel_turn)).answer.stop_reason != "cancelled":
+    if (await stage.need(cancel_turn)).call.stop_reason != "cancelled":
         raise NotObservable("a cancel that is sent later does not end a turn either")
     dialogue, session = await stage.session_after(plain_turn)
     call = begin_prompt(dialogue, session, COUNT)
@@ -476,9 +490,9 @@ async def other_session(stage: Stage) -> None:
     async with long_turn(stage, dialogue, session) as call:
         cancellation = cancel(dialogue, idle_one)
         await dialogue.catch_up()
-        if call.answer is not None and call.answer.stop_reason == "cancelled":
+        if call.answer is not None and call.stop_reason == "cancelled":
             why = "the turn of another session was cancelled"
-            raise Violation(why, cancellation, call.answer.line)
+            raise Violation(why, cancellation, call.answer)
 
 
 # -- $/cancel_request -----------------------------------------------------------------------
@@ -494,7 +508,7 @@ async def request_answered(stage: Stage) -> None:
     if call.answer is None:  # the agent may ignore the cancellation
         cancel(dialogue, session)
     answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
-    if answer.error is not None and answer.code != REQUEST_CANCELLED:
+    if answer.is_refused and answer.code != REQUEST_CANCELLED:
         raise Violation(
             f"the cancelled request was answered with the error {answer.code}",
             call.asked,
@@ -550,7 +564,7 @@ def only_asked(record: Record, witness: Witness) -> None:
         # A refused permission ends some.
         may_end = any(
             line.by == "client" and (line.method in ENDING or "outcome" in result_of(line))
-            for line in record.since(exchange.request.number)
+            for line in record.since(exchange.asked.number)
             if line.number < exchange.answer.number
         )
         if exchange.result.get("stopReason") == "cancelled" and not may_end:

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from msgspec import Struct
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
-from acp_check.dialogue import AnswerLine, Dialogue, SentRequest
+from acp_check.dialogue import Call, Dialogue
 from acp_check.record import (
+    Exchange,
     Json,
     Record,
-    RecordedExchange,
     WireLine,
     in_time,
     objects,
@@ -104,7 +104,7 @@ def other_mode(session: CheckedSession) -> str:
     raise NotObservable("the agent has only one mode")
 
 
-async def set_other_mode(dialogue: Dialogue, session: CheckedSession) -> AnswerLine:
+async def set_other_mode(dialogue: Dialogue, session: CheckedSession) -> Call:
     """Set another mode; return the answer. Raises NotObservable."""
     params = {"sessionId": session.id, "modeId": other_mode(session)}
     return await dialogue.ask("session/set_mode", params)
@@ -123,7 +123,7 @@ async def unknown_mode(stage: Stage) -> None:
     dialogue, session = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
 
-    async def refuse() -> AnswerLine:
+    async def refuse() -> Call:
         answer = await dialogue.ask("session/set_mode", params)
         answer.require_error("the agent accepted an unknown mode")
         return answer
@@ -142,14 +142,14 @@ async def mode_in_turn(stage: Stage) -> None:
     await _is_taken_in_turn(dialogue, call, answer)
 
 
-async def _is_taken_in_turn(dialogue: Dialogue, call: SentRequest, answer: AnswerLine) -> None:
+async def _is_taken_in_turn(dialogue: Dialogue, call: Call, answer: Call) -> None:
     """Raise Violation for an error that came while the turn was running, and only then."""
-    if call.answer is not None and call.answer.line.number < answer.line.number:
+    if call.answer is not None and call.answer.number < answer.line.number:
         raise NotObservable("the turn ended before the answer")
-    if answer.error is None:
+    if not answer.is_refused:
         return
     later = await dialogue.ask(answer.asked.method or "", answer.asked.params)
-    if later.error is not None:
+    if later.is_refused:
         raise NotObservable("it is refused outside turns as well")
     answer.require_result()
 
@@ -280,10 +280,10 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                     witness.check(is_same, "the option and the mode differ", *exchange.lines)
     for report in _mode_reports(records):
         exchange = report.exchange
-        if exchange.request.method != SET_OPTION or report.before is None:
+        if exchange.asked.method != SET_OPTION or report.before is None:
             continue
         for option in _options_for_mode(exchange.result):
-            if option.get("id") != exchange.request.params.get("configId"):
+            if option.get("id") != exchange.asked.params.get("configId"):
                 why = f"the mode is {report.before!r}, but the option has another value"
                 is_same = option.get("currentValue") == report.before
                 witness.check(is_same, why, *report.since, *exchange.lines)
@@ -300,7 +300,7 @@ class ModeReport(Struct, frozen=True):
     `before` is the mode, None if it was not known; the lines `since` show it.
     """
 
-    exchange: RecordedExchange
+    exchange: Exchange
     before: object
     since: tuple[WireLine, ...]
 
@@ -317,7 +317,7 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
             if line.update_kind == "current_mode_update":
                 known[line.session_id] = line.update.get("currentModeId"), (line,)
             continue
-        asked, result = exchange.request, exchange.result
+        asked, result = exchange.asked, exchange.result
         id = exchange.session_id
         if asked.method == "session/new":
             known.pop(id, None)
@@ -346,7 +346,7 @@ def modes_kept(records: Sequence[Record], witness: Witness) -> None:
     """A reopened session is in the mode in which it was left."""
     for report in _mode_reports(records):
         exchange = report.exchange
-        if report.before is None or exchange.request.method not in REOPENING:
+        if report.before is None or exchange.asked.method not in REOPENING:
             continue
         modes = exchange.result.get("modes")
         if isinstance(modes, dict):
@@ -368,16 +368,14 @@ async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Js
     return dialogue, session, options
 
 
-async def set_to(
-    dialogue: Dialogue, session: CheckedSession, option: Json, value: object
-) -> AnswerLine:
+async def set_to(dialogue: Dialogue, session: CheckedSession, option: Json, value: object) -> Call:
     """Ask for another value of an option, which need not exist; return the answer."""
     kind = {"type": "boolean"} if option.get("type") == "boolean" else {}
     params = {"sessionId": session.id, "configId": option.get("id"), "value": value, **kind}
     return await dialogue.ask(SET_OPTION, params)
 
 
-async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
+async def option_set(stage: Stage) -> tuple[Call, list[Json], str, str]:
     """Change the value of an option: return the answer, all options, the id, the value."""
     dialogue, session, options = await _with_options(stage)
     option, value = _other_value(options)
@@ -421,7 +419,7 @@ async def option_in_turn(stage: Stage) -> None:
 async def complete(stage: Stage) -> None:
     """The answer to setting an option contains all options."""
     answer, options, id, _ = await stage.need(option_set)
-    if answer.error is not None:
+    if answer.is_refused:
         raise NotObservable("setting an option was refused", *answer.lines)
     ids = {it.get("id") for it in objects(answer.result.get("configOptions"))}
     if ids == {id} and len(options) > 1:
@@ -488,7 +486,7 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
             if changed and (known := held.get(line.session_id)) is not None:
                 held[line.session_id] = _HeldOptions({**known.values, **changed}, (line,))
             continue
-        asked, id = exchange.request, exchange.session_id
+        asked, id = exchange.asked, exchange.session_id
         if asked.method == "session/set_mode":
             held.pop(id, None)  # a mode may have a model of its own
             continue
@@ -528,9 +526,7 @@ def _values(answer: Json, has_modes: bool) -> Json:
     }
 
 
-def _compare_values(
-    before: _HeldOptions, now: Json, exchange: RecordedExchange, witness: Witness
-) -> None:
+def _compare_values(before: _HeldOptions, now: Json, exchange: Exchange, witness: Witness) -> None:
     for id, value in before.values.items():
         # Some clients are not shown booleans.
         if now.get(id) != value and (id in now or not isinstance(value, bool)):
@@ -541,7 +537,7 @@ def _compare_values(
 
 def _in_time(
     records: Sequence[Record], *methods: str
-) -> Iterator[tuple[WireLine, RecordedExchange | None]]:
+) -> Iterator[tuple[WireLine, Exchange | None]]:
     """Yield the agent's updates and its answers with a result, these with their exchange."""
     answers = {
         exchange.answer: exchange
@@ -570,7 +566,7 @@ async def unknown_value(stage: Stage) -> None:
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
 
-    async def refuse() -> AnswerLine:
+    async def refuse() -> Call:
         answer = await set_to(dialogue, session, selects[0], "check-no-value")
         answer.require_error("the agent accepted an unknown value")
         return answer
@@ -579,7 +575,7 @@ async def unknown_value(stage: Stage) -> None:
 
 
 async def _changes_nothing(
-    dialogue: Dialogue, session: CheckedSession, refuse: Callable[[], Awaitable[AnswerLine]]
+    dialogue: Dialogue, session: CheckedSession, refuse: Callable[[], Awaitable[Call]]
 ) -> None:
     """Have something refused, and raise Violation if an option has another value then.
 

@@ -10,11 +10,17 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.dialogue import AnswerLine, Dialogue, SentRequest, Silence
+from acp_check.dialogue import Dialogue, Silence
 from acp_check.errands import Errand
-from acp_check.record import Json, Record, RecordedExchange, WireLine, objects, twice
-from acp_check.rules.prompt_turns import CANCELLATION, cancel, plain_turn
-from acp_check.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
+from acp_check.record import Exchange, Json, Record, WireLine, objects, twice
+from acp_check.rules.prompt_turns import (
+    CANCELLATION,
+    Cancelled,
+    cancel,
+    end_by_cancel,
+    plain_turn,
+)
+from acp_check.stage import CheckedTurn, Stage, begin_prompt
 from acp_check.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
 
 PAGE = "Tool Calls"
@@ -307,7 +313,7 @@ async def ends_after_rejection(stage: Stage) -> None:
     await stage.judge(reject_turn)
 
 
-async def hold_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
+async def hold_turn(stage: Stage) -> Cancelled:
     """Cancel a turn while it waits for a permission."""
     dialogue, session = await stage.full_session_after(reject_turn)
     dialogue.host.decision = "hold"
@@ -323,20 +329,16 @@ async def hold_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
             raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
         if call.answer is not None:
             raise NotObservable(NO_PERMISSION)
-        cancellation = cancel(dialogue, session)
-        answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
-        await dialogue.settle()
+        return await end_by_cancel(dialogue, session, call)
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
-    return session, call, answer, cancellation
 
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancel_at_permission(stage: Stage) -> None:
     """A turn cancelled while waiting for permission ends with `cancelled`."""
-    _, call, answer, cancellation = await stage.judge(hold_turn)
-    answer.require_cancelled(call.asked, cancellation, answer.line)
+    (await stage.judge(hold_turn)).require_cancelled()
 
 
 @RULES.case("cancel.file", MUST, CANCELLATION)
@@ -368,9 +370,9 @@ async def cancel_at_file(stage: Stage) -> None:
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancel_is_no_yes(stage: Stage) -> None:
     """A call waiting for permission when its turn is cancelled is not executed."""
-    _, _, answer, cancellation = await stage.need(hold_turn)
+    cancelled = await stage.need(hold_turn)
     if stage.has("held.txt"):
-        raise Violation("the file was written anyway", cancellation, answer.line)
+        raise Violation("the file was written anyway", *cancelled.lines[1:])
 
 
 @RULES.observer("permission.options", MUST, OPTIONS, NO_PERMISSION, over=CALLS)
@@ -390,9 +392,9 @@ def options(record: Record, witness: Witness) -> None:
 )
 def once(record: Record, witness: Witness) -> None:
     """A granted or denied permission is not requested again."""
-    decided: dict[tuple[object, ...], RecordedExchange] = {}
+    decided: dict[tuple[object, ...], Exchange] = {}
     for exchange in record.exchanges("agent", "session/request_permission"):
-        asked, call = exchange.request, exchange.request.params.get("toolCall")
+        asked, call = exchange.asked, exchange.asked.params.get("toolCall")
         id = call.get("toolCallId") if isinstance(call, dict) else None
         key = asked.session_id, id
         before = decided.get(key)
@@ -404,17 +406,15 @@ def once(record: Record, witness: Witness) -> None:
                 decided[key] = exchange
 
 
-def _is_another(
-    record: Record, before: RecordedExchange, now: RecordedExchange, call: object
-) -> bool:
+def _is_another(record: Record, before: Exchange, now: Exchange, call: object) -> bool:
     """Return True if the second question about a call asks for something else, or more of it."""
-    if before.answer is None or before.answer.number > now.request.number:
+    if before.answer is None or before.answer.number > now.asked.number:
         return True
-    between = record.lines[before.request.number : now.request.number]
+    between = record.lines[before.asked.number : now.asked.number]
     said = [it.update for it in between if it.update.get("toolCallId") == call]
     if any(name in update for update in said for name in ("title", "content", "rawInput")):
         return True
-    return _question(before.request) != _question(now.request)
+    return _question(before.asked) != _question(now.asked)
 
 
 def _question(asked: WireLine) -> Json:
@@ -438,7 +438,7 @@ def _call_updates(record: Record) -> Iterator[tuple[WireLine, Json]]:
 def _live(record: Record) -> list[tuple[WireLine, Json]]:
     """Return the updates outside of replays."""
     replays = [
-        (exchange.request.number, answered)
+        (exchange.asked.number, answered)
         for answered, exchange in record.exchanges_by_answer(
             "client", "session/load", "session/resume"
         ).items()
@@ -463,7 +463,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
             if (exchange := answers.get(line.number)) is not None:
-                of_turn = [key for key in running if key[0] == exchange.request.session_id]
+                of_turn = [key for key in running if key[0] == exchange.asked.session_id]
                 ended |= {key: running.pop(key) for key in of_turn}
             if line.number in made:  # some count their sessions from 0 in every process
                 ended = {
@@ -502,9 +502,9 @@ def ends(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
             continue
-        first, last = exchange.request.number, exchange.answer.number
+        first, last = exchange.asked.number, exchange.answer.number
         statuses: dict[object, tuple[object, WireLine]] = {}
-        for line in record.updates(exchange.request.session_id, since=first):
+        for line in record.updates(exchange.asked.session_id, since=first):
             update = line.update
             if line.number < last and line.update_kind.startswith("tool_call"):
                 before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
@@ -547,14 +547,14 @@ def in_progress(record: Record, witness: Witness) -> None:
         chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
         is_allowed = any(
             it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
-            for it in objects(exchange.request.params.get("options"))
+            for it in objects(exchange.asked.params.get("options"))
         )
-        if not is_allowed or _was_stopped(record, exchange.request):
+        if not is_allowed or _was_stopped(record, exchange.asked):
             continue
-        call = exchange.request.params.get("toolCall")
+        call = exchange.asked.params.get("toolCall")
         id = call.get("toolCallId") if isinstance(call, dict) else None
         witness.saw()
-        later = record.updates(exchange.request.session_id, since=exchange.request.number)
+        later = record.updates(exchange.asked.session_id, since=exchange.asked.number)
         statuses = {
             line.update.get("status") for line in later if line.update.get("toolCallId") == id
         }

@@ -468,7 +468,7 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         answer = await dialogue.ask(
             "session/new", stage.params(mcpServers=[named]), seconds=2 * dialogue.timeout
         )
-        if answer.error is not None:
+        if answer.is_refused:
             return  # refused with a reason, so the person knows what to do
         session = CheckedSession.of(answer, str(stage.work))
         await stage.prompt(dialogue, session, GREET)

@@ -13,7 +13,6 @@ all the same. Observers look at all of it besides.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -21,7 +20,7 @@ from msgspec import Struct
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules
-from acp_check.dialogue import EQUIPPED, AnswerLine, Dialogue, SentRequest, Silence
+from acp_check.dialogue import EQUIPPED, Call, Dialogue, Silence
 from acp_check.errands import COUNT, GREET, Errand
 from acp_check.record import Json, WireLine, objects
 from acp_check.rules.listings import (
@@ -40,8 +39,7 @@ from acp_check.rules.prompt_turns import (
     SILENT,
     Cancelled,
     begin_long_turn,
-    cancel,
-    is_of_turn,
+    end_by_cancel,
     plain_turn,
 )
 from acp_check.rules.selections import other_values, set_other_mode, set_to
@@ -101,7 +99,7 @@ async def hour(stage: Stage) -> Hour:
 async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     """Have both sessions read a file of their own at the same time."""
     now = await stage.need(begin_hour)
-    running: list[tuple[CheckedSession, SentRequest]] = []
+    running: list[tuple[CheckedSession, Call]] = []
     for session, word in ((now.alder, ALDER), (now.birch, BIRCH)):
         path = stage.new_file(f"{word}.txt", f"{word}\n", folder=session.cwd)
         call = begin_prompt(now.dialogue, session, Errand("read", str(path)))
@@ -183,39 +181,28 @@ async def cancel_tool(stage: Stage) -> CancelledTool:
     except Silence:
         is_running = False
     await dialogue.pause_briefly()  # a command that fails does so now
-    cancellation = cancel(dialogue, now.alder)
-    lines = dialogue.record.lines[since : cancellation.number]
+    lines = dialogue.record.lines[since:]
     is_over = any(it.update.get("status") in ("completed", "failed") for it in lines)
     is_running = is_running and call.answer is None and not is_over
-    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
+    wait = bounds.COMMAND_SECONDS if is_running else 0.0
+    found = await end_by_cancel(dialogue, now.alder, call, wait=wait)
     if not is_running:
         raise NotObservable("the agent ran no command that could be cancelled")
-    await asyncio.sleep(bounds.COMMAND_SECONDS)
-    await dialogue.settle()
-    late = tuple(
-        filter(is_of_turn, dialogue.record.updates(now.alder.id, since=answer.line.number))
-    )
-    seconds = answer.line.at - cancellation.at
-    return CancelledTool(
-        now.alder, call.asked, cancellation, answer, late, seconds, has_trace=trace.exists()
-    )
+    return CancelledTool(now.alder, call, found.cancel, found.late, trace.exists())
 
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)
 async def tool_cancelled(stage: Stage) -> None:
     """A turn cancelled during a tool ends with `cancelled`."""
     await stage.need(hour)
-    cancelled = await stage.judge(cancel_tool)
-    cancelled.answer.require_cancelled(*cancelled.lines)
+    (await stage.judge(cancel_tool)).require_cancelled()
 
 
 @RULES.case("cancel.tool-updates-first", MUST, CANCELLATION)
 async def tool_updates_first(stage: Stage) -> None:
     """Updates of a turn cancelled during a tool precede its answer."""
     await stage.need(hour)
-    cancelled = await stage.need(cancel_tool)
-    if cancelled.late:
-        raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
+    (await stage.need(cancel_tool)).require_updates_first()
 
 
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
@@ -230,12 +217,8 @@ async def tool_stopped(stage: Stage) -> None:
 async def cancel_count(stage: Stage) -> Cancelled:
     """Cancel a turn of ALDER that says something."""
     now = await stage.need(begin_hour)
-    dialogue = now.dialogue
-    call = await begin_long_turn(stage, dialogue, now.alder)
-    cancellation = cancel(dialogue, now.alder)
-    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
-    await dialogue.settle()
-    return Cancelled(now.alder, call.asked, cancellation, answer, (), 0.0)
+    call = await begin_long_turn(stage, now.dialogue, now.alder)
+    return await end_by_cancel(now.dialogue, now.alder, call)
 
 
 async def refuse_permission(stage: Stage) -> CheckedTurn:
@@ -346,10 +329,10 @@ async def folder_after_resume(stage: Stage) -> None:
 class TriedDeletion(Struct, frozen=True):
     """The third session was deleted; `before` and `after` are lists, `another` was made then."""
 
-    answer: AnswerLine
+    answer: Call
     before: dict[str, Json]
     after: dict[str, Json]
-    listed: AnswerLine
+    listed: Call
     another: CheckedSession
 
 
@@ -498,8 +481,8 @@ async def text_before_cancel(stage: Stage) -> None:
 async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
     """Return the updates of a cancelled turn."""
     record = (await stage.need(hour)).dialogue.record
-    updates = record.updates(cancelled.session.id, since=cancelled.asked.number)
-    return [line for line in updates if line.number < cancelled.answer.line.number]
+    updates = record.updates(cancelled.session.id, since=cancelled.call.asked.number)
+    return [line for line in updates if line.number < cancelled.call.line.number]
 
 
 @RULES.case("load.refused-turn", MUST, LOADING, "load")
