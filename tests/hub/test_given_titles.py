@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.annotations import GIVEN_LENGTH, as_title
+from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -180,6 +182,44 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
             assert (await house.journal.session(session)).archived
         await house.turn(one, session, "and on")
         assert not (await house.journal.session(session)).archived
+
+
+async def test_a_title_that_changes_with_each_append_is_a_row_change_a_second_at_most(
+    monkeypatch: pytest.MonkeyPatch, house: Shared
+) -> None:
+    changes: list[RowChange] = []
+    append, change = type(house.journal).append, type(house.journal).change
+
+    async def note_append(self: Any, lease: Any, runs: Any, change: Any = None) -> Any:
+        changes.extend([] if change is None else [change])
+        return await append(self, lease, runs, change)
+
+    async def note_change(self: Any, of: Any, its: RowChange) -> None:
+        changes.append(its)
+        await change(self, of, its)
+        second.set()
+
+    second = asyncio.Event()
+    client, session = await house.opened()
+    monkeypatch.setattr(type(house.journal), "append", note_append)
+    monkeypatch.setattr(type(house.journal), "change", note_change)
+    for number in range(10):
+        await name(house, session, f"The agent's, {number}")
+    await house.hub.look_at(session)
+    assert [it.title for it in changes] == ["The agent's, 0"]
+    await asyncio.wait_for(second.wait(), DEADLINE)
+    assert [it.title for it in changes] == ["The agent's, 0", "The agent's, 9"]
+    assert await titles(client) == ["The agent's, 9"]
+
+
+async def test_the_last_title_of_a_session_that_is_closed_at_once_is_kept(journal: Path) -> None:
+    async with shared(journal) as house:
+        _, session = await house.opened()
+        for title in ("The agent's", "The agent's second"):
+            await name(house, session, title)
+    other = open_journal(journal)
+    assert (await other.session(session)).title == "The agent's second"
+    await other.aclose()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.raw_update import items, members, string, update_kind
 from acphold.conversation.history.titles import shorten
 from acphold.errors import AcpError
+from acphold.journal.rows import RowChange
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, title_update
 from acphold.live.hub.session import HubSession
@@ -58,7 +59,8 @@ async def take_title(
     try:
         await session.verify()
         if session.attributes.title == by_rule:
-            made[session.id] = shorten(title)
-            await session.publish("update", [title_update(made[session.id], "command")])
+            made[session.id] = title = shorten(title)
+            update = title_update(title, "command")
+            await session.publish("update", [update], change=RowChange(title=title))
     except AcpError as exc:
         log.info("session %s keeps its title: %s", session.id, exc)

@@ -1,8 +1,8 @@
 """Entries on their way into a session, and the row of the list that changes with them.
 
 Most changes are committed together with the entries that cause them, so they are returned here and
-written by the session's next publication. The time of a prompt is not worth a second write within
-TOUCH_MS: see `HubSession._move_up`.
+written by the session's next publication. The time of a prompt, and the titles of an agent
+that gives many, are not worth a second write within TOUCH_MS: see `HubSession._move_up`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, aft
 from acphold.conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.conversation.history.titles import UNTITLED
 from acphold.journal.journal import Append, Journal, Lease, Sessions
-from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
+from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
@@ -86,10 +86,13 @@ class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
     `untitled` is True until the session has had a title. `is_kept_in_front` means that an acphold
-    in front keeps the session in the same journal, too: no list shows it here.
+    in front keeps the session in the same journal, too: no list shows it here. `look_soon` has
+    `move_up` called in a while.
     """
 
-    def __init__(self, journal: Sessions, lease: Lease, row: SessionRow) -> None:
+    def __init__(
+        self, journal: Sessions, lease: Lease, row: SessionRow, look_soon: Callable[[], None]
+    ) -> None:
         self.cwd = row.cwd
         self.untitled = False
         self.is_kept_in_front = False
@@ -101,6 +104,9 @@ class ListedRow:
         self._by_program = row.by_program if row.prompted else None
         self._journal = journal
         self._lease = lease
+        self._look_soon = look_soon
+        self._told = 0  # when entries alone changed it last, in ms since the epoch
+        self._late = NO_CHANGE  # a title and `_meta` that the row does not say yet
         self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
         self._touched = 0  # as the row has it
         self._is_changed_elsewhere = False  # since the last prompt: it may have been archived
@@ -116,20 +122,35 @@ class ListedRow:
     def entries_change(
         self, change: RowChange, before: Attributes, after: Attributes
     ) -> RowChange | None:
-        """Return the change, with what the entries themselves change in the list; None for
-        nothing."""
+        """Return the change, with what the entries themselves change in the list. Within
+        TOUCH_MS of the last such change `move_up` writes that, unless there is a change anyway.
+        None for nothing."""
         if after is before:
             return None if change is NO_CHANGE else change
+        its = self._late
         if after.title != before.title:
             self.untitled = after.title == UNTITLED
-            change = replace(change, title=after.title)
+            its = replace(its, title=after.title)
         if after.meta != before.meta:
-            change = replace(change, meta=after.meta or b"")
+            its = replace(its, meta=after.meta or b"")
         at = milliseconds(after.updated_at)
-        if after.updated_at != before.updated_at and at:
-            change = replace(change, updated_at=at)
-            self._active = self._touched = at
-            self._is_agents = True
+        is_timed = after.updated_at != before.updated_at and at > 0
+        if is_timed:
+            self._active, self._is_agents = at, True
+            self._touched = min(self._touched, at - 1)  # until it is written
+        if is_timed or its is not self._late:
+            if change is NO_CHANGE:
+                now = self._journal.now_ms()
+                if self._told <= now < self._told + bounds.TOUCH_MS:
+                    self._late = its
+                    self._look_soon()
+                    return None
+                self._told = now
+            self._late = NO_CHANGE
+            if is_timed:
+                self._touched = at
+                its = replace(its, updated_at=at)
+            change = merge_changes(change, its)
         return None if change == NO_CHANGE else change
 
     def prompt_change(self, title: str | None, agent: HubAgent, turn: PromptTurn) -> RowChange:
@@ -219,10 +240,13 @@ class ListedRow:
             self.cwd, self._additional_directories = cwd, additional_directories
 
     async def move_up(self) -> None:
-        """Write the time of the last activity, if a change was put off. Raises JournalError."""
-        while (active := self._active) > self._touched:  # one may come while it is written
-            await self.change(RowChange(updated_at=active))
-            self._touched = active
+        """Write what was put off: the time of the last activity, a title. Raises JournalError."""
+        while self.is_late:
+            late, active = self._late, self._active  # one may come while it is written
+            await self.change(late if active <= self._touched else replace(late, updated_at=active))
+            self._touched = max(active, self._touched)
+            if self._late is late:
+                self._late = NO_CHANGE
 
     # -- times ----------------------------------------------------------------------------
 
@@ -233,6 +257,16 @@ class ListedRow:
     def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""
         self._is_changed_elsewhere = True
+
+    @property
+    def is_late(self) -> bool:
+        """True if `move_up` has something to write."""
+        return self._late is not NO_CHANGE or self._active > self._touched
+
+    @property
+    def has_late_title(self) -> bool:
+        """True if the row does not say the newest title yet."""
+        return self._late.title is not UNSET
 
     @property
     def late_time(self) -> int | None:

@@ -36,7 +36,7 @@ class Rest:
 
     It is settled once at a time: `settle` returns True if that was possible. That waits for `room`,
     shared with other sessions: hundreds may come to rest at one moment. `look` is called TOUCH_MS
-    after a turn, also in the next turn, unless it is settled by then.
+    after a turn or `look_soon`, also in the next turn, unless it is settled by then.
     """
 
     def __init__(
@@ -68,8 +68,14 @@ class Rest:
         if self._bookmarks:
             self._bookmarks = [mark for mark in self._bookmarks if mark.late > now]
             self._until = max([self._until, *(mark.late for mark in self._bookmarks)])
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """Look TOUCH_MS from now, or settle before that if the rest is shorter."""
+        soon = self._loop.time() + bounds.TOUCH_MS / 1000
+        if self._until is not None:
+            soon = min(soon, self._until)
         # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
-        soon = min(self._until, now + bounds.TOUCH_MS / 1000)
         if self._timer is not None:
             if self._timer.when() <= soon:
                 return

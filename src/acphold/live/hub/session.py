@@ -69,7 +69,8 @@ class HubSession:
         self.queue = summary.queue
         self.last_seq = lease.next_seq - 1
         self.attachments = Attachments(self)
-        self.row = ListedRow(journal, lease, row)
+        self.rest = Rest(self.settle, self._move_up, settling)
+        self.row = ListedRow(journal, lease, row, self.rest.look_soon)
         title = summary.attributes.title
         self.row.untitled = row.title == UNTITLED or (
             not row.renamed and (says_nothing(title) if title is not None else not row.prompted)
@@ -84,7 +85,6 @@ class HubSession:
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
-        self.rest = Rest(self.settle, self._move_up, settling)
         self._moving_up = TaskSet()
 
     # -- publishing -----------------------------------------------------------------------
@@ -418,8 +418,8 @@ class HubSession:
         return True
 
     def _move_up(self) -> None:
-        """Write the time of a prompt that changed no row: followers of the list hear of it before
-        the session comes to rest."""
+        """Write what was not worth a row change of its own, as the time of a prompt: followers of
+        the list hear of it before the session comes to rest."""
 
         async def move_up() -> None:
             try:
@@ -429,7 +429,7 @@ class HubSession:
             except errors.JournalError as exc:  # it is written when the session comes to rest
                 log.info("session %s: cannot move it up in the list yet: %s", self.id, exc)
 
-        if self.row.late_time is not None:
+        if self.row.is_late:
             self._moving_up.start(move_up(), "move up")
 
     def wait_no_more(self) -> None:
@@ -453,6 +453,7 @@ class HubSession:
             return
         try:
             await self.release()
+            await self.row.move_up()
         except errors.JournalError as exc:
             log.error("session %s: its last entries are not in the journal: %s", self.id, exc)
         # A long history is compacted another time: a client that closes does not wait for that.

@@ -274,8 +274,9 @@ class GivenTitle(Struct, eq=False):
         if row is None or row.title in (None, self._session.attributes.title):
             return
         # If clients know of no title, that of the row is for lists only; and the agent may have
-        # given a newer one by now.
-        if row.renamed or known == self._session.attributes.title is not None:
+        # given a newer one, which the row does not have yet.
+        is_newest = known == self._session.attributes.title and not self._session.row.has_late_title
+        if row.renamed or (known is not None and is_newest):
             update: dict[str, object] = {"sessionUpdate": "session_info_update", "title": row.title}
             if row.renamed:
                 update["_meta"] = {TITLE: "person"}

@@ -45,6 +45,7 @@ from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_e
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.journal.journal import Journal
 from acphold.journal.owners import clock
+from acphold.journal.rows import RowChange
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
@@ -383,7 +384,8 @@ class Turns(Struct, eq=False):
                 if title is not None:
                     # The agent has given none: a session gets a title with its first turn, and
                     # another one with the first that says something.
-                    session.hold("update", [title_update(title)])
+                    change = RowChange(title=title)
+                    session.hold("update", [title_update(title)], change=change)
                 if (
                     not isinstance(answer, bytes) or b"sessionFailure" in answer
                 ) and not turn.is_cancelled:
