@@ -37,8 +37,8 @@ from tests.imports.told import sources, write_lines
 FOLDERS = ("-home-ada-project", "-home-ada-copy")
 
 
-def conversation(*prompts: str) -> Transcript:
-    transcript = Transcript()
+def conversation(*prompts: str, count: int = 0) -> Transcript:
+    transcript = Transcript(count=count)
     for words in prompts:
         say(transcript, words)
     return transcript
@@ -830,6 +830,35 @@ async def test_a_file_that_begins_with_the_records_of_another_conversation_has_t
     assert await prompts(opened, other) == ["one", "two", "three"]
     assert [origin.session_id for origin in (await opened.session(other)).origins] == [SESSION]
     assert not (await opened.session(SESSION)).origins
+
+
+OTHER = "99999999-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize("steps", [[2, 4, 6], [6]], ids=["growing", "at once"])
+@pytest.mark.parametrize("own", [None, 0, 1], ids=["gone", "told first", "told last"])
+async def test_a_file_that_another_conversation_was_written_into_is_of_the_one_that_goes_on(
+    opened: Journal, tmp_path: Path, own: int | None, steps: list[int]
+) -> None:
+    """Both orders of import, and with or without the other one's own file."""
+    words = [f"words {n}" for n in range(6)]
+    transcript = conversation(*words)
+    for record in transcript.records[4:8]:
+        record["sessionId"] = OTHER
+    its = conversation("before", "and behind", count=500)
+    for record in its.records:
+        record["sessionId"] = OTHER
+    for upto in steps:
+        folder = tmp_path / ".claude/projects"
+        write_lines(folder / "m" / f"{SESSION}.jsonl", *transcript.records[: 2 * upto])
+        if own is not None:
+            write_lines(folder / "az"[own] / f"{OTHER}.jsonl", *its.records)
+        await take(opened, tmp_path)
+    assert await prompts(opened) == words
+    assert [origin.session_id for origin in (await opened.session(SESSION)).origins] == [OTHER]
+    told = [await prompts(opened, it) for it in await others(opened)]
+    beginning = [words[:4]] if len(steps) > 1 else []
+    assert sorted(told) == sorted(beginning + [["before", "and behind"]] * (own is not None))
 
 
 async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(

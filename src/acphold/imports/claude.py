@@ -180,6 +180,7 @@ class _RecordHead(Struct, gc=False):
     isSidechain: bool = False
     isApiErrorMessage: bool = False
     timestamp: object = ""
+    sessionId: object = ""
 
     def time(self) -> str:
         """Return its time; empty if it has none."""
@@ -226,12 +227,16 @@ def _tree(source: Source) -> RecordTree:
 
 def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> RecordTree:
     tree = RecordTree(ROWS, begin=source.begin)
+    own = source.branch_of or source.session_id
     newest = ""
     for line, found in tree.heads(source.path, decoder):
         if source.begin and _TASKS in line.raw:
             raise NotStraightError  # a plan of tasks is told from its beginning
         head = found or _RecordHead()
         record_id = "" if head.isSidechain else head.uuid
+        named = head.sessionId
+        if record_id and named != own and isinstance(named, str) and _UUID.fullmatch(named):
+            tree.begun_as = named  # it was gone on with as this one
         said: object = None
         typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
         if typed:
@@ -258,7 +263,9 @@ def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> Reco
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
     converter = _ClaudeConverter(source, writer)
-    yield from _tree(source).read(source, writer, converter.take)
+    tree = _tree(source)
+    writer.facts.begun_as = tree.begun_as
+    yield from tree.read(source, writer, converter.take)
     converter.end()
 
 
@@ -306,7 +313,6 @@ class _ClaudeConverter(AgentConverter):
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._source = source
-        self._is_own = False
         self._facts = writer.facts
         self._facts.named_after = source.path.parent.name
         self._subagents = Subagents(source)
@@ -337,12 +343,6 @@ class _ClaudeConverter(AgentConverter):
         self._record = record
         if "forkedFrom" in record:
             self._facts.begun_as = self._facts.begun_as or text(record, "forkedFrom", "sessionId")
-        elif not self._is_own and not self._source.item:
-            # Its beginning, before it was gone on with as this one.
-            named = text(record, "sessionId")
-            self._is_own = named == self._source.session_id
-            if not self._is_own and _UUID.fullmatch(named):
-                self._facts.begun_as = named
         self._facts.enter(text(record, "cwd"))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.

@@ -425,9 +425,9 @@ class Intake:
         else:
             kept = facts.kept or ExportedState(session_id)
             whole: SessionRow | None = None
-            if origin := source.branch_of or facts.begun_as:
+            if origin := source.branch_of:
                 begun_as = await session_of(self._journal, agent, origin) or origin
-                if source.branch_of and (whole := await row_of(self._journal, begun_as)):
+                if whole := await row_of(self._journal, begun_as):
                     session_id = f"{begun_as}~{source.item}"
                 before = whole.origins if whole else ()
                 kept = replace(kept, origins=(*before, Origin(begun_as, agent, 0)))

@@ -67,6 +67,8 @@ class RecordTree:
     def __init__(self, form: RowForm = NO_FORM, *, begin: int = 0) -> None:
         """The tree of the lines from the byte `begin` on, where a prompt stands."""
         self._form, self._begin = form, begin
+        self.begun_as = ""
+        """The id of the conversation that this one was before, if its reader found one."""
         self._is_damaged = False
         self._numbers: dict[int, int] = {}
         self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none

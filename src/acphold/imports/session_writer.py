@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
-from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
+from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, Origin, PastEntry, now_ms
 from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTurnError
@@ -27,7 +27,7 @@ from acphold.imports.pieces import MOVED, NewsPiece, losses_in
 from acphold.imports.sources import Facts, Source, folder_here, stamp
 from acphold.imports.turns import Comparison, KnownPart, ReadTurn, ReadTurns
 from acphold.imports.values import digest_of
-from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history
+from acphold.journal.journal import HasLinks, Journal, Lease, Readable, history, session_of
 from acphold.journal.rows import RowChange, SessionRow
 
 IMPORTED: Final = "imported"
@@ -395,6 +395,8 @@ class SessionWriter:
         change = self._row_change(piece, title)
         if not is_news and self._row is not None:
             change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
+        if facts.begun_as and (piece.is_last or not self._has_marked):
+            change = replace(change, origins=await self._origins(facts))
         try:
             await self._journal.take_in(
                 *(self.lease, timed, change, self._link),
@@ -485,6 +487,16 @@ class SessionWriter:
             marker.damaged = _newest(before.damaged | {source.place: _files_mark(source)})
         marker.seen = _newest(marker.seen)
         return marker
+
+    async def _origins(self, facts: Facts) -> tuple[Origin, ...] | UnsetType:
+        """Return the session's origins with the one that its conversation began as: it may have
+        been listed, or taken in, before the file said so."""
+        begun_as = await session_of(self._journal, facts.agent, facts.begun_as) or facts.begun_as
+        row = await self._journal.session(self.lease.session_id)
+        known = {row.session_id, *(origin.session_id for origin in row.origins)}
+        if not known.isdisjoint((begun_as, facts.begun_as)):
+            return UNSET
+        return Origin(begun_as, facts.agent, 0), *row.origins
 
     def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:
         """Return how a piece changes the row of the session."""
