@@ -267,6 +267,40 @@ def test_a_prompt_that_follows_what_a_compaction_kept_can_be_gone_back_to(
     assert story.facts.missed.counts == {ABANDONED: times}
 
 
+@pytest.mark.parametrize("names", ["preservedSegment", "preservedMessages"])
+@pytest.mark.parametrize(
+    ("back_to", "told"),
+    [
+        (None, ["One.", "First.", "Two.", "Second.", "Three.", "Third.", "Four.", "Last."]),
+        (1, ["One.", "First.", "Last."]),
+        (2, ["One.", "First.", "Two.", "Second.", "Last."]),
+    ],
+)
+def test_a_prompt_that_a_compaction_kept_can_be_gone_back_to(
+    tmp_path: Path, back_to: int | None, told: list[str], names: str
+) -> None:
+    """A prompt in the place of the first that was kept names what stands before it since."""
+    transcript = Transcript("One.")
+    transcript.assistant("First.")
+    first = transcript.user("Two.")
+    second = transcript.assistant("Second.")
+    transcript.user("Three.")
+    last = transcript.assistant("Third.")
+    anchor = f"00000000-0000-4000-8000-{8:012}"
+    kept: Json = {"headUuid": first, "anchorUuid": anchor, "tailUuid": last}
+    if names == "preservedMessages":
+        kept = {"anchorUuid": anchor, "uuids": [first, second, last]}
+    about = {"logicalParentUuid": last, "compactMetadata": {names: kept}}
+    transcript.add("system", None, subtype="compact_boundary", **about)
+    summary = transcript.user("This session is being continued from a previous conversation.")
+    assert summary == anchor
+    transcript.add("attachment", attachment={"type": "date"})
+    transcript.user("Four.")
+    transcript.user("Last.", {1: anchor, 2: second}.get(back_to or 0, ""))
+    said = [words for role, words in story(transcript, tmp_path).said() if role != "call"]
+    assert said == told
+
+
 def test_the_results_of_parallel_calls_are_all_told(tmp_path: Path) -> None:
     transcript = Transcript("Read both.")
     first = transcript.assistant(use("t1", "Read", file_path="/a"))

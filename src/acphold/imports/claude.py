@@ -32,7 +32,7 @@ from acphold.imports.claude_tools import (
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import RecordTree, branches_of
+from acphold.imports.record_tree import KeptPart, RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of, without_copy_mark
 from acphold.imports.values import (
@@ -43,6 +43,7 @@ from acphold.imports.values import (
     look_up,
     obj,
     objects as objects_of,
+    strings,
     text,
 )
 
@@ -254,10 +255,19 @@ def _tree_by(decoder: msgspec.json.Decoder[_RecordHead], source: Source) -> Reco
             command=typed and _first_words(said).startswith(_COMMANDS),
             answers=head.type == "assistant" and not head.isApiErrorMessage,
             words=said,
-            compacts=head.subtype == _COMPACTED,
+            compacts=_kept_by(line.raw) if head.subtype == _COMPACTED else None,
             said=head.said() if isinstance(head, _WholeHead) else 0,
         )
     return tree
+
+
+def _kept_by(raw: bytes) -> KeptPart:
+    """Return what a compaction kept."""
+    about = obj(readable(raw, Missed()), "compactMetadata")
+    kept, ids = obj(about, "preservedSegment"), strings(about, "preservedMessages", "uuids")
+    if ids:  # instead, or as well
+        kept = {"headUuid": ids[0], "tailUuid": ids[-1]} | obj(about, "preservedMessages") | kept
+    return KeptPart(text(kept, "headUuid"), text(kept, "tailUuid"), text(kept, "anchorUuid"))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:

@@ -61,6 +61,15 @@ def is_left(here: Iterable[int], there: Iterable[int], *, if_equal: bool) -> boo
     return theirs > ours or (theirs == ours and if_equal)
 
 
+class KeptPart(NamedTuple):
+    """The records that a compaction kept, by the ids of the first and the last one, and of the one
+    behind it which a prompt names that is put in the place of the first."""
+
+    first: str = ""
+    last: str = ""
+    anchor: str = ""
+
+
 class RecordTree:
     """The records of a conversation by number, in file order; compact enough for millions."""
 
@@ -83,7 +92,9 @@ class RecordTree:
         self._clashes = 0
         self._way: dict[int, None] = {}  # hashes of ids, up to the last record of a log
         self._newest = self._compacted = 0  # the last record's hash, the last compaction's number
-        self._behind: dict[int, int] = {}  # what stands behind that for records from before it
+        # What stands behind that for records from before it: for those it kept, themselves.
+        self._behind: dict[int, int] = {}
+        self._anchor = 0  # stands for what is before the first prompt that was kept
         self._taken_back = ""  # the first record of those before the next one
 
     # -- built -----------------------------------------------------------------------------
@@ -109,7 +120,7 @@ class RecordTree:
         words: object = "",
         name: str = "",
         taken_back: bool = False,
-        compacts: bool = False,
+        compacts: KeptPart | None = None,
         said: int = 0,
     ) -> None:
         """Add the next line, a record.
@@ -119,8 +130,9 @@ class RecordTree:
         more than that it failed. With a repeated id it is a copy, and is not told again. A line
         without an id is not part of the tree; it is told in any case. `taken_back` if the person
         went back to before it: the next one that is not follows those before. Nobody goes back
-        behind one that `compacts`: one that names a record from before it follows the last one, and
-        so do others that name the same one: a prompt behind what was kept can be gone back to.
+        behind one that `compacts`, but for what it kept: one that names a record from before that
+        follows the last one, and so do others that name the same one: a prompt behind what was kept
+        can be gone back to.
         `said` is a hash of what it says, and when: one that has that of another is a copy with an
         id of its own; a prompt only if it follows the same one, or one that follows it is, too.
         """
@@ -130,7 +142,9 @@ class RecordTree:
         number = len(self._named)
         self._alone.append(not record_id)
         parent = next(reversed(self._way), 0) if parent_id is LAST else hash(parent_id or "")
-        if self._compacted and self._numbers.get(parent, number) < self._compacted:
+        if typed and not command and self._anchor and parent == self._anchor:
+            parent = self._behind[parent]
+        elif self._numbers.get(parent, number) < self._compacted:
             is_named = not command and hash(record_id) not in self._numbers
             parent = self._behind.setdefault(parent, self._newest) if is_named else self._newest
         self._named.append(parent if record_id else 0)
@@ -145,8 +159,9 @@ class RecordTree:
             self._clashes += is_other or role != self._roles[first]
             return
         self._newest = own
-        if compacts:
-            self._compacted, self._behind = number, {}
+        if compacts is not None:
+            self._compacted = number
+            self._keep(compacts)
         if parent_id is LAST:
             self._way[own] = None
         if said and (first := self._said.setdefault(said, number)) != number:
@@ -159,6 +174,18 @@ class RecordTree:
                 return
         if typed:
             self._typed[number] = name or record_id, its_words
+
+    def _keep(self, part: KeptPart) -> None:
+        """Let records that name one of those that a compaction kept follow that."""
+        first, its, above = hash(part.first), dict[int, int](), hash(part.last)
+        while above in self._numbers and above not in its and first not in its:
+            its[above] = above
+            above = self._named[self._numbers[above]]
+        self._behind = its if first in its else {}
+        self._anchor = 0
+        if self._behind and self._numbers[first] in self._typed:
+            self._anchor = hash(part.anchor)
+            self._behind[self._anchor] = above
 
     def _pass_for(self, number: int, first: int, own: int) -> None:
         """Let a record with this hash of its id stand for the first one that says the same."""
