@@ -321,17 +321,6 @@ async def test_a_line_is_refused_a_session_that_another_process_has_and_leads_th
         assert refused.code == HELD_ELSEWHERE
 
 
-async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_an_open_line(
-    journal: Path,
-) -> None:
-    async with wrapped(journal) as other, program(journal) as one:
-        session = await one.talk({"say": "hello"})
-        await other.load(session)
-        with silent(journal, one):
-            await other.load(session)
-            await other.prompt(session, {"say": "mine"})
-
-
 @pytest.mark.parametrize("way", ["load", "resume", "resume behind a position"])
 async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner_died_reaches_it(
     journal: Path, way: str, client: Guest

@@ -8,18 +8,15 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from acp_wire.rpc import Peer
-from acphold.journal.bounds import SILENT_SECONDS
 from acphold.journal.stores import open_journal
-from acphold.live.reading import bounds as reading_bounds
 from acphold.live.server import bounds, remote_sessions
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.remote_sessions import SessionLine
-from tests.editor import DEADLINE, Editor, Refused
+from tests.editor import DEADLINE, Editor
 from tests.owners import program, silent
 from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
@@ -46,39 +43,6 @@ async def sharing(journal: Path) -> AsyncIterator[tuple[Editor, Guest, str]]:
         yield owner, client, session
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("session/set_mode", {"modeId": "code"}),
-        ("session/close", {}),
-        ("session/delete", {}),
-    ],
-)
-async def test_what_is_asked_of_a_stopped_owner_is_done_by_the_next(
-    journal: Path, method: str, params: dict[str, Any]
-) -> None:
-    async with sharing(journal) as (owner, client, session):
-        with silent(journal, owner):
-            assert await client.call(method, {"sessionId": session, **params}) == {}
-        if method == "session/delete":
-            assert await client.sessions() == []
-        else:
-            await client.load(session)
-            await client.prompt(session, {"say": "again"})
-
-
-async def test_a_session_that_is_asked_for_before_its_stopped_owner_is_silent_is_opened_then(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading_bounds, "OWNER_ANSWER_SECONDS", 0.2)
-    async with program(journal) as owner, wrapped(journal) as client:
-        session = await owner.talk({"say": "hello "})
-        with silent(journal, owner, SILENT_SECONDS - 2):
-            await client.load(session)
-            await client.prompt(session, {"say": "again"})
-        assert client.text().endswith("again")
-
-
 async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
     journal: Path, tmp_path: Path
 ) -> None:
@@ -103,15 +67,6 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
             await other.aclose()
         assert await turn == {"stopReason": "end_turn"}
         assert client.text().endswith("you")
-
-
-async def test_a_prompt_that_a_stopped_owner_has_not_begun_is_begun_by_the_next(
-    journal: Path,
-) -> None:
-    async with sharing(journal) as (owner, client, session):
-        with silent(journal, owner):
-            await client.prompt(session, {"say": "you"})
-            assert client.text().endswith("you")
 
 
 async def test_a_prompt_that_an_owner_begins_as_it_goes_on_is_not_taken_from_it(
@@ -144,13 +99,6 @@ async def test_a_prompt_that_an_owner_begins_as_it_goes_on_is_not_taken_from_it(
         (tmp_path / "go").touch()
         assert await turn == {"stopReason": "end_turn"}
         assert client.text().count("once ") == owner.text().count("once ") == 1
-
-
-async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
-    async with sharing(journal) as (owner, client, session):
-        with silent(journal, owner), pytest.raises(Refused, match="unknown if that was done"):
-            await client.call("_vendor/method", {"sessionId": session})
-        await client.prompt(session, {"say": "again"})
 
 
 @pytest.mark.of_a_file

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from acphold.errors import RemoteError
+from acphold.errors import FORBIDDEN, RemoteError
 from acphold.journal.journal import state_of
+from acphold.live.server.principals import Principal
 from tests.conftest import Defaults
 from tests.editor import received
 from tests.hub.shared import Onlooker, Shared, shared
@@ -108,6 +109,18 @@ async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
         params["sessionId"] for method, params in house.agent.asked if (method == "session/fork")
     ] == [session]
     await house.turn(client, "forked", "two", "TWO")
+    await house.ended(session, running)
+
+
+async def test_no_agent_makes_a_fork_for_who_may_not_prompt(house: Shared) -> None:
+    house.agent.can_fork = True
+    _client, session, running = await house.in_turn("one")
+    may = frozenset({"watch", "manage"})
+    keeper = house.stranger(Principal(name="keeper", sees_all=True, scopes=may))
+    await keeper.introduce(None, {})
+    asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+    assert (await keeper.refused("session/fork", asked)).code == FORBIDDEN
+    assert "session/fork" not in [method for method, _ in house.agent.asked]
     await house.ended(session, running)
 
 
