@@ -512,6 +512,25 @@ def test_a_subagents_id_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     assert len(story(transcript, tmp_path).calls()) == 1
 
 
+@pytest.mark.parametrize("which", ["subagents/agent-abc.meta.json", "custom-title.json", ""])
+def test_nothing_is_read_beside_a_transcript_by_a_link_that_leads_out(
+    tmp_path: Path, which: str
+) -> None:
+    transcript = Transcript("Delegate.")
+    transcript.assistant(use("t1", "Task", description="count", prompt="Another."))
+    folder = transcript.write(tmp_path).with_suffix("")
+    write_lines(folder / "subagents/agent-abc.jsonl", *subagent())
+    write_lines(folder / (which or "custom-title.json"), {"toolUseId": "t1", "customTitle": "A"})
+    told = Story.of(READER, tmp_path)
+    assert len(told.calls()) == 1 + ("agent" in which)
+    assert told.facts.title == (None if "agent" in which else "A")
+    (moved := folder / which).rename(tmp_path / "outside")
+    moved.symlink_to(tmp_path / "outside")
+    told = Story.of(READER, tmp_path)
+    assert (len(told.calls()), told.facts.title) == (1, None)
+    assert told.facts.missed.counts == {"links that lead out of a folder": 1}
+
+
 def test_a_subagents_file_may_be_a_link_to_that_of_a_conversation_it_was_forked_from(
     tmp_path: Path,
 ) -> None:
@@ -524,7 +543,8 @@ def test_a_subagents_file_may_be_a_link_to_that_of_a_conversation_it_was_forked_
     (folder / "agent-abc.jsonl").symlink_to("../../before/subagents/agent-abc.jsonl")
     (folder / "agent-def.jsonl").symlink_to(tmp_path / "secret.jsonl")
     (source,) = sources(READER, tmp_path)
-    assert source.paths[1:] == (str(folder / "agent-abc.jsonl"),)
+    assert source.paths[1:2] == (str(folder / "agent-abc.jsonl"),)
+    assert str(folder / "agent-def.jsonl") not in source.paths
 
 
 def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from acphold.imports.records import LINE_BYTES
 from acphold.imports.sources import Facts, searching
 from acphold.imports.values import milliseconds
 from tests.imports import test_auggie as auggie
-from tests.imports.claude_home import Transcript, thinking, use
+from tests.imports.claude_home import SESSION as CLAUDE, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
 from tests.imports.test_cline import SESSION as TASK
@@ -90,6 +90,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
 
 
 BESIDE = {
+    "claude": (f"{CLAUDE}/custom-title.json", '{"customTitle": "/words"}'),
     "cline": (f"{TASK}.json", '{"cwd": "/words"}'),
     "copilot": ("workspace.yaml", "cwd: /words\n"),
     "gemini": ("../.project_root", "/words"),
@@ -111,10 +112,11 @@ def test_a_file_beside_a_conversation_that_leads_out_is_not_read_but_counted(
     write(name, home, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
     (source,) = found(name, home)
     beside = source.path.parent / below
+    beside.parent.mkdir(exist_ok=True)
     beside.unlink(missing_ok=True)
     (inside := beside.with_name("inside")).write_text(words)
     beside.symlink_to(inside)
-    told = [Story(reader(name), source)]
+    told = [Story(reader(name), source) for source in found(name, home)]
     outside = tmp_path / "outside"
     if is_pipe:
         os.mkfifo(outside)
@@ -123,7 +125,7 @@ def test_a_file_beside_a_conversation_that_leads_out_is_not_read_but_counted(
     beside.unlink()
     beside.symlink_to(outside)
     told += (Story(reader(name), source) for source in found(name, home))
-    assert [it.facts.cwd == "/words" for it in told] == [True, False]
+    assert ["/words" in (it.facts.cwd, it.facts.title) for it in told] == [True, False]
     assert [it.said() for it in told] == [[("user", "Hello."), ("agent", "Hi.")]] * 2
     lost = {"links that lead out of a folder": 1}
     assert [it.facts.missed.counts for it in told] == [{}, lost]

@@ -34,7 +34,7 @@ from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import KeptPart, RecordTree, branches_of
 from acphold.imports.records import LINE_BYTES, document, readable, records
-from acphold.imports.sources import Home, Source, files_below, source_of, without_copy_mark
+from acphold.imports.sources import Home, Source, beside, files_below, source_of, without_copy_mark
 from acphold.imports.values import (
     UNREADABLE,
     Missed,
@@ -74,6 +74,7 @@ _PASSED: Final = frozenset(
 )  # fmt: skip
 """The program's own records and notes, not part of the conversation."""
 
+_TITLE: Final = "custom-title.json"
 _COMPACTED: Final = "compact_boundary"
 _SUMMARY: Final = "This session is being continued from a previous conversation"
 _CANCELLED: Final = "[Request interrupted by user"
@@ -105,12 +106,12 @@ def find(home: Home) -> Iterator[Source]:
     for path in chain.from_iterable(found):
         if path.stem.startswith("agent-"):
             continue
-        beside: list[Path] = []
+        its: list[Path] = []
         own, _ = os.path.splitext(path)
         if os.path.lexists(own):
-            beside += files_below(Path(own), "subagents/agent-*.jsonl", path.parent)
-            beside += files_below(Path(own), "custom-title.json")
-        yield from source_of(_last_id(path), [path, *beside])
+            its += files_below(Path(own), "subagents/agent-*.jsonl", path.parent)
+            its.append(Path(own, _TITLE))
+        yield from source_of(_last_id(path), [path, *its])
 
 
 class _NamedRecord(Struct, gc=False):
@@ -325,14 +326,15 @@ class _ClaudeConverter(AgentConverter):
         self._source = source
         self._facts = writer.facts
         self._facts.named_after = source.path.parent.name
-        self._subagents = Subagents(source)
+        self._subagents = Subagents(source, writer.missed)
         self._tasks = Tasks()
         self._spent: object = None
         self._record: Object = {}
         self._compaction: Object | None = None
         self._summary = ""
-        named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
-        self._custom_title = text(document(named[0], Missed()), "customTitle") if named else ""
+        named = beside(source.path, f"{source.path.stem}/{_TITLE}", writer.missed)
+        is_named = named.is_file()
+        self._custom_title = text(document(named, Missed()), "customTitle") if is_named else ""
 
     def take(self, record: Object) -> None:
         """Take the next record."""

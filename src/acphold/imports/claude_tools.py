@@ -17,7 +17,7 @@ import msgspec
 from acphold.imports.content_blocks import block_content, contents, diff, picture_of, sides
 from acphold.imports.records import document, records
 from acphold.imports.salvage import RowForm
-from acphold.imports.sources import Source
+from acphold.imports.sources import Source, beside
 from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -206,13 +206,13 @@ class Tasks:
 class Subagents:
     """Finds subagents' records by the call that started them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, missed: Missed) -> None:
         self._main = source.path
         self._by_call: dict[str, Path] = {}
         self._callers: dict[str, str] = {}
         self._others = [Path(name) for name in source.paths[1:] if name.endswith(".jsonl")]
         for path in self._others:
-            about = path.with_suffix(".meta.json")
+            about = beside(path, f"{path.stem}.meta.json", missed)
             if about.is_file():
                 call_id = text(document(about, Missed()), "toolUseId")
                 self._by_call.setdefault(call_id, path)

@@ -350,10 +350,10 @@ def _is_link_out(path: Path, folder: Path) -> bool:
 
 
 def beside(path: Path, name: str, missed: Missed) -> Path:
-    """Return the path of a file beside another one. If it is a link that leads out of their folder,
-    it is counted, and the path is one of no file."""
-    found = path.with_name(name)
-    if _is_link_out(found, path.parent):
+    """Return the path of a file beside, or below the folder of, another one. If a link leads out of
+    that folder on the way, it is counted, and the path is one of no file."""
+    found = path.parent / name
+    if not Path(os.path.realpath(found)).is_relative_to(os.path.realpath(path.parent)):
         missed.add("links that lead out of a folder", 0)
         return Path(os.devnull)
     return found
