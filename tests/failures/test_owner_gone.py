@@ -15,10 +15,11 @@ import pytest
 from acphold.errors import ConnectionLostError
 from acphold.journal.bounds import SILENT_SECONDS
 from acphold.journal.journal import Journal
+from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.reading import bounds as reading_bounds
-from acphold.live.reading.one_question import CHANGED, ask_owner, ask_queue
+from acphold.live.reading.one_question import ask_queue, telling_owners
 from acphold.live.server import bounds
 from tests.editor import DEADLINE, Refused
 from tests.owners import make_silent, program
@@ -78,7 +79,8 @@ async def read_its_queue_from_outside(_: Guest, journal: Journal, session: str) 
 
 
 async def tell_it_a_change(_: Guest, journal: Journal, session: str) -> None:
-    assert await ask_owner(journal, session, CHANGED) is None
+    async with telling_owners(journal, [session]):
+        await journal.change(session, RowChange(given="Mine"))
 
 
 async def load(client: Guest, _: Journal, session: str) -> None:

@@ -12,7 +12,7 @@ from acphold.errors import ConnectionLostError, JournalUnavailableError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.live.reading.one_question import CHANGED, ask_owner, is_answering
+from acphold.live.reading.one_question import is_answering, telling_owners
 from acphold.live.reading.processes import ending_processes, live_anywhere
 from acphold.machine.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from tests.owners import owning
@@ -28,26 +28,19 @@ async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_
 ) -> None:
     session = await client.new()
     other = open_journal(journal)
-    await other.change(session, RowChange(given="Mine"))
-    assert titles(client) == []
-    assert await ask_owner(other, session, CHANGED) == b"{}"
+    async with telling_owners(other, [session]):
+        await other.change(session, RowChange(given="Mine"))
+        assert titles(client) == []
     await client.until(lambda: titles(client) == ["Mine"])
     await other.aclose()
-
-
-async def test_a_session_that_is_live_nowhere_has_nobody_to_be_told(journal: Path) -> None:
-    opened = open_journal(journal)
-    await opened.release(await opened.create(NewSession("s1", "a", "/")))
-    assert await ask_owner(opened, "s1", CHANGED) is None
-    await opened.aclose()
 
 
 async def test_an_owner_that_cannot_be_reached_is_no_error(journal: Path) -> None:
     opened = open_journal(journal)
     await opened.release(await opened.create(NewSession("s1", "a", "/")))
     for addresses in ([], ["unix:/nowhere/gone.sock"], ["unheard-of://"]):
-        async with owning(journal, "s1", *addresses):
-            assert await ask_owner(opened, "s1", CHANGED) is None
+        async with owning(journal, "s1", *addresses), telling_owners(opened, ["s1"]):
+            pass
     await opened.aclose()
 
 

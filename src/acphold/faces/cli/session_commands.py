@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -29,7 +28,7 @@ from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionR
 from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import existing_journal
-from acphold.live.reading.one_question import CHANGED, ask_owner
+from acphold.live.reading.one_question import telling_owners
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
 
@@ -52,8 +51,7 @@ async def rename(
         raise UsageError("a title needs at least one letter or digit")
     async with sessions_here() as (reader, found):
         row = await find_session(reader, session_id, "renames it")
-        await found.change(row.session_id, RowChange(given=title))
-        await ask_owner(found, row.session_id, CHANGED, otherwise=_daemon())
+        await _change(found, [row.session_id], RowChange(given=title))
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
 
@@ -64,15 +62,18 @@ async def put_title_back(before: SessionRow) -> None:
     if before.renamed:
         change = RowChange(given=before.title)
     async with existing_journal() as kept:
-        await kept.change(before.session_id, change)
-        await ask_owner(kept, before.session_id, CHANGED, otherwise=_daemon())
+        await _change(kept, [before.session_id], change)
 
 
-def _daemon() -> list[str]:
-    """Return the addresses of the daemon, whose agent may have a session that is live nowhere in a
-    list of its own."""
+async def _change(journal: Journal, session_ids: Collection[str], change: RowChange) -> None:
+    """Change the rows of sessions, and tell who has them; about one that is live nowhere the
+    daemon, whose agent may have it in a list of its own."""
     daemon = daemon_address(daemon_lock(journal_of(())))
-    return [unix_address(daemon)] if daemon else []
+    otherwise = [unix_address(daemon)] if daemon else []
+    telling = telling_owners(journal, session_ids, archived=change.archived, otherwise=otherwise)
+    async with telling:
+        for session_id in session_ids:
+            await journal.change(session_id, change)
 
 
 @command("session tag", "[OPTIONS] ID... TAG...", options.JOURNAL)
@@ -239,15 +240,12 @@ async def _archived_last(kept: Journal) -> list[SessionRow]:
 async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
     """Archive sessions, or restore them."""
     async with existing_journal() as kept:
-        for session_id in session_ids:
-            await kept.change(session_id, RowChange(archived=not undo))
+        # If one is live, its next prompt has to bring it back, however soon it comes.
+        await _change(kept, session_ids, RowChange(archived=not undo))
         if session_ids and not undo:
             last = _LastArchived((await kept.identity()).mark, [*session_ids])
             with suppress(OSError):
                 write_private(_last_file(), json.encode(last))
-        # If one is live, its next prompt has to bring it back, however soon it comes.
-        told = CHANGED, {"archived": not undo}, _daemon()
-        await asyncio.gather(*(ask_owner(kept, it, *told) for it in session_ids))
 
 
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)
@@ -273,10 +271,8 @@ async def delete(
             (row := await find_session(reader, given, "deletes it")).session_id: row
             for given in session_ids
         }
-        owners = dict[str, Sequence[str]]()
         for row in found.values():
-            if (owner := await other_owner(kept, row.session_id)) is not None:
-                owners[row.session_id] = owner.addresses
+            owner = await other_owner(kept, row.session_id)
             more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
             short = await short_id(kept, row.session_id)
             tell(f"{_about(row, short)}{more}")
@@ -284,10 +280,9 @@ async def delete(
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
     async with existing_journal() as kept:
-        async with _telling_deleted(kept, found):
+        async with _telling_deleted(kept, found), telling_owners(kept, found):
             for session_id in found:
                 await kept.delete(session_id, *await tails_of(kept, session_id))
-                await ask_owner(kept, session_id, CHANGED, otherwise=owners.get(session_id))
         await remove_from_disk(kept, now=now)
     print(f"Deleted {quantity(len(found), 'session')}.")
     if sys.stdout.isatty():

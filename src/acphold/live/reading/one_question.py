@@ -8,11 +8,12 @@ seconds; told so, it tells its clients at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
@@ -39,26 +40,49 @@ NAME = "acphold"
 """The name of the client that we are, noted with a change."""
 
 
-async def ask_owner(
-    journal: Owners,
-    session_id: str,
-    method: str,
-    said: Mapping[str, object] = {},
-    otherwise: Sequence[str] | None = None,
-) -> bytes | None:
-    """Ask the other process that owns a session, or one at the addresses `otherwise`, about it:
-    CHANGED, or as a client of it. None if there is no such process.
+class _Changed(Struct, rename="camel"):
+    """The params of CHANGED."""
 
-    Whoever deletes a session asks for its `owner_addresses` before that. Raises JournalError, and
-    ConnectionLostError and RemoteError, but None for CHANGED.
+    session_id: str
+    archived: bool | UnsetType = UNSET
+
+
+@asynccontextmanager
+async def telling_owners(
+    journal: Owners,
+    session_ids: Collection[str],
+    *,
+    archived: bool | UnsetType = UNSET,
+    otherwise: Sequence[str] = (),
+) -> AsyncIterator[None]:
+    """Tell the other processes that own sessions, once the block has changed their rows or deleted
+    them: CHANGED; about one that no other owns, the process at the addresses `otherwise`.
+
+    Raises JournalError; a process that does not answer is no error.
     """
-    addresses = await owner_addresses(journal, session_id)
-    if (addresses := otherwise if addresses is None else addresses) is None:
+    owners = [(it, await owner_addresses(journal, it)) for it in session_ids]
+    yield
+    await asyncio.gather(
+        *(
+            answer_of(to, CHANGED, encode(_Changed(session_id, archived)), bounds.ANSWER_SECONDS)
+            for session_id, addresses in owners
+            if (to := otherwise if addresses is None else addresses)
+        )
+    )
+
+
+async def ask_owner(
+    journal: Owners, session_id: str, method: str, said: Mapping[str, object] = {}
+) -> bytes | None:
+    """Ask the other process that owns a session about it, as a client. None if there is no such
+    process.
+
+    Raises JournalError, ConnectionLostError and RemoteError.
+    """
+    if (addresses := await owner_addresses(journal, session_id)) is None:
         return None
-    params = encode({"sessionId": session_id, **said})
-    if method == CHANGED:
-        return await answer_of(addresses, method, params, bounds.ANSWER_SECONDS)
     transport = await connect(addresses, bounds.ANSWER_SECONDS)
+    params = encode({"sessionId": session_id, **said})
     return await ask_over(transport, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 

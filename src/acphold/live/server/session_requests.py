@@ -29,7 +29,7 @@ from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
-from acphold.live.reading.one_question import CHANGED, ask_owner, owner_addresses
+from acphold.live.reading.one_question import telling_owners
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of
@@ -328,10 +328,11 @@ class SessionRequests(Struct, eq=False):
 
             tree_requests.require_files(client, session_id)
             tree = await tree_requests.tree_to_remove(journal, session_id, mark)
-        owner = await owner_addresses(journal, session_id)
-        async with self._directory.of(request, session_id, client.scopes_in("")) as desk:
+        async with (
+            telling_owners(journal, [session_id]),
+            self._directory.of(request, session_id, client.scopes_in("")) as desk,
+        ):
             await desk.delete(session_id, client)
-        await ask_owner(journal, session_id, CHANGED, otherwise=owner)
         if tree is not None:
             stays = await tree_requests.remove(tree)
         return with_meta(b"{}", STAYS, schema.encode(storable(stays))) if stays else b"{}"

@@ -13,7 +13,6 @@ clients drop an answer with members that they do not know.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ResumeSessionRequest, decode, encode, splice
@@ -32,15 +31,12 @@ from acphold.live.agents.extensions import CopiedFiles, CopyRequest, MarkRequest
 from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
-from acphold.live.reading.one_question import CHANGED, ask_owner
+from acphold.live.reading.one_question import telling_owners
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Entrance, Note
 from acphold.live.server.session_opener import SessionOpener
-
-if TYPE_CHECKING:
-    from acphold.live.hub.hub import DeskInHub
 
 AT = "acphold/at"
 """Our `_meta` key in a fork: the number of an entry; the copy ends with the turn of that entry."""
@@ -116,8 +112,9 @@ class UnstableMethods:
             answer = await self._answer_of_agent(desk, request, archived=False)
             if answer is None:
                 asked = decode_params(request.params, air.RenameRequest)
-                title = await desk.listed.rename(session_id, asked.title)
-                await self._tell(desk, session_id, title, archived=False)
+                async with telling_owners(self._directory.hub.journal, [session_id]):
+                    title = await desk.listed.rename(session_id, asked.title)
+                await desk.sessions.agents.tell(session_id, title, archived=False)
                 answer = encode({"title": title})
         return b"{}" if request.method == air.RENAME else answer
 
@@ -153,15 +150,6 @@ class UnstableMethods:
         agents.note(session_id, title, archived=archived)
         return answer
 
-    async def _tell(
-        self, desk: DeskInHub, session_id: str, title: str | None, *, archived: bool
-    ) -> None:
-        """Report a change to another process in which the session is live, and to the agent: the
-        next list shows what its own has."""
-        changed = {"archived": archived} if title is None else {}
-        await ask_owner(self._directory.hub.journal, session_id, CHANGED, changed)
-        await desk.sessions.agents.tell(session_id, title, archived=archived)
-
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
         """Take a session out of the lists, and close it; or put it back into them."""
         session_id = session_id_of(request.params)
@@ -173,13 +161,14 @@ class UnstableMethods:
                 return answer
             # The agent that has it open knows it best.
             its = self._directory.hub.desk_of(session_id) or desk
-            tell = partial(self._tell, its, session_id, None, archived=archived)
-            if archived:
-                await self._opener.remote.archive(session_id)
-                await desk.listed.archive(session_id, self._client, tell)
-            else:
-                await desk.listed.unarchive(session_id)
-                await tell()
+            tell = partial(its.sessions.agents.tell, session_id, None, archived=archived)
+            async with telling_owners(self._directory.hub.journal, [session_id], archived=archived):
+                if archived:
+                    await self._opener.remote.archive(session_id)
+                    await desk.listed.archive(session_id, self._client, tell)
+                else:
+                    await desk.listed.unarchive(session_id)
+                    await tell()
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
