@@ -19,13 +19,21 @@ import acp_wire
 import acphold
 from bench.latency import round_trip
 from bench.memory import idle_memory, wait_until_settled
-from bench.programs import Command, library, python_sdk, smallest_library, typescript_sdk
+from bench.programs import (
+    Command,
+    bare_agent,
+    library,
+    python_sdk,
+    smallest_library,
+    typescript_sdk,
+)
 from bench.run import Run
 from bench.table import Figure, Goal
 from bench.throughput import rate
 from bench.wire import Wire, session_with
 
 OURS, PYTHON, TYPESCRIPT = "acphold", "Python SDK", "TypeScript SDK"
+BARE = "bare agent, two commits"
 PAIR_TURNS = 3
 LINES = (300, 1200, 4800)
 
@@ -119,9 +127,12 @@ def _round_trips(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
 
 
 def _processor(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
-    """How long a prompt keeps the processor busy, which other programs change less than its time;
-    half of one without updates is what SQLite does."""
+    """How long a prompt keeps the processor busy, which other programs change less than its time.
+
+    The SDKs keep nothing. What does, and is written in Python, is not quicker than the bare agent.
+    """
     prompts = run.size(400, 100)
+    agents = agents | {BARE: bare_agent(run.fresh("bare.db"))}
     with ExitStack() as stack:
         wires = {name: stack.enter_context(session_with(agent)) for name, agent in agents.items()}
         for updates, bounds in ((0, (None, None)), (10, (0.6, 0.8))):
@@ -129,10 +140,14 @@ def _processor(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
                 name: partial(_busy, wire, prompts, updates) for name, wire in wires.items()
             }
             taken = run.in_turns(ways)
+            name = f"library agent: a prompt with {updates} updates, CPU"
             for peer, bound in zip((PYTHON, TYPESCRIPT), bounds, strict=True):
                 goals = () if bound is None else (Goal(bound, ratio=True),)
-                name = f"library agent: a prompt with {updates} updates, CPU"
                 yield Figure(name, "us", taken[OURS], peer, taken[peer], goals)
+            yield Figure(name, "us", taken[OURS], BARE, taken[BARE], ())
+            yield Figure(
+                f"the same of the {BARE}", "us", taken[BARE], TYPESCRIPT, taken[TYPESCRIPT], ()
+            )
 
 
 def _busy(wire: Wire, prompts: int, updates: int) -> float:

@@ -115,6 +115,11 @@ def sdk_proxy(agent: Command) -> Command:
     return [*python_sdk("proxy"), *agent]
 
 
+def bare_agent(database: Path) -> Command:
+    """The least that an agent in Python which keeps its sessions does."""
+    return [sys.executable, os.fspath(PEERS / "bare_agent.py"), os.fspath(database)]
+
+
 def bare_relay(agent: Command, database: Path) -> Command:
     """What no wrap can be quicker than: bytes handed on unread, with bare commits."""
     return [sys.executable, os.fspath(PEERS / "bare_relay.py"), os.fspath(database), *agent]
