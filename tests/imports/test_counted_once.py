@@ -15,6 +15,7 @@ from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
 from acphold.imports.copilot import READER as COPILOT
+from acphold.imports.gemini import READER as GEMINI
 from acphold.imports.opencode import KILO, READER as OPENCODE
 from acphold.imports.pi import READER as PI
 from acphold.imports.qwen import READER as QWEN
@@ -188,6 +189,55 @@ async def test_the_beginning_of_a_fork_counts_once(
     found = await opened.index.usage(by)
     assert found.total.tokens.total == 3 * 17
     assert sum(it.tokens.total or 0 for it in found.groups) == 3 * 17
+
+
+def auggie_reply(home: Path, counts: list[Json]) -> None:
+    from tests.imports.test_auggie import exchange, session
+
+    session(home, exchange("One.", *({"type": 10, "token_usage": it} for it in counts)))
+
+
+def claude_reply(home: Path, counts: list[Json]) -> None:
+    transcript = Transcript("One.")
+    for usage in counts:
+        transcript.add("assistant", message={"id": "m1", "content": [], "usage": usage})
+    transcript.write(home)
+
+
+def copilot_reply(home: Path, counts: list[Json]) -> None:
+    from tests.imports.test_copilot import Events
+
+    (events := Events()).user("One.")
+    for usage in counts:
+        events.add("session.usage_record", usage=usage | {"apiCallId": "c1"})
+    events.write(home)
+
+
+def gemini_reply(home: Path, counts: list[Json]) -> None:
+    from tests.imports.test_gemini import Log
+
+    (log := Log()).user("u1", "One.")
+    for usage in counts:
+        spent = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
+        log.message("g1", "gemini", "1", tokens=spent)
+    log.write(home)
+
+
+@pytest.mark.parametrize(
+    ("reader", "tell"),
+    [
+        (AUGGIE, auggie_reply),
+        (CLAUDE, claude_reply),
+        (COPILOT, copilot_reply),
+        (GEMINI, gemini_reply),
+    ],
+)
+async def test_a_reply_whose_tokens_are_written_again_counts_with_the_largest(
+    reader: Reader, tell: Callable[[Path, list[Json]], None], tmp_path: Path, opened: Journal
+) -> None:
+    tell(tmp_path, [{"input_tokens": 12, "output_tokens": it} for it in (1, 5, 5, 2)])
+    await import_all(opened, tmp_path, reader)
+    assert await total(opened) == 17
 
 
 def _lines(home: Path) -> dict[Path, list[bytes]]:

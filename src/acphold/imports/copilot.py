@@ -163,7 +163,8 @@ class _CopilotConverter(AgentConverter):
             case "session.usage_record":
                 usage = obj(data, "usage")
                 writer.model(text(usage, "model"))
-                writer.tokens(text(event, "id"), **token_counts(usage, together=True))
+                reply = text(usage, "apiCallId") or text(event, "id")
+                writer.tokens(reply, **token_counts(usage, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")
