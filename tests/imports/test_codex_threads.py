@@ -233,3 +233,27 @@ def test_words_about_rolling_back_take_nothing_away(tmp_path: Path) -> None:
     rollout.agent('{"type": "thread_rolled_back", "num_turns": 2}')
     rollout.write(tmp_path)
     assert said(story(tmp_path))[:4] == ["Prompt 1.", "1", "Prompt 2.", "2"]
+
+
+def test_a_prompt_that_nothing_answered_and_that_was_sent_again_is_told_once(
+    tmp_path: Path,
+) -> None:
+    rollout = Rollout("One.")
+    rollout.agent("1")
+    rollout.user("Two.")
+    rollout.event("thread_rolled_back", num_turns=1)
+    rollout.user("Two.")
+    rollout.agent("2")
+    rollout.write(tmp_path)
+    told = story(tmp_path)
+    assert said(told) == ["One.", "1", "Two.", "2"]
+    assert told.facts.missed.counts == {}
+
+
+def test_the_prompts_of_two_programs_that_write_at_one_time_are_told(tmp_path: Path) -> None:
+    rollout = Rollout()
+    begun = [Rollout(words).records[1:] for words in ("One.", "Two.")]
+    rollout.records += [record for pair in zip(*begun, strict=True) for record in pair]
+    rollout.agent("1")
+    rollout.write(tmp_path)
+    assert said(story(tmp_path)) == ["One.", "Two.", "1"]

@@ -28,6 +28,7 @@ from acphold.imports.codex_threads import (
     name_of,
     numbered,
     rollout_of,
+    words_of,
 )
 from acphold.imports.codex_tools import (
     command_fields,
@@ -65,6 +66,7 @@ from acphold.imports.values import (
     number,
     obj,
     objects,
+    squeeze,
     strings,
     text,
 )
@@ -220,6 +222,7 @@ class _CodexConverter(AgentConverter):
         self.shown: frozenset[str] = frozenset()
         self._path = path
         self._waiting: list[Object] = []
+        self._waiting_words = ""
         self._thinking = False
         self._turn = ""
         self._policy = ""
@@ -303,8 +306,7 @@ class _CodexConverter(AgentConverter):
             return
         if self._writer.caller:
             return
-        said = first_text(event, ("message", "text"))  # or, as an item, in parts
-        said = said or "".join(text(part, "text") for part in objects(event, "content"))
+        said = words_of(event)
         match kind:
             case "user_message" | "UserMessage":
                 parts = objects(event, "content")
@@ -361,14 +363,15 @@ class _CodexConverter(AgentConverter):
             self._writer.show(image(made, "image/png"))
 
     def _prompt(self, words: str, images: list[str], files: list[str]) -> None:
-        """Write the model's side of a prompt; what the screen had if that has no text."""
+        """Write the model's side of a prompt; what the screen had if that has no text, or that of
+        another writer."""
         self._prompted_in_task = True
         blocks = prompt_blocks(self._waiting)
-        if words and not any(text(block, "text") for block in blocks):
+        if words and squeeze(words) not in self._waiting_words:
             blocks = prompt_blocks([text_block(words)])
             blocks += filter(None, map(picture, images))
             blocks += map(link, files)
-        self._waiting = []
+        self._waiting, self._waiting_words = [], ""
         self._writer.prompt(blocks, turn=self._turn)
 
     def _require_beginning(self) -> None:
@@ -435,6 +438,7 @@ class _CodexConverter(AgentConverter):
             return
         self._unseen_prompt()
         self._waiting = []
+        self._waiting_words = squeeze("".join(text(part, "text") for part in parts))
         for block in self._blocks(parts):
             words = text(block, "text")
             if found := _ANSWERS.fullmatch(words):
@@ -455,7 +459,7 @@ class _CodexConverter(AgentConverter):
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
         if self._waiting and "user_message" not in self.shown:
             self._writer.prompt(prompt_blocks(self._waiting), turn=self._turn)
-        self._waiting = []
+        self._waiting, self._waiting_words = [], ""
 
     def _item_call(self, kind: str, item: Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""

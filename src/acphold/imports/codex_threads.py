@@ -24,7 +24,16 @@ from acphold.imports.record_tree import LAST, RecordTree
 from acphold.imports.records import mentions, placed_records, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source, files_below
-from acphold.imports.values import Missed, Object, milliseconds, number, obj, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 ROWS: Final = RowForm(
     frozenset({"payload", "timestamp", "type"}), has_moment=True, begins=b'_started"'
@@ -38,6 +47,7 @@ _BASE_END: Final = "end_ordinal_exclusive"
 _ROLLED_BACK: Final = b'"thread_rolled_back"'
 TURN_STARTED: Final = ("task_started", "turn_started")
 PROMPTS: Final = ("user_message", "UserMessage")
+_ANSWERS: Final = ("agent_message", "AgentMessage", "function_call", "custom_tool_call")
 
 
 class RolloutName(NamedTuple):
@@ -71,6 +81,12 @@ def event_of(record: Object) -> tuple[str, Object]:
     if text(payload, "type") == "item_completed":
         payload = obj(payload, "item")
     return text(payload, "type"), payload
+
+
+def words_of(event: Object) -> str:
+    """Return the words of a message on the screen: they are a text, or in parts of an item."""
+    words = first_text(event, ("message", "text"))
+    return words or "".join(text(part, "text") for part in objects(event, "content"))
 
 
 class _File:
@@ -112,15 +128,16 @@ class _File:
         before = (it for it in base._places if it < end) if base else ()
         tree.go_on_from(base.name(max(before, default=end - 1)) if base else "")
         prompts: list[str] = []
-        waiting: list[int] = []  # of the turn that begins
+        waiting: list[tuple[int, bool]] = []  # of the turn that begins
         turn, begins = "", False
 
-        def tell(*, typed: bool) -> None:
-            for place in waiting:
-                name = self.name(place)
-                tree.add(name, LAST, typed=typed, name=turn)
-                prompts.extend([name] * typed)
-                typed = False
+        def tell(prompt: Object | None = None) -> None:
+            for place, is_answer in waiting:
+                name, words = self.name(place), words_of(prompt) if prompt else ""
+                is_typed = prompt is not None
+                tree.add(name, LAST, typed=is_typed, answers=is_answer, words=words, name=turn)
+                prompts.extend([name] * is_typed)
+                prompt = None
             waiting.clear()
 
         for place, _, record in numbered(self.path, Missed()):
@@ -131,18 +148,18 @@ class _File:
             is_persons = kind in PROMPTS or (not kind and text(event, "role") == "user")
             # Older versions have no record of the beginning of a turn.
             if kind in TURN_STARTED or (is_persons and not begins):
-                tell(typed=False)
+                tell()
                 turn, begins = text(event, "turn_id") or turn, True
-            waiting.append(place)
+            waiting.append((place, kind in _ANSWERS or text(event, "type") in _ANSWERS))
             if kind in PROMPTS:
-                tell(typed=True)
+                tell(event)
                 begins = False
             elif kind == "thread_rolled_back" and (count := number(event, "num_turns") or 0) > 0:
-                tell(typed=False)
+                tell()
                 for name in prompts[-count:][:1]:
                     tree.go_back(name)
                 del prompts[-count:]
-        tell(typed=False)
+        tell()
 
 
 class Thread:
