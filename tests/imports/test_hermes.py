@@ -191,16 +191,30 @@ def test_a_session_that_goes_on_with_another_is_one_with_it_and_a_subagent_is_no
     ]
 
 
-def test_sessions_that_go_on_with_one_another_in_a_ring_have_an_end(
+def test_a_chain_without_a_beginning_is_told_and_what_is_far_behind_one_as_another_one(
     state: State, tmp_path: Path
 ) -> None:
-    state.session("s0", end_reason="compression")
-    state.message("user", "Hello.", "s0")
-    for number in range(3):
-        parent = f"r{(number + 1) % 3}" if number else "s0"
-        state.session(f"r{number}", parent_session_id=parent, end_reason="compression")
-        state.message("user", f"Round {number}.", f"r{number}")
-    assert ("user", "Hello.") in Story.of(READER, tmp_path).said()
+    ended: Json = {"end_reason": "compression"}
+    state.session("a1", parent_session_id="a2", **ended)
+    state.session("a2", parent_session_id="a1", **ended)
+    state.message("user", "Round.", "a1")
+    state.message("user", "And round.", "a2")
+    for n in range(2_500):
+        parent = f"b{n - 1:04}" if n else None
+        state.db.execute(
+            "INSERT INTO sessions (id, parent_session_id, end_reason, started_at, message_count)"
+            " VALUES (?, ?, 'compression', ?, 1)",
+            (f"b{n:04}", parent, state.at + n),
+        )
+    for n in (0, 999, 1_000, 2_499):
+        state.message("user", f"Message {n}.", f"b{n:04}")
+    told = {source.session_id: Story(READER, source).said() for source in sources(READER, tmp_path)}
+    assert told == {
+        "a1": [("user", "Round."), ("user", "And round.")],
+        "b0000": [("user", "Message 0."), ("user", "Message 999.")],
+        "b1000": [("user", "Message 1000.")],
+        "b2000": [("user", "Message 2499.")],
+    }
 
 
 def test_a_session_is_told_wherever_its_messages_are(state: State, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ _BEFORE_A_SUMMARY: Final = 20
 """A session with a summary of what was before has it among so many messages of words."""
 
 _LONGEST: Final = 1_000
-"""Most compactions of one conversation."""
+"""Most compactions of one conversation; what follows is told as another one."""
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -71,15 +71,26 @@ def find(home: Home) -> Iterator[Source]:
     for database in databases_found:
         newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
         columns = f"id, {newest}, message_count, end_reason, parent_session_id, model_config"
-        found = [*databases.sessions_of(database, "sessions", columns, "TRUE")]
+        rows = databases.sessions_of(database, "sessions", f"{columns}, started_at", "TRUE")
+        found = sorted(rows, key=lambda row: milliseconds(row[6]) or 0)
         ends = {row[0]: row[3] for row in found}
-        for session_id, changed, messages, ended, parent, config in found:
-            if parent is not None and not _is_own(config, parent, ends):
+        own = [row for row in found if row[4] is None or _is_own(row[5], row[4], ends)]
+        # What none of these reaches has no beginning, or is too far behind it.
+        others = [
+            row
+            for row in found
+            if ends.get(row[4]) == "compression" and "_delegate_from" not in obj(from_json(row[5]))
+        ]
+        reached = set[str]()
+        for session_id, changed, messages, ended, *_ in own + others:
+            if session_id in reached:
                 continue
+            reached.add(session_id)
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
                 try:
                     chain = _chain(database, session_id)
+                    reached.update(chain)
                     query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id IN"
                     query += f" ({', '.join('?' * len(chain))})"
                     ((changed, messages),) = databases.rows(database, query, *chain)
@@ -107,14 +118,14 @@ def _is_fork(config: object, parents_end: object) -> bool:
 
 def _chain(database: Path, session_id: str) -> list[str]:
     """Return a session and its continuations, in order; several where two went on with one."""
-    chain: list[str] = []
+    chain: dict[str, None] = {}
     due = [session_id]
     while due and len(chain) < _LONGEST:
-        chain.append(due.pop())
+        chain[name := due.pop()] = None
         tables = databases.AgentTables(database, Missed())
-        found = [one for (one,) in tables.rows("sessions", "id", _GOES_ON, chain[-1])]
+        found = [one for (one,) in tables.rows("sessions", "id", _GOES_ON, name)]
         due += [one for one in reversed(found) if isinstance(one, str) and one not in chain]
-    return chain
+    return [*chain]
 
 
 def _tree(source: Source) -> RecordTree:
