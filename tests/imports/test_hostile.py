@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,12 +22,13 @@ from acphold.imports.values import milliseconds
 from tests.imports import test_auggie as auggie
 from tests.imports.claude_home import SESSION as CLAUDE, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
-from tests.imports.every_reader import Said, found, write
+from tests.imports.every_reader import OLDER_FORMS, READERS, Said, found, write
 from tests.imports.test_cline import SESSION as TASK
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_hermes import State, call as hermes_call
 from tests.imports.test_pi import Session, use as pi_use
+from tests.imports.test_roo import TASK as ROO_TASK
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
 from tests.imports.test_zed import Threads, agent, result, use as zed_use, user
 from tests.imports.told import Story, write_lines
@@ -95,6 +96,11 @@ BESIDE = {
     "copilot": ("workspace.yaml", "cwd: /words\n"),
     "gemini": ("../.project_root", "/words"),
     "roo": ("history_item.json", '{"workspace": "/words"}'),
+    "roo, from the list of tasks": (
+        "../../state/taskHistory.json",
+        json.dumps([{"id": ROO_TASK, "cwdOnTaskInitialization": "/words"}]),
+    ),
+    "vscode": ("../workspace.json", '{"folder": "file:///words"}'),
     "roo, from the model's side": (
         "api_conversation_history.json",
         "# Current Workspace Directory (/words) Files",
@@ -114,6 +120,7 @@ def test_a_file_beside_a_conversation_that_leads_out_is_not_read_but_counted(
     beside = source.path.parent / below
     beside.parent.mkdir(exist_ok=True)
     beside.unlink(missing_ok=True)
+    beside.parent.mkdir(exist_ok=True)
     (inside := beside.with_name("inside")).write_text(words)
     beside.symlink_to(inside)
     told = [Story(reader(name), source) for source in found(name, home)]
@@ -129,6 +136,26 @@ def test_a_file_beside_a_conversation_that_leads_out_is_not_read_but_counted(
     assert [it.said() for it in told] == [[("user", "Hello."), ("agent", "Hi.")]] * 2
     lost = {"links that lead out of a folder": 1}
     assert [it.facts.missed.counts for it in told] == [{}, lost]
+
+
+@pytest.mark.parametrize("name", [*READERS, *OLDER_FORMS])
+def test_nothing_is_read_through_a_link_that_leads_out(tmp_path: Path, name: str) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    outside.mkdir()
+    write(name, home, [Said(1, 1_767_322_800_000, "Question", "Answer")])
+    for file in [path for path in home.rglob("*") if path.is_file()]:
+        inside = file.read_bytes()
+        there = outside / file.name
+        there.write_bytes(inside.replace(b"Question", b"Secret-q").replace(b"/ada/", b"/eve/"))
+        file.unlink()
+        file.symlink_to(there)
+        for source in found(name, home):
+            with suppress(OSError):
+                told = Story(reader(name.partition(" ")[0]), source)
+                assert "eve" not in told.facts.cwd
+                assert "Secret" not in json.dumps(told.raw)
+        file.unlink()
+        file.write_bytes(inside)
 
 
 @pytest.mark.parametrize("kind", ["message", "part"])

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.content_blocks import (
@@ -260,14 +259,12 @@ def task_sources(home: Home, extension: str, own: Path | None = None) -> Iterato
     roots = [own] if own else []
     roots += [user / "globalStorage" / extension for user in home.editors()]
     for root in roots:
-        listed = root / "state/taskHistory.json"
         tasks: dict[Path, Path] = {}
         for name in TASK_FILES:
             for path in files_below(root / "tasks", f"*/{name}"):
                 tasks.setdefault(path.parent, path)
         for folder, path in tasks.items():
-            for source in source_of(folder.name, [path]):
-                yield replace(source, paths=(str(path), str(listed)))
+            yield from source_of(folder.name, [path])
 
 
 def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -275,8 +272,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
 
     What the screen's messages lost, when their writer was stopped, is told from the model's side.
     """
-    path, listed = map(Path, source.paths)
-    missed = writer.missed
+    path, missed = source.path, writer.missed
     messages = document_list(path, missed) if path.name != _HISTORY else []
     history: list[TaskStep] = []
     is_cut = bool(missed.counts) or not messages
@@ -286,6 +282,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
     about = document(beside(path, "history_item.json", missed), Missed(), SMALL_BYTES)
+    listed = beside(path.parent.parent, "state/taskHistory.json", missed)
     cwd = _folders(listed, stamp(str(listed))).get(path.parent.name, "") or text(about, "workspace")
     writer.facts.cwd = cwd
     if not cwd:

@@ -167,7 +167,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         composer = _value(tables, "cursorDiskKV", f"composerData:{source.item}")
         bubbles = _bubbles(tables, composer, source.item)
     else:
-        cwd = folder_of(state.parent)
+        cwd = folder_of(state, writer.missed)
         composer = _whole_conversations(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
     writer.facts.cwd = cwd or path_of(look_up(composer, "workspaceIdentifier", "uri"))
@@ -209,7 +209,7 @@ def _folders(user: Path) -> dict[str, str]:
     """Return the folders of conversations by id, cached for all of them."""
     found: dict[str, str] = {}
     for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
-        if cwd := folder_of(state.parent):
+        if cwd := folder_of(state, Missed()):
             for header in objects(_item(state, _COMPOSERS), "allComposers"):
                 found[text(header, "composerId")] = cwd
     for header in objects(_item(user / "globalStorage" / _STATE, _HEADERS), "allComposers"):

@@ -286,7 +286,7 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
         return
     levels = len(folder.relative_to(within).parts) if within is not None else 0
     on_the_way = [folder, *folder.parents][:levels]
-    if within is not None and any(_is_link_out(it, within) for it in on_the_way):
+    if within is not None and any(is_link_out(it, within) for it in on_the_way):
         note(OSError(ELOOP, "it is a link that leads out of its folder", str(folder)))
         return
     *above, name = pattern.split("/")
@@ -340,10 +340,11 @@ class _Found(NamedTuple):
 
 def _leads_out(entry: os.DirEntry[str], folder: Path) -> bool:
     """Return True for a link to something outside of the folder."""
-    return entry.is_symlink() and _is_link_out(Path(entry.path), folder)
+    return entry.is_symlink() and is_link_out(Path(entry.path), folder)
 
 
-def _is_link_out(path: Path, folder: Path) -> bool:
+def is_link_out(path: Path, folder: Path) -> bool:
+    """Return True if a path is a link to something outside of a folder."""
     return os.path.islink(path) and (
         not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     )

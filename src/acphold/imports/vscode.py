@@ -35,7 +35,7 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.record_tree import LAST, RecordTree, branches_of
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, TOO_LONG, document, records
 from acphold.imports.salvage import NOT_OBJECTS, RowForm
-from acphold.imports.sources import Home, Source, files_below, is_of_windows, source_of
+from acphold.imports.sources import Home, Source, beside, files_below, is_of_windows, source_of
 from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
@@ -111,7 +111,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it is too large."""
     whole = _whole(source, writer.missed)
-    writer.facts.cwd = folder_of(source.path.parent.parent)
+    writer.facts.cwd = folder_of(source.path.parent, writer.missed)
     writer.clock(whole.get("creationDate"))
     named: dict[object, Object] = {}
     for place, request in enumerate(objects(whole, "requests")):
@@ -477,9 +477,9 @@ def path_of(uri: object) -> str:
     return path[1:] if is_of_windows(path[1:]) else path
 
 
-def folder_of(storage: Path) -> str:
-    """Return the folder that a `workspaceStorage/*` folder belongs to."""
-    path = storage / "workspace.json"
+def folder_of(inside: Path, missed: Missed) -> str:
+    """Return the folder that a `workspaceStorage/*` folder belongs to, by a path in it."""
+    path = beside(inside, "workspace.json", missed)
     told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
     return path_of(text(told, "folder"))
 
