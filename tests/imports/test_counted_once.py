@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from acphold.imports import Intake, Reader, pieces, session_writer
+from acphold.imports import Intake, Reader, pieces, reader as made_reader, session_writer
 from acphold.imports.auggie import READER as AUGGIE
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
@@ -24,6 +26,7 @@ from acphold.journal.rows import NewSession
 from acphold.journal.seams import Grouping
 from tests.conversations import chunk, encode
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
+from tests.imports.every_reader import Said, found, write
 from tests.imports.told import sources, write_lines
 from tests.raw_entries import ended, prompt
 
@@ -352,6 +355,72 @@ async def test_a_turn_that_was_imported_while_it_ran_counts_once(
         await Intake(opened).take(source, CLAUDE)
     assert await total(opened) == 8 * 17
     assert sum(it.tokens.total or 0 for it in (await opened.index.usage("day")).groups) == 8 * 17
+
+
+REPLIES: dict[str, tuple[Callable[[Json], bool], Callable[[int], Json]]] = {
+    "opencode": (
+        lambda it: it.get("role") == "assistant",
+        lambda count: {"tokens": {"input": 12, "output": count}},
+    ),
+    "kilo": (
+        lambda it: it.get("role") == "assistant",
+        lambda count: {"tokens": {"input": 12, "output": count}},
+    ),
+    "cline": (
+        lambda it: it.get("role") == "assistant",
+        lambda count: {"metrics": {"inputTokens": 12, "outputTokens": count}},
+    ),
+    "roo": (
+        lambda it: it.get("say") == "api_req_started",
+        lambda count: {"text": json.dumps({"tokensIn": 12, "tokensOut": count})},
+    ),
+    "cursor": (
+        lambda it: it.get("type") == 2 and "text" in it,
+        lambda count: {"tokenCount": {"inputTokens": 12, "outputTokens": count}},
+    ),
+    "vscode": (
+        lambda it: "requestId" in it,
+        lambda count: {"result": {"metadata": {"promptTokens": 12, "outputTokens": count}}},
+    ),
+}
+"""Readers of programs that write a reply anew as it grows: its records, and its tokens in them."""
+
+
+def spend(name: str, home: Path, count: int) -> None:
+    """Give each reply in a home folder the tokens 12 and `count`."""
+    is_reply, told = REPLIES[name]
+
+    def spent(value: Json) -> Json:
+        if isinstance(value, list):
+            return [*map(spent, value)]
+        if not isinstance(value, dict):
+            return value
+        return {key: spent(it) for key, it in value.items()} | (
+            told(count) if is_reply(value) else {}
+        )
+
+    for path in home.rglob("*.json"):
+        path.write_text(json.dumps(spent(json.loads(path.read_bytes()))))
+    table, column = ("cursorDiskKV", "value") if name == "cursor" else ("message", "data")
+    for path in home.rglob("*db"):
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            for row, raw in database.execute(f"SELECT rowid, {column} FROM {table}").fetchall():
+                values = json.dumps(spent(json.loads(raw))), row
+                database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", values)
+
+
+@pytest.mark.parametrize("name", REPLIES)
+async def test_a_reply_that_is_written_anew_counts_once_with_its_largest_counts(
+    name: str, tmp_path: Path, opened: Journal
+) -> None:
+    turns = [Said(n, 1_767_322_800_000 + 1_000 * n, f"Q{n}", f"A{n}") for n in (1, 2)]
+    for number, (told, count) in enumerate([(1, 1), (1, 500), (2, 5), (2, 5)]):
+        write(name, tmp_path / "home", turns[:told])
+        spend(name, tmp_path / "home", count)
+        for source in found(name, tmp_path / "home"):
+            changed = replace(source, changed_at=number)
+            await Intake(opened).take(changed, made_reader(name))
+    assert await total(opened) == (12 + 500) + (12 + 5)
 
 
 async def test_turns_that_are_no_copies_count_each(tmp_path: Path, opened: Journal) -> None:

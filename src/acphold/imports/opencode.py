@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from errno import EINVAL, ENOENT
@@ -52,6 +53,7 @@ from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
+    as_bytes,
     first_text,
     from_json,
     look_up,
@@ -248,11 +250,7 @@ class OpencodeRows:
                 self._missed.add("rows without text", 0)
 
     def _decode(self, data: object) -> Object:
-        if not isinstance(data, str):
-            if data is not None:
-                self._missed.add("rows without text", data)
-            return {}
-        return readable(data.encode(errors="replace"), self._missed) or {}
+        return readable(as_bytes(data), self._missed) or {}
 
 
 class OpencodeFiles:
@@ -425,6 +423,7 @@ class _OpencodeConverter(AgentConverter):
         self._store = store
         self._session_id = session_id
         self._is_old = is_old
+        self._replies: Counter[int] = Counter()
 
     def take(self, message: Object) -> None:
         message_id, role = text(message, "id"), text(message, "role")
@@ -444,8 +443,9 @@ class _OpencodeConverter(AgentConverter):
         tokens, cache = obj(message, "tokens"), obj(message, "tokens", "cache")
         self._writer.model(text(message, "modelID"))
         # A fork has copies of messages, with ids of its own.
-        at = number(message, "time", "created")
-        reply = f"{at} {number(tokens, 'output')}" if at else ""
+        if at := number(message, "time", "created"):
+            self._replies[at] += 1
+        reply = f"{at} {self._replies[at]}" if at else ""
         tokens |= {"cacheRead": cache.get("read"), "cacheWrite": cache.get("write")}
         self._writer.tokens(reply, **token_counts(tokens, "reasoning"))
         error = first_text(message.get("error"), ("name", "type"))
