@@ -205,6 +205,45 @@ async def test_an_older_backup_of_a_damaged_database_takes_no_turn(
     assert missing[2:] == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        ("opencode", "UPDATE message SET data = NULL WHERE rowid = 3"),
+        ("opencode", "UPDATE part SET data = x'ff00' WHERE rowid = 3"),
+        ("kilo", "UPDATE message SET data = '[]' WHERE rowid = 4"),
+        ("goose", "UPDATE messages SET content_json = '{}' WHERE rowid = 3"),
+        ("crush", "UPDATE messages SET parts = '{}' WHERE rowid = 3"),
+        ("cursor", "UPDATE cursorDiskKV SET value = '[]' WHERE key LIKE 'bubbleId:%:b2-1'"),
+    ],
+)
+async def test_a_row_that_holds_something_else_is_taken_in_once_it_is_restored(
+    name: str, query: str, opened: Journal, tmp_path: Path
+) -> None:
+    turns = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(1, 5)]
+    expected = [it for turn in turns for it in (("user", turn.words), ("agent", turn.answer))]
+    write(name, tmp_path, turns)
+    (source,) = reader(name).find(Home(tmp_path))
+    whole = _content(file := Path(source.path))
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute(query)
+    await import_found(opened, name, tmp_path)
+    (row,) = await opened.page(ListFilter())
+    assert await messages(opened, row.session_id) != expected
+    _put(file, whole)
+    await import_found(opened, name, tmp_path)
+    assert await messages(opened, row.session_id) == expected
+
+
+def test_a_conversation_of_cursor_whose_record_cannot_be_read_is_said(tmp_path: Path) -> None:
+    write("cursor", tmp_path, [Said(1, BEGUN, "Q1", "A1")])
+    (source,) = reader("cursor").find(Home(tmp_path))
+    with closing(sqlite3.connect(source.path, isolation_level=None)) as database:
+        database.execute("UPDATE cursorDiskKV SET value = '{' WHERE key LIKE 'composerData:%'")
+    with searching() as search:
+        assert list(reader("cursor").find(Home(tmp_path))) == []
+    assert [it.strerror for it in search.unreadable] == ["conversations without their record: 1"]
+
+
 LINES = ["acpx", "claude", "codex", "gemini", "qwen", "copilot", "pi", "acphold"]
 
 

@@ -101,7 +101,7 @@ def find(home: Home) -> Iterator[Source]:
                 state, "cursorDiskKV", columns, _OF_COMPOSERS
             ):
                 composer = key.partition(":")[2]
-                known.update([composer] if size is not None else [])
+                known.update([] if messages is None else [composer])
                 # An editor keeps an empty conversation at hand.
                 if composer and parent is None and messages:
                     seen.add(composer)

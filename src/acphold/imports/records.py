@@ -266,7 +266,10 @@ def _loaded(path: Path, missed: Missed, limit: int, decoder: msgspec.json.Decode
 def list_in(words: object, missed: Missed) -> list[Object]:
     """Return the objects of a JSON array in a text; empty, and counted, if it is none."""
     raw = str(words).encode(errors="replace")
-    return objects(readable(b'{"all":%b}' % raw, missed), "all")
+    found = (readable(b'{"all":%b}' % raw, missed) or {}).get("all", [])
+    if not isinstance(found, list | None):
+        missed.add(NOT_OBJECTS, raw)
+    return objects(found)
 
 
 def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
