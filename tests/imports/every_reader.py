@@ -333,6 +333,7 @@ OLDER_FORMS = {"goose before 1.10": goose_lines}
 
 
 COPIED = {
+    "cline": (f"sessions/{TASK}/", f"sessions/{TASK} (copy)/"),
     "acpx": (test_acpx.RECORD, "of-another-record"),
     "claude": ("-home-ada-project", "-home-ada-copy"),
     "codex": ("sessions/2026/01/02", "archived_sessions"),

@@ -204,6 +204,24 @@ def test_a_plan_a_summary_a_picture_and_a_command_of_the_person_are_told(
     assert b"We looked." in bytes(told.calls()[1].fields["content"])
 
 
+def test_a_message_that_is_written_without_its_session_is_seen(
+    database: Database, tmp_path: Path
+) -> None:
+    database.message("user", "Hello.")
+    database.db.execute("CREATE TABLE before AS SELECT * FROM sessions")
+    database.message("assistant", "Half")
+    database.db.execute("DELETE FROM sessions")
+    database.db.execute("INSERT INTO sessions SELECT * FROM before")
+    (half,) = sources(READER, tmp_path)
+    (told,) = Story(READER, half).said()[1:]
+    database.db.execute(
+        "UPDATE messages SET parts = replace(parts, 'Half', 'Whole'), updated_at = 2e9"
+    )
+    (whole,) = sources(READER, tmp_path)
+    assert (told, half.size) == (("agent", "Half"), 2)
+    assert whole.changed_at > half.changed_at
+
+
 def test_the_projects_that_crush_lists_are_found_wherever_they_are(tmp_path: Path) -> None:
     elsewhere = Database(tmp_path, "elsewhere/hidden/.data")
     elsewhere.session()

@@ -52,7 +52,16 @@ from acphold.imports.readers import (
     unreadable_document,
 )
 from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
-from acphold.imports.sources import Home, Source, Stamp, beside, files_below, source_of, stamp
+from acphold.imports.sources import (
+    Home,
+    Source,
+    Stamp,
+    beside,
+    files_below,
+    source_of,
+    stamp,
+    without_copy_mark,
+)
 from acphold.imports.tools import call_fields, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -86,7 +95,7 @@ def find(home: Home) -> Iterator[Source]:
     for variable, below in (*variables, ("CLINE_SESSION_DATA_DIR", "")):
         folder = home.folder(folder, variable, below)
     for path in files_below(folder, "*/*.messages.json"):
-        name = path.parent.name
+        name = without_copy_mark(path.parent.name)  # somebody may have copied the folder
         if path.name != f"{name}.messages.json":
             continue
         subagents = files_below(path.parent, "agent_*.messages.json")

@@ -51,7 +51,10 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _sessions(database: Path, folder: Path) -> Iterator[Source]:
-    columns = "id, updated_at, message_count"
+    # Crush writes a message without its session, and had no count of messages in some versions.
+    of_messages = "(SELECT {} FROM messages WHERE session_id = sessions.id)"
+    newest = f"coalesce({of_messages.format('max(updated_at)')}, 0)"
+    columns = f"id, max(updated_at, {newest}), {of_messages.format('count(*)')}"
     which = "parent_session_id IS NULL"
     for source in databases.sources(database, "sessions", columns, which):
         yield replace(source, paths=(str(database), str(folder)))
