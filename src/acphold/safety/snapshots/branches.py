@@ -16,9 +16,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from glob import escape as glob_escape, glob
 from itertools import count
 
@@ -39,7 +38,7 @@ from acphold.safety.snapshots.checkouts import (
     main_top,
     work_trees,
 )
-from acphold.safety.snapshots.git import Git, GitError, personal_configuration
+from acphold.safety.snapshots.git import Git, GitError, personal_configuration, working
 from acphold.safety.snapshots.worktree import (
     ORIGIN,
     Laid,
@@ -75,7 +74,7 @@ class NewTree(Struct, frozen=True):
         found, its = checkout_at(self.laid.folder), checkout_at(self.project)
         if found is None or its is None or head(found).branch != self.branch:
             return False
-        with working("looking at a work tree") as group:
+        with working(bounds.LAYING_OUT_SECONDS, "looking at a work tree") as group:
             git = Git.within(group, self.laid.folder, os.devnull, found.git_folder)
             since = f"{head(its).commit}..{self.branch}"
             return not (_changes(git) or git.run("rev-list", "-1", since))
@@ -83,7 +82,10 @@ class NewTree(Struct, frozen=True):
     def remove(self) -> None:
         """Remove what was made, and the branch if it has nothing of its own; blocks."""
         unlay(self.laid, self.project)
-        with working("removing a work tree") as group, suppress(GitError):
+        with (
+            working(bounds.LAYING_OUT_SECONDS, "removing a work tree") as group,
+            suppress(GitError),
+        ):
             if self.branch:
                 git = Git.within(group, self.project, os.devnull)
                 git.run("branch", "-d", "--quiet", "--", self.branch)
@@ -151,23 +153,6 @@ class WayBack(Struct, frozen=True):
         return f"{switch} && {shlex.join(['git', '-C', self.tree.main, 'merge', self.tree.source])}"
 
 
-@contextmanager
-def working(doing: str) -> Iterator[ProgramGroup]:
-    """Work with git for a block; its errors become a WorkspaceError."""
-    try:
-        with ProgramGroup(time.monotonic() + bounds.LAYING_OUT_SECONDS) as group:
-            yield group
-    except TimeoutError as error:
-        raise WorkspaceError(f"{doing} took too long") from error
-    except OSError as error:
-        raise WorkspaceError(f"{doing}: {error.strerror or error}") from error
-    except (GitError, BufferError) as error:
-        if "dubious ownership" in str(error):
-            why = "the repository belongs to somebody else; use your own git"
-            raise WorkspaceError(f"{doing}: {why}") from error
-        raise WorkspaceError(f"{doing}: {error}") from error
-
-
 # -- a new one -------------------------------------------------------------------------------
 
 
@@ -180,7 +165,7 @@ def new_tree(cwd: str) -> NewTree:
     at = head(checkout)
     if at.commit is None:
         raise WorkspaceError(f"the repository at {checkout.top!r} has no commit yet")
-    with working("making a work tree") as group:
+    with working(bounds.LAYING_OUT_SECONDS, "making a work tree") as group:
         git = Git.within(group, checkout.top, os.devnull)
         for number in count(1):
             folder = beside(checkout.top, "work" if number == 1 else f"work-{number}")
@@ -289,7 +274,7 @@ def way_back(tree: BranchTree) -> WayBack:
     main = checkout_at(tree.main)
     target = tree.origin or (head(main).branch if main is not None else "")
     place = places.get(target) if target else None
-    with working("looking at the repository") as group:
+    with working(bounds.LAYING_OUT_SECONDS, "looking at the repository") as group:
         git = Git.within(group, tree.common, os.devnull)  # there also without a main work tree
         where = f"refs/heads/{target}"
         listed = git.run("for-each-ref", "--format=%(objectname)", where) if target else b""
@@ -339,7 +324,7 @@ def commit_all(back: WayBack, title: str, surroundings: Surroundings) -> BranchT
     """Commit what is not committed in a work tree, and return it as it is then; blocks. Raises
     WorkspaceError."""
     tree = back.tree
-    with working("committing") as group:
+    with working(bounds.LAYING_OUT_SECONDS, "committing") as group:
         git = Git.within(group, tree.top, os.devnull, tree.git_folder)
         inner = [name for name in back.uncommitted if name.endswith("/")]
         special = f"{inner[0]} is a repository of its own" if inner else ""
@@ -358,7 +343,7 @@ def merge(back: WayBack, title: str, surroundings: Surroundings) -> None:
     place = checkout_at(back.into)
     if place is None:
         raise WorkspaceError(f"{back.into!r} is no work tree any more")
-    with working("merging") as group:
+    with working(bounds.LAYING_OUT_SECONDS, "merging") as group:
         git = Git.within(group, place.top, os.devnull, place.git_folder)
         who = _identity(group, place.top, surroundings)
         message = f"Merge {back.tree.source}: {title}"
@@ -377,7 +362,7 @@ def remove_tree(tree: BranchTree) -> str:
     nothing does. Its changes are lost. Blocks."""
     if tree.locked:
         return f"the work tree {tree.top} is locked ({tree.locked})"
-    with working("removing a work tree") as group:
+    with working(bounds.LAYING_OUT_SECONDS, "removing a work tree") as group:
         git = Git.within(group, tree.common, os.devnull)
         if tree.is_there:
             git.run("worktree", "remove", "--force", "--", tree.top)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from msgspec import Struct
 from acp_wire.workspace.regular_files import contents
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
-from acphold.safety.snapshots.git import HARMLESS, Git, GitError
+from acphold.safety.snapshots.git import Git, GitError
 
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -207,10 +207,10 @@ def marks(checkout: Checkout) -> ProjectMarks:
     if not checkout.is_repository:
         return ProjectMarks()
     # No git, no commit yet, or too many.
-    with suppress(GitError, TimeoutError, BufferError), _looking() as git:
-        remotes = _remotes(git, checkout.top)
-        found = git.run("-C", checkout.top, *HARMLESS, "rev-list", "--max-parents=0", "HEAD")
-        roots = found.decode().split()
+    with suppress(GitError, TimeoutError, BufferError), _looking() as group:
+        git = Git.reading(group, checkout.top, os.devnull)
+        remotes = _remotes(git)
+        roots = git.run("rev-list", "--max-parents=0", "HEAD").decode().split()
     return ProjectMarks(
         tuple(roots[: bounds.PROJECT_MARKS]), tuple(remotes[: bounds.PROJECT_MARKS])
     )
@@ -230,38 +230,34 @@ def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | Non
             clones.setdefault(checkout.common, main_top(checkout))
     fallback = ""
     # If it takes too long, what was found until then; without git, nothing.
-    with suppress(GitError, TimeoutError, BufferError), _looking() as git:
+    with suppress(GitError, TimeoutError, BufferError), _looking() as group:
         for top in clones.values():
-            has_root = any(_has(git, top, root) for root in roots)
-            if has_root or (not roots and remotes & {*_remotes(git, top)}):
-                if commit is None or _has(git, top, commit):
+            git = Git.reading(group, top, os.devnull)
+            has_root = any(_has(git, root) for root in roots)
+            if has_root or (not roots and remotes & {*_remotes(git)}):
+                if commit is None or _has(git, commit):
                     return top
                 fallback = fallback or top
     return fallback
 
 
-@contextmanager
-def _looking() -> Iterator[Git]:
-    """Look at repositories for a block; raises the errors of `Git.run`."""
-    with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
-        yield Git(group, None, home=os.devnull)
+def _looking() -> ProgramGroup:
+    return ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS)
 
 
-def _has(git: Git, top: str, commit: str) -> bool:
+def _has(git: Git, commit: str) -> bool:
     with suppress(GitError):
         if COMMIT.fullmatch(commit):
-            git.run("-C", top, *HARMLESS, "cat-file", "-e", f"{commit}^{{commit}}")
+            git.run("cat-file", "-e", f"{commit}^{{commit}}")
             return True
     return False
 
 
-def _remotes(git: Git, top: str) -> list[str]:
+def _remotes(git: Git) -> list[str]:
     """The places of the remotes, as `host/path`."""
     try:
-        output = git.run(
-            *("-C", top, *HARMLESS, "config", "--local", "--no-includes"),
-            *("-z", "--get-regexp", r"^remote\..*\.url$"),
-        )
+        names = ("-z", "--get-regexp", r"^remote\..*\.url$")
+        output = git.run("config", "--local", "--no-includes", *names)
     except GitError:  # it has none
         return []
     urls = [line.partition("\n")[2] for line in output.decode(errors="replace").split("\0") if line]

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import BinaryIO
 
-from acp_wire.errors import AcpError, AgentStartError
+from acp_wire.errors import AcpError, AgentStartError, WorkspaceError
 from acp_wire.processes.program import on_path
 from acp_wire.surroundings import Surroundings
 from acphold.machine.program_group import ProgramGroup
@@ -55,6 +57,27 @@ class GitError(AcpError):
 
 class GitNotStartedError(GitError):
     """Git could not be started."""
+
+
+@contextmanager
+def working(seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
+    """Work with git for a block, for so many seconds; its errors become a WorkspaceError.
+
+    `doing` took too long, or failed here, on a full disk for example, or git has a reason, which
+    stands behind a `refusal`.
+    """
+    try:
+        with ProgramGroup(time.monotonic() + seconds) as group:
+            yield group
+    except TimeoutError as error:
+        raise WorkspaceError(f"{doing} took too long") from error
+    except OSError as error:
+        raise WorkspaceError(f"{doing}: {error.strerror or error}") from error
+    except (GitError, BufferError) as error:
+        why = str(error)
+        if "dubious ownership" in why:
+            why = "the repository belongs to somebody else; use your own git"
+        raise WorkspaceError(f"{refusal or f'{doing}: '}{why}") from error
 
 
 def lines(words: Iterable[str], end: str = "\n") -> bytes:
@@ -117,14 +140,23 @@ class Git:
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     @classmethod
+    def reading(
+        cls, group: ProgramGroup, folder: str, home: str, git_folder: str | None = None
+    ) -> Git:
+        """Return a git that only reads a project: nothing of its configuration runs or is fetched.
+        `git_folder` is as in `within`."""
+        git = cls(group, git_folder, home=home, work_tree=folder if git_folder else None)
+        git._start = [git.program, "-C", folder, *HARMLESS]
+        return git
+
+    @classmethod
     def within(
         cls, group: ProgramGroup, folder: str, home: str, git_folder: str | None = None
     ) -> Git:
         """Return a git that may change the index and the work trees of a project: of its
         configuration nothing runs. `git_folder` is that of the work tree `folder`; without it, git
         looks for it. Raises the errors of `run`."""
-        git = cls(group, git_folder, home=home, work_tree=folder if git_folder else None)
-        git._start = [git.program, "-C", folder, *HARMLESS]
+        git = cls.reading(group, folder, home, git_folder)
         names = git.run(
             *("config", "-z", "--name-only", "--get-regexp", PROGRAMS), fine=(0, 1)
         ).split(b"\0")

@@ -16,9 +16,8 @@ from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from acp_wire.errors import WorkspaceError
-from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots.bounds import PACK_LIMITS, PACK_SECONDS, SNAPSHOT_LIMITS
-from acphold.safety.snapshots.git import HARMLESS, Git, GitError, lines
+from acphold.safety.snapshots.git import Git, GitError, lines
 from acphold.safety.snapshots.store import SNAPSHOT_KINDS, SnapshotStore
 
 OBJECT = re.compile(r"[0-9a-f]{40}")
@@ -51,7 +50,7 @@ def make_pack(
         bases = [*known[-1:]]
         with suppress(GitError):  # without the commit here, the pack is a whole one
             if base:
-                of_commit = _objects_of_commit(group, store, project, base)
+                of_commit = _of_commit(Git.reading(group, project, store.path), base)
                 there.update(of_commit)
                 bases.append(of_commit[0])
         wanted = git.run("rev-list", "--objects", "--stdin", stdin=lines(trees))
@@ -75,12 +74,11 @@ def has_base(store: SnapshotStore, project: str, base: str) -> bool:
     leave them out; False if they are not all there. Blocks."""
     try:
         with store.working(PACK_SECONDS, "reading the commit") as group:
-            known = _objects_of_commit(group, store, project, base)
-            git = Git(group, None, home=store.path)
+            git = Git.reading(group, project, store.path)
+            known = _of_commit(git, base)
             store.note_fresh(known[0])
-            top = ("-C", project, *HARMLESS)
             with pack_file(store) as pack:
-                git.run(*top, "pack-objects", "-q", "--stdout", stdin=lines(known), into=pack)
+                git.run("pack-objects", "-q", "--stdout", stdin=lines(known), into=pack)
                 pack.seek(0)
                 store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
             return True
@@ -168,12 +166,9 @@ def _objects(git: Git, *trees: str) -> list[str]:
     return git.run("rev-list", *options, stdin=lines(trees)).decode().split()
 
 
-def _objects_of_commit(
-    group: ProgramGroup, store: SnapshotStore, project: str, commit: str
-) -> list[str]:
-    """The ids of the tree of a commit in a project, and all in it."""
+def _of_commit(git: Git, commit: str) -> list[str]:
+    """The ids of the tree of a commit, and all in it."""
     if not OBJECT.fullmatch(commit):
         raise GitError("no commit of that kind")
-    top = ("-C", project, *HARMLESS)
-    names = ("rev-list", "--objects", "--no-object-names", f"{commit}^{{tree}}")
-    return Git(group, None, home=store.path).run(*top, *names).decode().split()
+    names = git.run("rev-list", "--objects", "--no-object-names", f"{commit}^{{tree}}")
+    return names.decode().split()

@@ -28,11 +28,10 @@ from contextlib import contextmanager, suppress
 from errno import EACCES, EPERM, EROFS, EXDEV
 from hashlib import sha256
 
-from acp_wire.errors import WorkspaceError
 from acp_wire.workspace.regular_files import contents
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
-from acphold.safety.snapshots.git import Git, GitError
+from acphold.safety.snapshots.git import Git, GitError, working
 
 CONFIG = """[core]
 \trepositoryformatversion = 0
@@ -147,21 +146,9 @@ class SnapshotStore:
 
     @contextmanager
     def working(self, seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
-        """Work with git on the store for a block, for so many seconds.
-
-        Errors become a WorkspaceError: `doing` took too long, or failed here, on a full disk for
-        example; otherwise the reason behind a `refusal`.
-        """
-        deadline = time.monotonic() + seconds
-        try:
-            with self.used(deadline), ProgramGroup(deadline) as group:
-                yield group
-        except TimeoutError as error:
-            raise WorkspaceError(f"{doing} took too long") from error
-        except OSError as error:
-            raise WorkspaceError(f"{doing}: {error.strerror or error}") from error
-        except (GitError, BufferError) as error:
-            raise WorkspaceError(f"{refusal}{error}") from error
+        """Work with git on the store for a block, as `git.working` does."""
+        with working(seconds, doing, refusal) as group, self.used(group.deadline):
+            yield group
 
     def note_fresh(self, tree: str) -> None:
         """Keep a snapshot until the journal has named it."""
