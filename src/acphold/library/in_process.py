@@ -265,9 +265,6 @@ class InProcessAgent(HubAgent):
 
             self._channel = Channel(ask_client)
 
-        def report_failure(name: str, why: str) -> None:
-            opened.notice(f"MCP server {name!r} is not available", why, "warning")
-
         our_side = OurSide(
             cwd=opened.cwd,
             surroundings=self.surroundings,
@@ -278,13 +275,7 @@ class InProcessAgent(HubAgent):
             channel=self._channel,
         )
         can, path = self.capabilities.mcp_capabilities, self.surroundings.path
-        return SessionServers(
-            opened.client,
-            parse_servers(given, can, path),
-            our_side,
-            on_prompts=opened.slash.offer,
-            on_failure=report_failure,
-        )
+        return SessionServers(opened, parse_servers(given, can, path), our_side)
 
     async def _open(self, opened: AuthorSession, hooks: list[SessionHook]) -> bytes:
         """Open the session; its updates before the answer are sent after the answer."""

@@ -22,11 +22,12 @@ from acp_wire.schema import (
     encode,
 )
 from acphold.errors import AcpError
-from acphold.library.workspace import UNANSWERED, ClientSide
+from acphold.library.workspace import UNANSWERED
 from acphold.mcp_servers.connections import McpListener
 from acphold.mcp_servers.errors import McpError
 
 if TYPE_CHECKING:
+    from acphold.library.session import AuthorSession
     from acphold.library.tools import Entering, RunningTool, StepKind
     from acphold.mcp_servers.connections import McpConnection, Servers
     from acphold.mcp_servers.offers import (
@@ -46,26 +47,17 @@ R = TypeVar("R")
 class SessionServers(McpListener):
     """The servers that a client named for one session: connected at once, closed with it.
 
-    `on_prompts` is called with the prompts of all of them whenever these change, `on_failure` with
-    the name of a server that cannot be used, and the reason.
+    The session offers the prompts of all of them, and is told which cannot be used.
     """
 
     def __init__(
-        self,
-        client: ClientSide,
-        servers: tuple[Server, ...],
-        our_side: OurSide,
-        *,
-        on_prompts: Callable[[tuple[Prompt, ...]], None],
-        on_failure: Callable[[str, str], None],
+        self, session: AuthorSession, servers: tuple[Server, ...], our_side: OurSide
     ) -> None:
         from acphold.mcp_servers.connections import Servers
 
-        self._client = client
-        self._on_prompts = on_prompts
-        self._on_failure = on_failure
+        self._session = session
         self._offering: asyncio.Task[None] | None = None
-        forms = client.capabilities.elicitation
+        forms = session.client.capabilities.elicitation
         if forms is not None and forms.form is not None:
             our_side = replace(our_side, elicitation=self._elicit)
         self.pool: Servers = Servers(servers, our_side, self)
@@ -82,7 +74,7 @@ class SessionServers(McpListener):
         await self.pool.aclose()
 
     def report_failure(self, server: str, reason: str) -> None:
-        self._on_failure(server, reason)
+        self._session.notice(f"MCP server {server!r} is not available", reason, "warning")
 
     def report_change(self, server: str, what: str) -> None:
         if what == "prompts":
@@ -93,20 +85,20 @@ class SessionServers(McpListener):
             self._offering.cancel()
 
         async def offer() -> None:
-            self._on_prompts(await self.pool.prompts())
+            self._session.slash.offer(await self.pool.prompts())
 
         self._offering = asyncio.create_task(offer(), name="mcp prompts")
 
     async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
         """Pass a server's question on to the person; the message names the server."""
         asked = {
-            "sessionId": self._client.session_id,
+            "sessionId": self._session.id,
             "mode": params.get("mode", "form"),
             **{name: value for name, value in params.items() if name != "_meta"},
             "message": f"{server}: {params.get('message', '')}",
         }
         try:
-            raw = await self._client.ask_raw(CREATE_ELICITATION.name, encode(asked))
+            raw = await self._session.client.ask_raw(CREATE_ELICITATION.name, encode(asked))
         except UNANSWERED:
             return {"action": "cancel"}
         return msgspec.json.decode(raw, type=dict[str, object])

@@ -123,8 +123,8 @@ class McpListener:
     """Is told what becomes of the servers, each by its name. This one ignores it."""
 
     def report_failure(self, server: str, reason: str) -> None:
-        """Take the reason why a server cannot be connected to, in words for the person: once, and
-        again only after it worked."""
+        """Take the reason why a server cannot be used, in words for the person: once, and another
+        one only after it worked."""
 
     def report_change(self, server: str, what: str) -> None:
         """Note that the `tools`, `resources` or `prompts` of a server have changed."""
@@ -147,6 +147,7 @@ class McpConnection:
         """The connection's current state."""
         self._attempted = asyncio.Event()
         self._told = False
+        self._reported = ""
         self._owners: set[asyncio.Task[None]] = set()
         self._tools = _OfferList("tools", Tool)
         self._resources = _OfferList("resources", Resource)
@@ -228,6 +229,12 @@ class McpConnection:
                 reason = self._redact(exc.message)
                 raise errors.McpAnswerError(self.name, reason, exc.code) from None
         raise AssertionError("the second turn returns or raises")
+
+    def report(self, reason: str) -> None:
+        """Tell the listener why it cannot be used, unless that was the last thing it was told."""
+        if reason != self._reported:
+            self._reported = reason
+            self._listener.report_failure(self.name, reason)
 
     async def tools(self) -> tuple[Tool, ...]:
         """Return its current tools; raises McpError."""
@@ -454,7 +461,7 @@ class McpConnection:
         self._attempted.set()
         if isinstance(self.state, Failed) and not self._told:
             self._told = True
-            self._listener.report_failure(self.name, self.state.error)
+            self.report(self.state.error)
 
     def _drop(self, link: Link, reason: str) -> None:
         """Have the next request reconnect, before the owner has noticed the end."""
@@ -478,20 +485,19 @@ class _OfferList(Generic[OfferT]):
         self.known: tuple[OfferT, ...] = ()
 
 
-class Servers(McpListener):
+class Servers:
     """The servers of one session, by name; they are connected to by `start`, or their first use.
 
-    `listener` is told each reason once. A session that is loaded with other servers gets another of
-    these.
+    A session that is loaded with other servers gets another of these.
     """
 
     def __init__(
         self, servers: Sequence[Server], ours: OurSide, listener: McpListener | None = None
     ) -> None:
-        self._listener = McpListener() if listener is None else listener
-        self._connections = {server.name: McpConnection(server, ours, self) for server in servers}
+        self._connections = {
+            server.name: McpConnection(server, ours, listener) for server in servers
+        }
         self._opening: tuple[asyncio.Task[object], ...] = ()
-        self._told: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> McpConnection:
         """Return the connection to server `name`, in any state; raises McpError without one."""
@@ -561,21 +567,13 @@ class Servers(McpListener):
                         pass  # reported already
                     except errors.McpError as exc:
                         log.warning("%s", exc)
-                        self.report_failure(exc.server, exc.reason)
+                        connection.report(exc.reason)
                 case Failed(at=at) if time.monotonic() - at > bounds.RETRY_SECONDS:
                     connection.start()
             return ()
 
         found = await asyncio.gather(*map(from_one, self))
         return tuple(item for items in found for item in items)
-
-    def report_change(self, server: str, what: str) -> None:
-        self._listener.report_change(server, what)
-
-    def report_failure(self, server: str, reason: str) -> None:
-        if self._told.get(server) != reason:
-            self._told[server] = reason
-            self._listener.report_failure(server, reason)
 
 
 _import: Future[None] | None = None
