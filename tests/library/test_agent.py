@@ -145,33 +145,6 @@ def test_hovering_shows_the_name_that_authors_import(typed: list[tuple[str, str]
     assert all('.Session"' in said for said in revealed)
 
 
-SEEN = {
-    acphold.Agent: """
-        auth command method middleware mode name notification on_close on_load on_logout on_new
-        option prompt run serve server session signed_in
-    """,
-    acphold.Session: """
-        call client_capabilities client_info forget_permissions history mode notice options roots
-        notify set_mode set_option
-    """,
-    acphold.Turn: """
-        ask_form ask_page ask_permission files history mcp notice plan say terminal text think title
-        tool usage
-    """,
-    acphold.RunningTool: """
-        announce complete content diff fail location output over progress rename replace start
-        terminal
-    """,
-    acphold.RunningCommand: "in_client kill lines output release wait",
-    acphold.SessionFiles: "folder read write",
-}
-
-
-@pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.__name__)
-def test_authors_see_what_they_may_call_and_nothing_else(seen: type) -> None:
-    assert [name for name in dir(seen) if not name.startswith("_")] == sorted(SEEN[seen].split())
-
-
 @pytest.mark.parametrize("name", ["run", "serve", "server"])
 def test_help_tells_of_each_option_on_lines_of_its_own(name: str) -> None:
     text = pydoc.plain(pydoc.render_doc(getattr(acphold.Agent, name)))

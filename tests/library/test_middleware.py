@@ -65,27 +65,11 @@ async def test_it_is_around_a_turn_a_command_a_tool_and_a_wait_for_permission() 
     ]
 
 
-async def test_it_is_around_a_call_of_an_mcp_server(work: Path) -> None:
-    async def call(turn: acphold.Turn) -> None:
-        await turn.mcp.call("test", "echo", {"text": "hello"})
-
-    agent = agent_that(call)
-    seen = watched(agent)
-    async with connect(agent) as client:
-        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
-        await session.prompt("go")
-    assert [words for words in seen if words.split()[0] in ("tool", "mcp")][:2] == [
-        "tool echo",
-        "mcp test/echo",
-    ]
-    assert any(words.startswith("mcp over: CallResult") for words in seen)
-
-
-async def test_it_is_around_what_is_asked_of_one_server(work: Path) -> None:
+async def test_it_is_around_what_is_asked_of_an_mcp_server(work: Path) -> None:
     async def ask(turn: acphold.Turn) -> None:
         server = turn.mcp["test"]
         await server.tools()  # listing the tools is no step
-        await server.call("echo", {"text": "hello"})
+        await turn.mcp.call("test", "echo", {"text": "hello"})
         await server.read_resource("note://a")
         await server.get_prompt("greet", {"who": "you"})
 
@@ -94,12 +78,15 @@ async def test_it_is_around_what_is_asked_of_one_server(work: Path) -> None:
     async with connect(agent) as client:
         session = await client.new_session(str(work), mcp_servers=[mcp_server()])
         await session.prompt("go")
-    assert [words for words in seen if words.startswith("mcp") and " over: " not in words] == [
+    steps = ("mcp", "tool")  # a call is shown as one of a tool
+    assert [words for words in seen if words.startswith(steps) and " over: " not in words] == [
+        "tool echo",
         "mcp test/echo",
         "mcp_resource test/note://a",
         "mcp_prompt test/greet",
     ]
     assert sum(words.startswith("mcp") for words in seen) == 6
+    assert any(words.startswith("mcp over: CallResult") for words in seen)
 
 
 async def test_a_server_is_asked_nothing_behind_the_turn(work: Path) -> None:

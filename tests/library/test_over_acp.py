@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import acphold
 from acp_wire.schema import UnknownMcpServer
 from acphold.testing import WatchedAgent, connect
 from tests.library.test_session_servers import call
@@ -84,18 +83,3 @@ async def test_a_tool_of_the_client_is_called_with_progress() -> None:
         await client.restart(kill=True)
         session = await client.load_session(session.id, mcp_servers=[ENTRY])
         assert (await session.prompt('add {"a": 4, "b": 4}')).text == "8"
-
-
-async def test_a_client_that_does_not_know_the_method_is_told_so_once() -> None:
-    async def use(turn: acphold.Turn) -> None:
-        assert await turn.mcp.tools() == ()
-        with pytest.raises(acphold.McpError, match="'test': its client does not know"):
-            await turn.mcp.call("test", "add")
-        await turn.say(turn.mcp["test"].error or "")
-
-    async with connect(agent_that(use)) as client:
-        session = await client.new_session(mcp_servers=[ENTRY])
-        result = await session.prompt("go")
-        assert result.text == "MCP server 'test': its client does not know `mcp/message`"
-        [notice] = session.received.of("notice")
-        assert notice["title"] == "MCP server 'test' is not available"

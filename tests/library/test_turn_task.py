@@ -323,11 +323,6 @@ async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> N
                 task.cancel()
 
 
-def test_a_coroutine_that_returns_nothing_has_said_everything() -> None:
-    assert stop_reason(None) == "end_turn"
-    assert stop_reason("max_tokens") == "max_tokens"
-
-
 @pytest.mark.parametrize("returned", ["cancelled", "done", 0, True])
 def test_other_endings_are_refused(returned: object) -> None:
     with pytest.raises(acphold.DeclarationError, match="a turn ends with one of"):
@@ -407,34 +402,6 @@ async def test_what_a_turn_says_after_its_end_is_refused_and_in_no_later_turn(
     assert len(deaf.refused) == 7
     assert (result.text, result.tool_calls) == ("later.", ())
     assert b'"late"' not in b"".join(again.received.raws)
-
-
-async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -> None:
-    refused: list[acphold.DeclarationError] = []
-    goes_on = asyncio.Event()
-
-    async def later(call: acphold.RunningTool) -> None:
-        await goes_on.wait()
-        try:
-            async with call:
-                await call.content("late")
-        except acphold.DeclarationError as exc:
-            refused.append(exc)
-
-    left: list[asyncio.Task[None]] = []
-
-    async def work(turn: acphold.Turn) -> None:
-        if turn.text == "begin it":
-            left.append(asyncio.create_task(later(turn.tool("Never announced"))))
-        else:
-            goes_on.set()
-            await asyncio.wait(left)
-
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
-        await session.prompt("begin it")
-        assert (await session.prompt("and now")).received.updates == ()
-    assert len(refused) == 1
 
 
 async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:

@@ -129,7 +129,7 @@ def test_trees_that_upkeep_has_packed_are_read_by_one_more_git(
     assert project.names(taken) == {"a.txt", "folder/b.txt"}
 
 
-def test_folders_are_remembered_but_for_ignored_ones_and_too_many(
+def test_folders_are_remembered_but_for_ignored_ones(
     project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch, quick_clock: None
 ) -> None:
     monkeypatch.setattr(bounds, "FILES_LOOKED_AT", 0)
@@ -150,14 +150,6 @@ def test_folders_are_remembered_but_for_ignored_ones_and_too_many(
     taken = project.take()
     names = {".gitignore", "a.txt", "folder/b.txt"}
     assert project.names(taken) == names | {"folder/aside/1", "folder/aside/2"}
-    monkeypatch.setattr(bounds, "FOLDERS", 1)
-    project.write(".git/info/exclude", "b.txt\n")
-    project.take()
-    calls.clear()
-    age()
-    project.write("folder/c.txt")
-    assert "folder/c.txt" in project.names(project.take())
-    assert any("-o" in command for command in calls.commands)  # maybe after writing our index
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def play(folder: Path, seed: int, kind: str) -> None:
             assert project.status(laid.folder) == project.status(), f"seed {seed}, turn {turn}"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(32))
 def test_a_random_history_is_laid_out_as_it_was(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed, KINDS[seed % 4 == 0])
 
@@ -243,11 +243,6 @@ def test_a_snapshot_of_few_changes_is_the_one_of_everything_read_anew(
         if number % 6 == 5:
             project.store(taken).keep([taken.tree], time.monotonic() + 60)
     assert "missing" not in project.git("-C", project.store(taken).path, "fsck", "--full")
-
-
-@pytest.mark.parametrize("seed", range(100, 120))
-def test_more_random_histories_are_laid_out_as_they_were(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed, KINDS[seed % 4 == 0])
 
 
 if __name__ == "__main__":  # for `make soak`: so many of them

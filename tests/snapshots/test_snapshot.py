@@ -178,18 +178,6 @@ def test_ignored_files_of_all_four_sources_are_never_in_the_store(
     assert not project.holds(taken, MARKER)
 
 
-def test_the_file_that_git_ignores_by_without_being_told_counts(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = project.folder / "home"
-    (home / ".config" / "git").mkdir(parents=True)
-    (home / ".config" / "git" / "ignore").write_text("never\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    project.write("never", MARKER)
-    assert not project.holds(project.take(), MARKER)
-
-
 def test_a_tracked_file_that_is_also_ignored_is_in(project: Project) -> None:
     project.write(".gitignore", "*.log\n")
     project.write("kept.log", "tracked")

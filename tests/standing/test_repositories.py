@@ -114,11 +114,6 @@ def test_what_is_asked_about_would_have_run(name: str, repository: Path) -> None
     assert sprung.exists()
 
 
-def test_the_reason_names_the_setting(repository: Path) -> None:
-    set_trap(repository, "a file monitor")
-    assert "core.fsmonitor" in judged(repository, "git status").why
-
-
 @pytest.mark.parametrize("line", ["git -P status", "git --no-optional-locks status", "git add -A"])
 def test_exact_rules_for_git_look_at_the_settings_whatever_stands_before_its_command(
     repository: Path, line: str
