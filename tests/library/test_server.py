@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +41,7 @@ from acphold.live.server.service import ConnectedClient
 from acphold.machine.runtime_folder import sockets
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
+from tests.watched_processes import until
 
 
 def _soon(seconds: float) -> datetime:
@@ -140,12 +141,6 @@ async def test_who_leaves_ends_no_turn_of_others(server: acphold.Server) -> None
     assert not turn.done()
     stays.tell("session/cancel", {"sessionId": session})
     assert await turn == {"stopReason": "cancelled"}
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not is_so():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
 
 
 async def test_of_the_sessions_that_clients_left_the_last_stay_open_and_others_go_on_when_loaded(

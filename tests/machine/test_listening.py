@@ -26,6 +26,7 @@ from acphold.machine.unix import (
     listening,
     pid_at,
 )
+from tests.watched_processes import until
 
 
 @pytest.fixture
@@ -142,9 +143,7 @@ async def test_a_stopped_listener_lets_nobody_in_and_keeps_who_is_there(
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as late:
         assert not listener.is_attending
         first.connect(path)  # and says nothing
-        async with asyncio.timeout(20):
-            while not listener.is_attending:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await until(lambda: listener.is_attending)
         late.connect(path)
         listener.stop()
         await listener.keep_name_once()

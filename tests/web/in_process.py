@@ -182,9 +182,10 @@ class Site:
         cwd: str = "/w",
         title: str | None = None,
         at: int | None = None,
+        tenant: str = "",
     ) -> None:
         """A session with these entries."""
-        new = NewSession(session_id, agent, cwd, title=title, created_at=at)
+        new = NewSession(session_id, agent, cwd, title=title, created_at=at, tenant=tenant)
         lease = await self.journal.create(new)
         await append(self.journal, lease, pieces)
         await self.journal.change(lease, RowChange(prompted=True))

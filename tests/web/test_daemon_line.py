@@ -21,6 +21,7 @@ from acphold.live.server.principals import Principal
 from acphold.live.server.relay_protocol import STIRRED, DeedTold, Registration, Stirred
 from acphold.web import bounds
 from acphold.web.relay import DaemonLine, ReachedDaemon, _pass_on
+from tests.watched_processes import until
 
 
 @pytest.fixture
@@ -64,9 +65,7 @@ async def test_the_daemons_last_words_of_a_client_are_noted_for_a_moment(
     tell("prompted", is_refused=False)
     tell("deleted", is_refused=True)
     assert noted == [("prompted", 7), ("refused: deleted", 7)]
-    async with asyncio.timeout(20):
-        while line._clients:  # noqa: ASYNC110 - nobody is told of it
-            await asyncio.sleep(0.01)
+    await until(lambda: not line._clients)
     tell("prompted", is_refused=False)
     assert len(noted) == 2
 
@@ -77,9 +76,7 @@ async def test_a_way_to_the_daemon_is_tried_again_and_no_error_until_it_was_ther
     async with beside(line.keep(), "keep"):
         with pytest.raises(AgentStartError, match="Too many open files"):
             await line.wait_until_registered()
-        async with asyncio.timeout(20):
-            while len(tries) < 2:  # noqa: ASYNC110 - nobody is told of it
-                await asyncio.sleep(0.01)
+        await until(lambda: len(tries) >= 2)
     assert [it.message for it in caplog.records if it.levelno >= logging.ERROR] == []
 
 

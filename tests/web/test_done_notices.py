@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from msgspec.json import encode
 
 from acp_wire.transports.streams import memory_pair
-from acphold.conversation.history.entries import now_ms
-from acphold.journal.access import SCOPES, Share, new_token
+from acphold.journal.access import SCOPES, Share
 from acphold.journal.journal import take_lease
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.processes import LiveSession, Process
@@ -24,6 +22,7 @@ from acphold.web.push import KeptSubscriptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent
 from tests.journal.conversations import Pieces, append, turn
+from tests.watched_processes import until
 from tests.web.conftest import Live
 from tests.web.in_process import Site, site
 from tests.web.test_inbox import asked, waits
@@ -75,13 +74,6 @@ async def run(web: Site, live: Live, session_id: str, pieces: Pieces, **row: Any
 async def begin(web: Site, live: Live, session_id: str, before: int = 0) -> None:
     live[session_id] = runs(session_id, before)
     await until(lambda: (session_id, before) in web.notices._turns._running)
-
-
-async def until(look: Callable[[], object]) -> None:
-    """Wait until this is so; no event says it."""
-    async with asyncio.timeout(DEADLINE):
-        while not look():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def wish(web: Site, token: str | None = None, **said: Any) -> int:
@@ -271,8 +263,7 @@ async def test_a_browser_is_told_of_the_turns_that_its_token_sees(
 ) -> None:
     async with telling(tmp_path, 0.0) as (web, service, _):
         for sees in ({"session_id": "s2"}, {"tenant": "rita"}):
-            text, kept = new_token("phone", ("watch",), now_ms(), **sees)  # type: ignore[arg-type]
-            await web.journal.access.keep_token(kept)
+            text = await web.new_token(**sees)  # type: ignore[arg-type]
             assert (await web.post("/notices", text, **Browser().json)).status == 200
             assert await wish(web, text, sessionId="s1") == 200
         await run(web, live, "s1", turn("Go"))

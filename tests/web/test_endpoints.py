@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-import acphold
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import StoppedError
@@ -17,29 +15,9 @@ from acphold.live.server.principals import Principal
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.caller import Caller
-from tests.conftest import Defaults
 from tests.conversations import chunk
 from tests.journal.conversations import turn
-from tests.web.conftest import serving
 from tests.web.in_process import Site, site
-
-
-async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(
-    tmp_path: Path, defaults: Defaults
-) -> None:
-    settings = defaults(linger=0.2)
-    with serving(tmp_path, variables={"ACPHOLD_SETTINGS": str(settings)}) as served:
-        token = served.token()
-        async with acphold.connect(served.url, token=token) as agent:
-            session = await agent.new_session(cwd=tmp_path)
-            await session.prompt("quick: hello")
-            (program,) = served.agents_running
-        await asyncio.to_thread(program.wait, 30)
-        async with acphold.connect(served.url, token=token) as agent:
-            again = await agent.load_session(session.id, cwd=tmp_path)
-            assert "hello" in str(again.state.timeline)
-            assert "more" in (await again.prompt("quick: more")).text
-            assert served.agents_running != []
 
 
 @pytest.mark.parametrize("scopes", [("watch",), ("watch", "prompt", "answer", "manage")])

@@ -143,8 +143,7 @@ def again(is_true: Callable[[], bool]) -> None:
 async def test_during_a_failover_nobody_is_sent_away_until_it_is_known_what_was_lost(
     monkeypatch: pytest.MonkeyPatch, web: Site
 ) -> None:
-    text, kept = new_token("phone", SCOPES, now_ms())
-    await web.journal.access.keep_token(kept)
+    text = await web.new_token()
     monkeypatch.setattr(bounds, "TOKENS_SECONDS", 0)
     assert (await web.get("/sessions", text)).status == 200
     at_home = SqliteTables.identity

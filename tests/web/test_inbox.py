@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.conversation.history.entries import now_ms
-from acphold.journal.access import Share, new_token
-from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.access import Share
 from acphold.live.reading.processes import LiveSession, Process
-from tests.journal.conversations import Pieces, append, turn
+from tests.journal.conversations import Pieces, turn
 from tests.web.conftest import Live
 from tests.web.in_process import Site
 
@@ -65,11 +63,8 @@ async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them
     live: Live, web: Site
 ) -> None:
     for number, (session_id, tenant) in enumerate((("hers", "alice"), ("his", "bob"))):
-        new = NewSession(session_id, "scripted", "/w", tenant=tenant)
-        lease = await web.journal.create(new)
-        await append(web.journal, lease, asked(f"q{number}"))
-        await append(web.journal, lease, asked(f"d{number}", is_answered=True))
-        await web.journal.change(lease, RowChange(prompted=True))
+        pieces = [*asked(f"q{number}"), *asked(f"d{number}", is_answered=True)]
+        await web.remember(session_id, pieces, settled=False, tenant=tenant)
         live[session_id] = waits(session_id, f"q{number}")
     await web.journal.access.keep_share(Share("his", "rita"))
     for user, only, theirs in (
@@ -79,8 +74,7 @@ async def test_each_user_sees_what_waits_in_the_sessions_that_are_there_for_them
         (None, None, ["q0", "q1"]),
         (None, "his", ["q1"]),
     ):
-        text, kept = new_token("test", ("watch",), now_ms(), session_id=only, tenant=user)
-        await web.journal.access.keep_token(kept)
+        text = await web.new_token(session_id=only, tenant=user)
         found = (await web.get("/inbox", text)).json["questions"]
         assert [each["id"] for each in found] == theirs
         found = (await web.get("/inbox/history", text)).json["decisions"]

@@ -299,12 +299,6 @@ async def test_nothing_is_read_without_a_token_nor_without_its_scope(web: Site) 
         assert "watch" in refused.json["error"]
 
 
-async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
-    answer = await web.get("/sessions", origin="https://evil.example")
-    assert answer.status == 403
-    assert not any(name.startswith("access-control") for name in answer.headers)
-
-
 # -- refused requests -------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.entries import now_ms
-from acphold.journal.access import new_token, token_id
+from acphold.journal.access import token_id
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stores import open_journal
@@ -336,11 +336,8 @@ async def test_what_is_gone_before_somebody_has_their_list_is_gone_from_it(
 
     monkeypatch.setattr("acphold.web.list_feed._rows_of", slow)
     for session_id, tenant in (("hers", "alice"), ("newer", "bob")):
-        lease = await web.journal.create(NewSession(session_id, "scripted", "/w", tenant=tenant))
-        await web.journal.change(lease, RowChange(prompted=True))
-        await web.journal.release(lease)
-    text, kept = new_token("test", ("watch",), now_ms(), tenant="alice")
-    await web.journal.access.keep_token(kept)
+        await web.remember(session_id, [], settled=False, tenant=tenant)
+    text = await web.new_token(tenant="alice")
     async with watching(web) as other, watching(web, text) as watcher:
         await other.next()
         await asyncio.to_thread(is_read.wait, 30)

@@ -49,6 +49,7 @@ from acphold.web.push import (
 )
 from tests.editor import DEADLINE
 from tests.journal.conversations import turn
+from tests.watched_processes import until
 from tests.web.certificates import new_authority
 from tests.web.conftest import Live
 from tests.web.in_process import Site, site
@@ -402,8 +403,7 @@ async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_an
         (both,) = await service.until(1)
         assert both["count"] == 2
         # Delivered notices are noted after the answer of the push service.
-        while not KeptSubscriptions(str(tmp_path / "journal.db")).questions:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: KeptSubscriptions(str(tmp_path / "journal.db")).questions)
     del live["s1"]
     async with telling(tmp_path) as (web, service, _):
         (one,) = await service.until(1)
@@ -450,9 +450,7 @@ async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
         (told,) = await service.until(1)
         assert (told["count"], told["sessionId"]) == (1, "s2")
         await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
-        async with asyncio.timeout(DEADLINE):
-            while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
-                await asyncio.sleep(0.01)
+        await until(lambda: not notices._kept.browsers)
         assert token_id(text) not in notices._kept.browsers
 
 
@@ -487,8 +485,7 @@ async def test_the_notice_of_a_question_can_reject_it_where_its_browser_may(
                 f"s{number}", asked(f"q{number}", params=params.encode()), settled=False
             )
         await web.journal.access.keep_share(Share("s1", "rita"))
-        text, kept = new_token("phone", scopes, now_ms(), tenant=whose)
-        await web.journal.access.keep_token(kept)
+        text = await web.new_token(*scopes, tenant=whose)
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         live["s1"] = waits("s1", "q1")
         (told,) = await service.until(1)
@@ -505,8 +502,7 @@ async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
     """As under a clock that was ahead for a while."""
     async with telling(tmp_path) as (web, service, notices):
         await web.remember("s1", asked("q1"), settled=False)
-        text, kept = new_token("phone", ("watch",), now_ms(), expires_at=now_ms() + 3_600_000)
-        await web.journal.access.keep_token(kept)
+        text = await web.new_token(expires_at=now_ms() + 3_600_000)
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         later = now_ms() + 7_200_000
         with monkeypatch.context() as ahead:
@@ -537,9 +533,7 @@ async def test_what_does_not_arrive_is_sent_again_and_a_browser_that_is_gone_is_
         await service.until(1)
         service.status = 410
         del live["s1"]
-        async with asyncio.timeout(DEADLINE):
-            while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
-                await asyncio.sleep(0.01)
+        await until(lambda: not notices._kept.browsers)
         assert KeptSubscriptions(str(tmp_path / "journal.db")).browsers == {}
 
 

@@ -7,14 +7,12 @@ import json
 import shlex
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import acphold
-from acphold.conversation.history.entries import now_ms
 from tests.cli.test_queue import queue
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.watched_processes import until
@@ -72,51 +70,16 @@ async def test_only_sessions_that_were_told_to_go_on_by_themselves_once_and_in_o
         assert not {"held 2", "held 3"} & {*said(log)}
 
 
-async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_only_if_told_to(
+async def test_in_a_restored_journal_nothing_goes_on_until_somebody_says_so(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
     agent = scripted_agent(log=str(log), capabilities={"loadSession": True})
     with serving(tmp_path, agent=tuple(agent)) as served:
-        made, moment = {}, now_ms() + 2000
-        for name in ("told", "not told"):
-            async with acphold.connect(served.url, token=served.token()) as there:
-                session = await there.new_session(cwd=tmp_path)
-                await session.prompt(step(f"{name} 0"))
-                await session.queue.add(
-                    step(f"{name} 1"), at=datetime.fromtimestamp(moment / 1000, UTC)
-                )
-                await session.queue.set(restarts=name == "told")
-                made[name] = session.id
-        served.kill()
-        await until(lambda: now_ms() > moment)
-        await asyncio.to_thread(served.start_again)
-        await until(lambda: "told 1" in said(log))
-        lines = await asyncio.to_thread(
-            queue, Path(served.env["ACPHOLD_JOURNAL"]), made["not told"]
-        )
-        assert "1 queued prompt" in lines[0]
-        assert said(log).count("told 1") == 1
-        assert "not told 1" not in said(log)
-
-
-@pytest.mark.parametrize("way", ["restore", "journal copy"])
-async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_somebody_says_so(
-    tmp_path: Path, way: str
-) -> None:
-    log = tmp_path / "log"
-    agent = scripted_agent(log=str(log), capabilities={"loadSession": True})
-    with serving(tmp_path, agent=tuple(agent)) as served:
         session_id = await a_session(served, log, "told", restarts=True)
-        journal = Path(served.env["ACPHOLD_JOURNAL"])
         served.run("journal", "backup", str(tmp_path / "backup.db"))
         served.kill()
-        if way == "restore":
-            served.run("journal", "restore", str(tmp_path / "backup.db"))
-        else:
-            served.run("journal", "copy", str(journal), str(tmp_path / "copy.db"))
-            journal = tmp_path / "copy.db"
-            served.env["ACPHOLD_JOURNAL"] = str(journal)
+        served.run("journal", "restore", str(tmp_path / "backup.db"))
         await asyncio.to_thread(served.start_again)
         assert "2 planned elsewhere" in served.run("list")
         assert "2 queued prompts, paused: planned elsewhere" in served.run("show", session_id)

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.conversation.history.entries import now_ms
-from acphold.journal.access import Scope, Share, new_token
+from acphold.journal.access import Scope, Share
 from acphold.safety.standing.decision import pausing_rule, read_rule
 from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site
@@ -38,12 +37,6 @@ def asked(command: str) -> Pieces:
     pieces = [*turn("Go")]
     pieces[1:1] = [("question", [question]), ("answer", [answer])]
     return pieces
-
-
-async def token_of(web: Site, user: str | None, *scopes: Scope, session: str | None = None) -> str:
-    text, kept = new_token("phone", scopes, now_ms(), tenant=user, session_id=session)
-    await web.journal.access.keep_token(kept)
-    return text
 
 
 async def test_a_rule_is_made_of_an_offer_and_of_nothing_else(tmp_path: Path, web: Site) -> None:
@@ -116,19 +109,19 @@ async def test_everybody_has_their_own_rules_and_guests_have_none_of_them(
     await web.remember("s1", asked("pytest -q"), agent=CLAUDE, cwd=str(folder))
     await web.journal.access.add_rule(replace(read_rule("run make"), folder=str(folder)))
     await web.journal.access.keep_share(Share("s1", "bob"))
-    bob = await token_of(web, "bob", *ALL)
+    bob = await web.new_token(*ALL, tenant="bob")
     assert (await web.get("/rules", bob)).json == {"rules": []}
     assert (await web.get("/rules/1", bob, method="DELETE")).status == 404
     offers = await web.get("/rules/offers?session=s1&question=q1", bob)
     assert offers.json == {"offers": []}
     said = {"sessionId": "s1", "questionId": "q1", "text": "run pytest -q"}
     assert (await web.post("/rules", bob, **said)).status == 409
-    eve = await token_of(web, "eve", *ALL)
+    eve = await web.new_token(*ALL, tenant="eve")
     for session in ("s1", "nobody-has-this"):
         path = f"/rules/offers?session={session}&question=q1"
         assert (await web.get(path, eve)).status == 404
         assert (await web.post("/rules", eve, **said | {"sessionId": session})).status == 404
-    one = await token_of(web, None, "watch", "answer", "rules", session="s1")
+    one = await web.new_token("watch", "answer", "rules", session_id="s1")
     assert (await web.get("/rules", one)).status == 403
     assert (await web.post("/rules", one, **said)).status == 403
     assert [it.ended_at for it in await web.journal.access.rules("")] == [0]

@@ -7,6 +7,8 @@ import json
 import socket
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -70,33 +72,11 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers nothing."""
 
 
-async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_arrive() -> None:
-    config = Config(_nothing, lifespan="off", interface="asgi3")
-    config.load()
-    arrived = asyncio.get_running_loop().create_future()
-
-    def made(state: dict[str, ServedConnection]) -> HttpProtocol:
-        arrived.set_result(state[STATE].transport.get_extra_info("socket"))
-        return HttpProtocol(config, ServerState(), state)
-
-    connections = Connections(limits_for(1024))
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Arrival(connections, None, made), sock=bound
-        )
-        _, writer = await asyncio.open_connection(*bound.getsockname())
-        found = (await arrived).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        writer.close()
-        server.close()
-    assert found
-
-
-async def test_a_connection_over_tls_that_is_closed_twice_stops_no_check_of_the_others(
-    tmp_path: Path,
-) -> None:
-    authority = new_authority(tmp_path, "desk.example", "127.0.0.1")
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(authority.certificate, authority.key)
+@asynccontextmanager
+async def arriving(
+    connections: Connections, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[tuple[str, int], asyncio.Future[ServedConnection]]]:
+    """A server for the block: its address, and the connection of who comes first."""
     config = Config(_nothing, lifespan="off", interface="asgi3")
     config.load()
     arrived = asyncio.get_running_loop().create_future()
@@ -105,18 +85,36 @@ async def test_a_connection_over_tls_that_is_closed_twice_stops_no_check_of_the_
         arrived.set_result(state[STATE])
         return HttpProtocol(config, ServerState(), state)
 
-    connections = Connections(limits_for(1024))
     server = await asyncio.get_running_loop().create_server(
         lambda: Arrival(connections, None, made), "127.0.0.1", 0, ssl=tls
     )
-    trusting = ssl.create_default_context(cafile=str(authority.ca))
-    _, writer = await asyncio.open_connection(
-        *server.sockets[0].getsockname(), ssl=trusting, server_hostname="desk.example"
-    )
-    served: ServedConnection = await arrived
-    served.transport.close()
-    served.transport.close()
-    await connections.check()
-    served.abort()
-    writer.close()
+    yield server.sockets[0].getsockname(), arrived
     server.close()
+
+
+async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_arrive() -> None:
+    async with arriving(Connections(limits_for(1024))) as (place, arrived):
+        _, writer = await asyncio.open_connection(*place)
+        connected = (await arrived).transport.get_extra_info("socket")
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+
+
+async def test_a_connection_over_tls_that_is_closed_twice_stops_no_check_of_the_others(
+    tmp_path: Path,
+) -> None:
+    authority = new_authority(tmp_path, "desk.example", "127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(authority.certificate, authority.key)
+    connections = Connections(limits_for(1024))
+    trusting = ssl.create_default_context(cafile=str(authority.ca))
+    async with arriving(connections, tls) as (place, arrived):
+        _, writer = await asyncio.open_connection(
+            *place, ssl=trusting, server_hostname="desk.example"
+        )
+        served = await arrived
+        served.transport.close()
+        served.transport.close()
+        await connections.check()
+        served.abort()
+        writer.close()

@@ -102,20 +102,6 @@ async def opened(client: HttpClient, served: Served) -> str:
         return session_id
 
 
-async def test_a_turn_goes_over_posts_and_the_stream_of_its_session(
-    shared: Served, client: HttpClient
-) -> None:
-    assert (await client.initialize())["result"]["protocolVersion"] == 1
-    session_id = await opened(client, shared)
-    async with client.stream(Acp_Session_Id=session_id) as stream:
-        prompt = {"sessionId": session_id, "prompt": text("quick: over http")}
-        # No header names the session here, as the Python SDK has it.
-        assert (await client.post("session/prompt", prompt)).status_code == 202
-        position, _ = await until(stream, "You said: quick: over http")
-        assert int(position) > 0
-        await until(stream, "end_turn")
-
-
 async def test_what_was_missed_while_a_stream_was_gone_follows_from_the_journal(
     shared: Served, client: HttpClient
 ) -> None:

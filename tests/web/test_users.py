@@ -19,11 +19,11 @@ import pytest_asyncio
 import acphold
 import acphold.web as web_room
 from acp_wire.transports.known_servers import ENDPOINT
-from acphold.conversation.history.entries import Origin, now_ms
+from acphold.conversation.history.entries import Origin
 from acphold.errors import RemoteError
 from acphold.faces.cli.command_line import Exit
-from acphold.journal.access import SCOPES, Share, new_token
-from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.access import SCOPES, Share
+from acphold.journal.rows import RowChange
 from acphold.live.reading import requests
 from acphold.machine.addresses import OWNERS
 from tests.cli.command_line import CommandLine
@@ -39,25 +39,14 @@ async def web(tmp_path: Path) -> AsyncIterator[Site]:
     """The application, with a session of alice's, one that she shares, and one of nobody's."""
     async with site(tmp_path) as found:
         for session_id, tenant in (("hers", "alice"), ("shared", "alice"), ("nobodys", "")):
-            await begin(found, session_id, tenant)
+            await found.remember(session_id, said(1), tenant=tenant)
         await found.journal.access.keep_share(Share("shared", "rita"))
         yield found
 
 
-async def begin(web: Site, session_id: str, tenant: str) -> None:
-    """A session of somebody's."""
-    lease = await web.journal.create(NewSession(session_id, "scripted", "/w", tenant=tenant))
-    await append(web.journal, lease, said(1))
-    await web.journal.change(lease, RowChange(prompted=True))
-    await web.journal.settle(lease, lease.next_seq - 1)
-    await web.journal.release(lease)
-
-
 async def token_of(web: Site, user: str | None, session_id: str | None = None) -> str:
     """A token of somebody's, for everything."""
-    text, kept = new_token("test", SCOPES, now_ms(), session_id=session_id, tenant=user)
-    await web.journal.access.keep_token(kept)
-    return text
+    return await web.new_token(*SCOPES, session_id=session_id, tenant=user)
 
 
 ALL = {"hers", "shared", "nobodys"}
@@ -244,7 +233,7 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
 
     async def make() -> None:
         async with site(tmp_path) as web:
-            await begin(web, "hers", "alice")
+            await web.remember("hers", said(1), tenant="alice")
 
     asyncio.run(make())
     assert acphold_.run("access", "token", "--user", "rita").code == Exit.OK
