@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route, StorageState, WebSocket, expect
 
 import acphold
-from tests.page.conftest import ask, row_of, steps
+from tests.page.conftest import row_of, steps
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -99,22 +99,6 @@ async def test_what_began_and_ended_elsewhere_before_it_is_first_told_is_news_an
     for name in ("imported", "opened"):
         await expect(page.locator("a.session", has_text=name)).to_have_count(1)
         await expect(page.locator("a.session", has_text=name)).not_to_contain_text("done")
-
-
-async def test_what_waits_is_in_the_list_and_asked_for_by_no_request_of_its_own(
-    page: Page, served: Served, agent: acphold.RemoteAgent
-) -> None:
-    asked: list[str] = []
-    page.on("request", lambda it: asked.append(it.url))
-    await page.reload()
-    session = await agent.new_session(cwd=served.folder)
-    turn = session.prompt(steps(ask(title="Run it again")))
-    await expect(page.get_by_text("Run it again")).to_be_visible()
-    await page.get_by_role("button", name="Go on").click()
-    await expect(page.get_by_text("Run it again")).to_have_count(0)
-    await asyncio.wait_for(turn, 60)
-    assert any("/sessions/feed" in url for url in asked)
-    assert not any(url.endswith("/inbox") for url in asked)
 
 
 async def test_the_archive_says_when_it_cannot_be_read_and_is_read_with_the_next_connection(

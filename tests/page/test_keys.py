@@ -212,10 +212,9 @@ async def test_keys_lead_into_the_menu_of_a_row_and_into_a_new_prompt(
 
 @pytest.mark.parametrize("width", [360, 1440])
 async def test_arrows_go_from_the_search_through_what_it_finds_and_back(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+    page: Page, width: int, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": width, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
     for word in (f"yarrow{width}", "Then.", f"yarrow{width} once more"):
         await session.prompt(steps({"say": word}))
     search = page.get_by_role("searchbox")
@@ -280,10 +279,9 @@ async def test_what_was_done_last_is_undone_when_it_is_shown_no_more(
 
 
 async def test_a_key_leads_to_the_open_question_which_only_ctrl_enter_in_it_allows(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Install it"), {"say": "Installed."}))
     await opened(page, session.id)
     await keyed(page)

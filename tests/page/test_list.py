@@ -134,45 +134,6 @@ async def test_what_is_undone_takes_nothing_from_what_others_did_meanwhile(
     await expect(tags).to_have_text("#theirs")
 
 
-async def test_several_sessions_are_archived_and_tagged_at_once_and_that_is_undone(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    (folder := tmp_path / "several").mkdir()
-    sessions = [await agent.new_session(cwd=folder) for _ in range(2)]
-    for session in sessions:
-        await session.prompt(steps({"say": "Said."}))
-    heading = page.get_by_role("heading", name="several", exact=True)
-    project = page.locator("section.project", has=heading)
-    select = page.get_by_role("button", name="Select")
-
-    async def choose() -> None:
-        await select.click()
-        for row in await project.get_by_role("checkbox").all():
-            await row.check()
-        await expect(page.get_by_text("2 selected")).to_be_visible()
-
-    await expect(project.locator("a.session")).to_have_count(2)
-    await choose()
-    assert await violations(page) == []
-    await page.get_by_role("button", name="Tag…").click()
-    await page.get_by_label("Tags, with spaces").fill("both")
-    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
-    await expect(project.locator(".tags")).to_have_text(["#both", "#both"])
-    await page.locator(".undo").get_by_role("button", name="Undo").click()
-    await expect(project.locator(".tags")).to_have_count(0)
-    await choose()
-    await page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
-    await expect(project).to_have_count(0)
-    said = page.locator(".undo p")
-    await said.get_by_role("button", name="Undo").click()
-    await expect(project.locator("a.session")).to_have_count(2)
-    # What is done anew with the same ones takes the place of the words before, with its own Undo.
-    await expect(said).to_have_text(["2 sessions are back in the list.Undo"])
-    await choose()
-    await page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
-    await expect(said).to_have_text(["2 sessions are archived.Undo"])
-
-
 async def test_archived_sessions_are_tagged_and_brought_back_together(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -192,6 +153,7 @@ async def test_archived_sessions_are_tagged_and_brought_back_together(
     await expect(project.locator("a.session")).to_have_count(3)
     await page.get_by_role("button", name="Select").click()
     await choose(3)
+    assert await violations(page) == []
     await bar.get_by_role("button", name="Tag…").click()
     await page.get_by_label("Tags, with spaces").fill("kept")
     await page.get_by_role("dialog").get_by_role("button", name="Add").click()
@@ -246,10 +208,9 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
 
 
 async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_phone(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 360, "height": 640})
-    session = await agent.new_session(cwd=tmp_path)
     title = "Why is the test of the parser flaky at night?"
     await session.prompt(
         steps({"update": {"sessionUpdate": "session_info_update", "title": title}})
@@ -348,9 +309,8 @@ async def test_the_archive_shows_what_others_do_to_it(
 
 
 async def test_a_conversation_found_by_its_title_stands_once(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt("Why does the zeppelin drift?")
     search = page.get_by_role("searchbox")
     hits = page.locator(".hits .of-session")
@@ -374,9 +334,8 @@ async def test_a_conversation_found_by_its_title_stands_once(
 
 
 async def test_an_archived_session_is_marked_among_what_a_search_finds(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await session.prompt("The first one.")
     await session.prompt("A whitlow is there.")
     journal = open_journal(served.folder / "journal.db")

@@ -42,9 +42,8 @@ async def shown_in(card: Locator) -> None:
 
 
 async def test_every_argument_is_open_and_each_answer_says_what_it_does(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     call = {"toolCallId": "t1", "title": "Install it", "rawInput": GIVEN}
     request = {"toolCall": call, "options": LYING}
     turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
@@ -99,10 +98,9 @@ async def tall(page: Page, card: Locator) -> None:
 
 @pytest.mark.parametrize("kind", ["command", "diff"])
 async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of_it_can_be_read(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, kind: str
+    page: Page, kind: str, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
-    session = await agent.new_session(cwd=tmp_path)
     tool: dict[str, Any]
     if kind == "command":
         tool = {"rawInput": {"command": f"{command_of(80)}\n# the last line"}, "kind": "execute"}
@@ -136,11 +134,10 @@ git push --force origin main"""
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_on_a_phone_a_command_of_twelve_lines_and_both_answers_are_in_sight_and_uncovered(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: Any
+    page: Page, scheme: Any, session: acphold.RemoteSession
 ) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size({"width": 360, "height": 640})
-    session = await agent.new_session(cwd=tmp_path)
     given = {"command": TWELVE, "description": "Rename and push", "timeout": 120_000}
     options = [
         *OPTIONS,
@@ -177,10 +174,9 @@ async def test_on_a_phone_a_command_of_twelve_lines_and_both_answers_are_in_sigh
 
 
 async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it_is(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
     (tmp_path / "README.md").write_text("# webapp\nRun `make`.\n")
-    session = await agent.new_session(cwd=tmp_path)
     new = "# webapp\nRun `uv run webapp`.\n"
     diff = {"type": "diff", "path": str(tmp_path / "README.md"), "newText": new}
     turn = session.prompt(steps(ask(title="Write README.md", kind="edit", content=[diff])))
@@ -197,7 +193,7 @@ async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it
 
 @pytest.mark.parametrize("width", [360, 1440])
 async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+    page: Page, tmp_path: Path, width: int, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": width, "height": 640})
     path = str(tmp_path / "orders.py")
@@ -207,7 +203,6 @@ async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
     hunk = "".join(unified_diff(old.splitlines(True), new.splitlines(True), path, path))
     given: Any = {"filepath": path, "diff": f"Index: {path}\n{'=' * 67}\n{hunk}"}
     diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
-    session = await agent.new_session(cwd=tmp_path)
     step = ask(title=path, kind="edit", rawInput=given, content=[diff])
     turn = session.prompt(steps(step))
     card = page.locator(".inbox section.question")
@@ -229,11 +224,10 @@ async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
 
 
 async def test_a_folder_outside_of_its_own_is_asked_for_in_words_and_so_is_the_decision_told(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     folder = "/home/ada/code/infra"
     given = {"filepath": f"{folder}/a.tf", "parentDir": folder}
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title=folder, kind="other", rawInput=given)))
     card = page.locator(".inbox section.question")
     await expect(card.locator("h2")).to_have_text("scripted wants to work outside its folder")
@@ -247,9 +241,8 @@ async def test_a_folder_outside_of_its_own_is_asked_for_in_words_and_so_is_the_d
 
 
 async def test_a_question_of_a_stopped_turn_was_not_answered_and_the_list_and_conversation_say_so(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     session.prompt(steps(ask(title="Edit hello.py", kind="edit")))
     await opened(page, session.id)
     await expect(page.locator(".asking section.question")).to_be_visible()
@@ -264,21 +257,9 @@ async def test_a_question_of_a_stopped_turn_was_not_answered_and_the_list_and_co
     await expect(told).to_have_text("Not answered: Edit hello.py (stopped)")
 
 
-async def test_the_command_of_a_question_that_no_call_shows_is_code(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    turn = session.prompt(steps(ask(title="make it", kind="execute")))
-    await opened(page, session.id)
-    await page.locator(".asking").get_by_role("button", name="Go on").click()
-    await asyncio.wait_for(turn, 60)
-    await expect(page.locator(".decision code, .tool .title code").first).to_have_text("make it")
-
-
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     plan = {"type": "text", "text": "# The plan\n\n1. Rename **all** of `it`\n"}
     tool = {"title": "Ready to code?", "content": [{"type": "content", "content": plan}]}
     options = [
@@ -301,9 +282,8 @@ async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_tha
 
 
 async def test_a_question_whose_session_is_being_opened_says_so_and_not_that_one_is_offline(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await note(page, ".inbox [role=status]")
     turn = session.prompt(steps(ask(title="Open it")))
     await page.locator(".inbox").get_by_role("button", name="Go on").click()
@@ -338,10 +318,9 @@ async def test_answers_never_stand_over_what_they_are_about(
 
 
 async def test_a_command_stands_on_the_screen_once_in_letters_of_one_width_and_breaks_at_words(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
-    session = await agent.new_session(cwd=tmp_path)
     command = "rsync --archive --delete-after --exclude=a-b photographs/ backup:/srv/"
     words = [{"type": "content", "content": {"type": "text", "text": "Keep a copy"}}]
     tool: dict[str, Any] = {
@@ -388,18 +367,6 @@ async def test_a_command_stands_on_the_screen_once_in_letters_of_one_width_and_b
     await asyncio.wait_for(turn, 60)
 
 
-async def test_backticks_in_a_title_are_drawn_as_code(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    turn = session.prompt(steps(ask(title="Run `make <all>` in `src`", rawInput={"jobs": 4})))
-    asks = page.locator(".inbox section.question .asks")
-    await expect(asks).to_have_text("Run make <all> in src")
-    assert await asks.locator("code").all_inner_texts() == ["make <all>", "src"]
-    await page.locator(".inbox").get_by_role("button", name="Stop it").click()
-    await asyncio.wait_for(turn, 60)
-
-
 SEEN = """() => {
   globalThis.seen = [];
   const note = (card) => seen.push([
@@ -416,9 +383,8 @@ SEEN = """() => {
 
 
 async def test_a_question_that_has_just_come_cannot_be_answered_by_a_tap_for_another(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await page.evaluate(SEEN)
     turn = session.prompt(steps(ask("one", title="First"), ask("two", title="Second")))
@@ -432,9 +398,8 @@ async def test_a_question_that_has_just_come_cannot_be_answered_by_a_tap_for_ano
 
 
 async def test_a_decision_that_is_read_later_names_the_client_that_made_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Install it")))
     await opened(page, session.id)
     await page.locator(".asking").get_by_role("button", name="Go on").click()
@@ -444,9 +409,8 @@ async def test_a_decision_that_is_read_later_names_the_client_that_made_it(
 
 
 async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     given = {"command": f"{command_of(20)}\n# the last line", "cwd": "/srv/" + "photographs/" * 5}
     turn = session.prompt(steps(ask(title="Do `it`", kind="execute", rawInput=given)))
     await page.set_viewport_size({"width": 180, "height": 370})
@@ -466,10 +430,9 @@ async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
 
 
 async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_more(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
     options = [
         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
         {"optionId": "all", "name": "Yes, and do not ask again for make", "kind": "allow_always"},
@@ -509,27 +472,10 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     await expect(page.locator(".decisions .title code").first).to_have_text("make test")
 
 
-async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    await page.set_viewport_size({"width": 1440, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
-    diff = {"type": "diff", "path": "/srv/a.txt", "oldText": "old\n", "newText": "new\n"}
-    turn = session.prompt(steps(ask(title="Edit it", kind="edit", content=[diff])))
-    await expect(page.locator(".inbox .diff tr.added")).to_have_count(1)
-    await expect(page.locator(".inbox .diff table.two")).to_have_count(0)
-    await opened(page, session.id)
-    card = page.locator(".asking section.question")
-    await expect(card.locator(".diff table.two")).to_have_count(1)
-    await card.get_by_role("button", name="Go on").click()
-    await asyncio.wait_for(turn, 60)
-
-
 async def test_on_a_desktop_a_question_stands_in_the_main_pane_and_beside_what_is_open_a_link_to_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Sweep the hall")))
     await expect(page.locator(".news section.question")).to_contain_text("Sweep the hall")
     await expect(page.locator(".home section.question")).to_have_count(0)
@@ -544,10 +490,9 @@ async def test_on_a_desktop_a_question_stands_in_the_main_pane_and_beside_what_i
 
 @pytest.mark.parametrize("width", [360, 1440])
 async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+    page: Page, width: int, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": width, "height": 740})
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Run it"), {"say": "Then not."}))
     await opened(page, session.id)
     area = page.get_by_placeholder("Reject, and tell it what to do")
@@ -574,9 +519,8 @@ async def test_what_is_written_under_a_question_is_said_in_place_of_a_yes(
 
 
 async def test_words_that_were_begun_before_a_question_answer_nothing(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, tmp_path: Path, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps({"until": str(tmp_path / "go")}, ask(title="Run it")))
     await opened(page, session.id)
     area = page.get_by_role("textbox", name="Prompt", exact=True)
@@ -609,9 +553,8 @@ async def test_words_that_were_begun_before_a_question_answer_nothing(
 
 
 async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_after_a_reload(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     asks = [ask(f"t{number}", title=f"Run {number}") for number in (1, 2)]
     turn = session.prompt(steps(asks[0], {"say": "Then not."}, asks[1], {"say": "Both asked."}))
     await opened(page, session.id)
@@ -645,9 +588,8 @@ async def test_the_words_in_place_of_a_yes_come_behind_what_is_asked_next_also_a
 
 
 async def test_words_under_one_of_two_questions_reject_the_first_and_the_other_stays(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     [request] = ask(title="Run it").values()
     turn = session.prompt(steps({"ask many": [2, *request]}, {"say": "Both asked."}))
     await opened(page, session.id)
@@ -664,9 +606,8 @@ async def test_words_under_one_of_two_questions_reject_the_first_and_the_other_s
 
 
 async def test_words_under_a_form_answer_nothing(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     form = {"mode": "form", "message": "Who?", "requestedSchema": schema}
     await opened(page, session.id)

@@ -138,9 +138,8 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
 
 
 async def test_a_prompt_written_behind_one_that_is_on_its_way_is_queued_and_both_run_in_order(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+    page: Page, served: Served, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     area = page.get_by_role("textbox", name="Prompt", exact=True)
     await area.evaluate(
@@ -221,28 +220,6 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await page.get_by_role("button", name="Resume", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
     assert [it[:10] for it in said(served, session)] == ["first this", "one", '[{"until":', "two"]
-
-
-async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
-    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
-) -> None:
-    session = await at_work(page, agent, tmp_path, until="cancel")
-    await put_off(page, "one", steps({"until": "cancel"}), "two")
-    question = page.get_by_role("alert").filter(has_text="You stopped the turn.")
-    await page.get_by_role("button", name="Stop", exact=True).click()
-    await expect(question).to_be_visible()
-    await expect(page.locator(".ending.cancelled")).to_be_visible()
-    await expect(page.locator(".queue header [role=status]")).to_contain_text("stopped")
-    assert said(served, session) == []
-    await page.get_by_role("button", name="Resume").click()
-    await expect(answer(page, "one")).to_be_visible()
-    await expect(rows(page)).to_have_count(1)
-    # Answered before the agent has ended the turn: it goes on once that is over.
-    await pressed_at_once(page, "Resume")
-    await page.get_by_role("button", name="Stop", exact=True).click()
-    await expect(answer(page, "two")).to_be_visible()
-    await expect(page.locator(".queue")).to_have_count(0)
-    assert [it[:5] for it in said(served, session)] == ["one", '[{"un', "two"]
 
 
 async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_in_an_idle_one(
@@ -455,10 +432,9 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
 async def test_what_sends_and_stops_stays_where_it_is_while_somebody_writes(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+    page: Page, width: int, session: acphold.RemoteSession
 ) -> None:
     await page.set_viewport_size({"width": width, "height": 740})
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     area = page.get_by_role("textbox", name="Prompt", exact=True)
     later = page.get_by_role("button", name="Later at…")

@@ -36,11 +36,10 @@ def heard(served: Served, method: str, session_id: str) -> list[Any]:
 
 
 async def test_a_prompt_has_commands_files_of_the_session_and_those_of_the_device(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+    page: Page, tmp_path: Path, served: Served, session: acphold.RemoteSession
 ) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "reader.py").write_text("pass\n")
-    session = await agent.new_session(cwd=tmp_path)
     offer = {"sessionUpdate": "available_commands_update", "availableCommands": COMMANDS}
     spoken_of = call("r", "Read it", "read", locations=[{"path": str(tmp_path / "spoken.py")}])
     await session.prompt(steps({"update": offer}, spoken_of))
@@ -148,9 +147,8 @@ DRAFTS = """() => new Promise((done) => {
 
 
 async def test_words_typed_in_the_moment_that_a_session_opens_stay_and_are_sent(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
     for script in (AT_ONCE, LATE_DRAFTS):
         await page.add_init_script(script)
@@ -166,9 +164,8 @@ async def test_words_typed_in_the_moment_that_a_session_opens_stay_and_are_sent(
 
 @pytest.mark.parametrize("place", ["session", "new"])
 async def test_a_draft_that_is_read_late_stands_in_front_of_what_was_typed_meanwhile(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, place: str
+    page: Page, place: str, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     name = {"session": "Prompt", "new": "First prompt"}[place]
     area = page.get_by_role("textbox", name=name, exact=True)
     where = {"session": f"#/session/{session.id}", "new": "#/new"}[place]
@@ -186,9 +183,8 @@ async def test_a_draft_that_is_read_late_stands_in_front_of_what_was_typed_meanw
 
 
 async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_holds_what_waits(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     stop = page.get_by_role("button", name="Stop")
     for number, (how, said) in enumerate((("cancel", "works"), ("cancel ignored", "works on"))):
@@ -213,9 +209,8 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_holds_what
 
 
 async def test_what_was_written_offline_is_given_back_by_a_stop_of_the_turn_of_another_before_it(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+    page: Page, served: Served, session: acphold.RemoteSession
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
     await page.context.set_offline(True)
     await page.get_by_text("Offline since").wait_for()
