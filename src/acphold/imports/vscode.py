@@ -18,8 +18,9 @@ import os
 import re
 from collections.abc import Iterator
 from errno import EFBIG
+from functools import reduce
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from acphold.imports.content_blocks import (
@@ -154,22 +155,16 @@ def _tree(requests: list[Object]) -> RecordTree:
 LOST: Final = "requests whose line is damaged"
 
 _GAPS: Final = 3
-"""Damaged lines that may have added requests; the log is read once more for each."""
+"""Damaged lines that may have added requests."""
 
 _MOST: Final = 100
 """Requests that one of them may have added."""
 
 
-def _read_log(path: Path, beside: list[Path], missed: Missed) -> Object:
+def _read_log(path: Path, documents: list[Path], missed: Missed) -> Object:
     """Return the document that a log describes, with what it was emptied of."""
-    older = [one for file in beside for one in objects(document(file, missed), "requests")]
-    gaps: dict[int, int] = {}
-    log = _Log(path, gaps)
-    while log.gap and log.gap not in gaps and len(gaps) < _GAPS:
-        gaps[log.gap] = log.too_few
-        log = _Log(path, gaps)
-    missed.counts.update(log.missed.counts)
-    missed.sizes.update(log.missed.sizes)
+    older = [one for file in documents for one in objects(document(file, missed), "requests")]
+    log = _Log(path, missed)
     requests = objects(log.whole, "requests")
     kept = log.begun_with | {text(request, "requestId") for request in requests}
     emptied = [one for one in older if text(one, "requestId") not in kept]
@@ -177,96 +172,95 @@ def _read_log(path: Path, beside: list[Path], missed: Missed) -> Object:
 
 
 class _Log:
-    """A log read to its end, with empty requests in the place of damaged lines.
+    """A log read to its end, with empty requests in the place of damaged lines."""
 
-    `gaps` says how many, by the number of the damaged line. If a change is of a request that is not
-    there, `too_few` are missing, since the damaged line `gap`; 0 if there is no such change.
-    """
-
-    def __init__(self, path: Path, gaps: dict[int, int]) -> None:
-        self.missed = Missed()
+    def __init__(self, path: Path, missed: Missed) -> None:
         self.whole: Object = {}
         self.begun_with: set[str] = set()
         self._pushed: set[str] = set()
-        self.gap = self.too_few = 0
-        damaged = 0
-        for entry in records(path, self.missed, ROWS):
-            lines = self.missed.counts[NOT_OBJECTS] + self.missed.counts[TOO_LONG]
+        self._gap: int | None = None
+        """The number of requests before a damaged line that may have added some."""
+        self._gaps = damaged = 0
+        for entry in records(path, missed, ROWS):
+            lines = missed.counts[NOT_OBJECTS] + missed.counts[TOO_LONG]
             if lines > damaged:
-                damaged = lines
-                requests = self.whole.setdefault("requests", [])
-                if isinstance(requests, list):
-                    requests += ({} for _ in range(gaps.get(damaged, 0)))
+                damaged, self._gap = lines, len(objects(self.whole, "requests"))
             kind = number(entry, "kind")
             if kind == 0:
                 self.whole = obj(entry, "v")
-                requests = objects(self.whole, "requests")
-                self._pushed = {text(request, "requestId") for request in requests}
+                self._pushed = _ids(objects(self.whole, "requests"))
                 self.begun_with |= self._pushed
-            elif not _apply(self.whole, kind, entry, self._pushed):
-                self.missed.kind("changes", str(kind), entry)
-                if damaged and not self.gap and (too_few := self._too_few(entry)):
-                    self.gap, self.too_few = damaged, too_few
+            elif not (self._apply(kind, entry) or self._apply_behind_gap(kind, entry)):
+                missed.kind("changes", str(kind), entry)
 
-    def _too_few(self, entry: Object) -> int:
-        """Return how many requests are missing up to the one that a change is of."""
-        keys = entry.get("k")
+    def _apply_behind_gap(self, kind: int | None, entry: Object) -> bool:
+        """Put empty requests into the gap, if a change is of one behind the last one, and apply it;
+        False if it is of another."""
+        keys, requests = entry.get("k"), self.whole.setdefault("requests", [])
         if not isinstance(keys, list) or len(keys) < 2 or keys[0] != "requests":
-            return 0
-        index, there = keys[1], len(objects(self.whole, "requests"))
-        return index + 1 - there if isinstance(index, int) and 0 <= index - there < _MOST else 0
+            return False
+        if self._gap is None or self._gaps == _GAPS or not isinstance(requests, list):
+            return False
+        too_few = keys[1] + 1 - len(requests) if isinstance(keys[1], int) else 0
+        if not 0 < too_few <= _MOST:
+            return False
+        requests[self._gap : self._gap] = ({} for _ in range(too_few))
+        self._gap, self._gaps = None, self._gaps + 1
+        return self._apply(kind, entry)
 
+    def _apply(self, kind: int | None, entry: Object) -> bool:
+        """Apply a change to the document; False if there is nothing to change at its path."""
+        keys = entry.get("k")
+        if not isinstance(keys, list) or not 0 < len(keys) <= _DEEPEST:
+            return False
+        if not all(isinstance(key, str | int) for key in keys):
+            return False
+        *above, last = keys
+        place: Any = reduce(_inside, above, self.whole)
+        if kind == _PUSH:
+            if isinstance(place, dict):
+                place.setdefault(last, [])
+            return self._push(_inside(place, last), entry, are_requests=keys == ["requests"])
+        if kind == _SET and (isinstance(place, dict) or _has(place, last)):
+            place[last] = entry.get("v")
+        elif kind == _DELETE and isinstance(place, dict):
+            place.pop(last, None)
+        else:
+            return False
+        return True
 
-def _apply(whole: Object, kind: int | None, entry: Object, known: set[str]) -> bool:
-    """Apply a change to the document; False if there is nothing to change at its path. `known` has
-    the ids of its requests, as a line that adds one may be there twice."""
-    keys = entry.get("k")
-    if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
-        return False
-    place: object = whole
-    for key in keys[:-1]:
-        place = _inside(place, key)
-    last = keys[-1]
-    if kind == _PUSH:
-        if isinstance(place, dict) and isinstance(last, str):
-            place.setdefault(last, [])
-        pushed, into = entry.get("v") or [], _inside(place, last)
+    def _push(self, into: object, entry: Object, *, are_requests: bool) -> bool:
+        """Add values to a list, behind the first ones if their number is given; a request once, as
+        a line that adds one may be there twice."""
+        pushed = entry.get("v") or []
         if not isinstance(into, list) or not isinstance(pushed, list):
             return False
         if (end := number(entry, "i")) is not None and end >= 0:
             del into[end:]
-        if keys != ["requests"]:
+        if not are_requests:
             into += pushed
             return True
-        if end is not None:
-            known.clear()
-            known.update(text(one, "requestId") for one in into)
+        self._pushed = self._pushed if end is None else _ids(into)
         for one in pushed:
             its = text(one, "requestId")
-            if not its or its not in known:
+            if not its or its not in self._pushed:
                 into.append(one)
-                known.add(its)
+                self._pushed.add(its)
         return True
-    if isinstance(place, dict) and isinstance(last, str) and kind in (_SET, _DELETE):
-        if kind == _SET:
-            place[last] = entry.get("v")
-        else:
-            place.pop(last, None)
-        return True
-    if not isinstance(place, list) or not isinstance(last, int) or kind != _SET:
-        return False
-    is_there = 0 <= last < len(place)
-    if is_there:
-        place[last] = entry.get("v")
-    return is_there
 
 
-def _inside(place: object, key: object) -> object:
-    if isinstance(place, dict) and isinstance(key, str):
+def _ids(requests: list[Object]) -> set[str]:
+    return {text(request, "requestId") for request in requests}
+
+
+def _inside(place: Any, key: str | int) -> Any:
+    if isinstance(place, dict):
         return place.get(key)
-    if isinstance(place, list) and isinstance(key, int) and 0 <= key < len(place):
-        return place[key]
-    return None
+    return place[key] if _has(place, key) else None
+
+
+def _has(place: object, key: str | int) -> bool:
+    return isinstance(place, list) and isinstance(key, int) and 0 <= key < len(place)
 
 
 class _VscodeConverter(AgentConverter):
@@ -276,19 +270,18 @@ class _VscodeConverter(AgentConverter):
         super().__init__(writer)
         self._request = request
         self._count = 0
-        self._asked: dict[str, Object] = {}
-        self._answers: dict[str, Object] = {}
+        about = obj(request, "result", "metadata")
+        turns = objects(about, "toolCallRounds")
+        asked = (call for turn in turns for call in objects(turn, "toolCalls"))
+        self._asked = {text(call, "id").partition(_BEHIND_ID)[0]: call for call in asked}
+        answers = obj(about, "toolCallResults").items()
+        self._answers = {its_id.partition(_BEHIND_ID)[0]: obj(it) for its_id, it in answers}
         self._changed: set[str] = set()
 
     def tell(self) -> None:
         request, writer = self._request, self._writer
         writer.clock(request.get("timestamp"))
         about = obj(request, "result", "metadata")
-        for turn in objects(about, "toolCallRounds"):
-            for call in objects(turn, "toolCalls"):
-                self._asked[text(call, "id").partition(_BEHIND_ID)[0]] = call
-        for call_id, answer in obj(about, "toolCallResults").items():
-            self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
         if request.get("isSystemInitiated") is not True:
             said = request.get("message")
             blocks = text_blocks(text(said) or text(said, "text"))
