@@ -68,8 +68,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if not about:
         return
     writer.clock(about["created_at"])
-    converter = _CrushConverter(databases.AgentTables(database, writer.missed), writer)
-    yield from converter.session(source.item)
+    converter = _CrushConverter(databases.AgentTables(database, writer.missed), writer, source.item)
+    yield from converter.take_all(converter.messages())
+    converter.tell_stopped()
     writer.clock(about["updated_at"])
     writer.spend(about["cost"])
     writer.title(text(about, "title"))
@@ -84,33 +85,31 @@ class _CrushConverter(AgentConverter):
 
     subagent_tools = frozenset({"agent", "agentic_fetch"})
 
-    def __init__(self, tables: databases.AgentTables, writer: EntryWriter) -> None:
+    def __init__(self, tables: databases.AgentTables, writer: EntryWriter, session_id: str) -> None:
         super().__init__(writer)
-        self._tables = tables
-        self._session_id = ""
+        self._tables, self._session_id = tables, session_id
 
-    def session(self, session_id: str) -> Iterator[None]:
-        """Write the messages of a session."""
-        self._session_id = session_id
+    def messages(self) -> Iterator[Object]:
+        """Yield the messages of the session."""
         where = "session_id = ? ORDER BY rowid"
-        for message in self._tables.objects("messages", _MESSAGE, where, session_id):
-            message_id, role = str(message["id"]), text(message, "role")
-            parts = list_in(message["parts"], self._missed)
-            told = [obj(part, "data") | {"type": text(part, "type")} for part in parts]
-            self._writer.clock(message["created_at"])
-            if message.get("is_summary_message") and role == "assistant":
-                said = "".join(text(part, "text") for part in told)
-                self._writer.compaction(f"compacted-{message_id}", said)
-            elif role == "user":
-                self.tell_stopped()
-                self._writer.prompt(self._blocks(told), turn=message_id)
-            elif role in ("assistant", "tool"):
-                self._writer.model(text(message, "model"))
-                self._answer(told, message_id)
-            elif role != "system":
-                self._missed.kind("messages", role, parts)
-            yield
-        self.tell_stopped()
+        return self._tables.objects("messages", _MESSAGE, where, self._session_id)
+
+    def take(self, message: Object) -> None:
+        message_id, role = str(message["id"]), text(message, "role")
+        parts = list_in(message["parts"], self._missed)
+        told = [obj(part, "data") | {"type": text(part, "type")} for part in parts]
+        self._writer.clock(message["created_at"])
+        if message.get("is_summary_message") and role == "assistant":
+            said = "".join(text(part, "text") for part in told)
+            self._writer.compaction(f"compacted-{message_id}", said)
+        elif role == "user":
+            self.tell_stopped()
+            self._writer.prompt(self._blocks(told), turn=message_id)
+        elif role in ("assistant", "tool"):
+            self._writer.model(text(message, "model"))
+            self._answer(told, message_id)
+        elif role != "system":
+            self._missed.kind("messages", role, parts)
 
     def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
         if kind == "binary":
@@ -141,9 +140,9 @@ class _CrushConverter(AgentConverter):
         child = self._tables.first("sessions", "id", which, *named)
         return None if child is None else str(child)
 
-    def _tell(self, child: str) -> None:
-        for _ in _CrushConverter(self._tables, self._writer).session(child):
-            pass
+    def _inside(self, child: str) -> tuple[AgentConverter, Iterator[Object]]:
+        converter = _CrushConverter(self._tables, self._writer, child)
+        return converter, converter.messages()
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         about = from_json(text(result, "metadata"))

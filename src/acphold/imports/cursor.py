@@ -15,7 +15,6 @@ JSON in strings. A name that ends in `_v2` means the same as the name without it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import ENOENT
@@ -30,7 +29,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import readable
 from acphold.imports.sources import Home, Source, files_below, note, source_of
-from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
+from acphold.imports.tools import call_fields, edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -275,12 +274,15 @@ class _CursorConverter(AgentConverter):
 
     def _take_call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
-        self._writer.call(call_id, _call_fields(call, self._writer.facts.cwd))
-        name = _base_name(text(call, "name"))
-        if name == "todo_write":
-            steps = objects(from_json(text(call, "result")), "finalTodos")
-            if steps := steps or objects(_arguments(call), "todos"):
-                self._writer.plan(steps)
+        # A newer version of a tool means the same.
+        name = text(call, "name").removesuffix("_v2")
+        asked, made = from_json(text(call, "rawArgs")), from_json(text(call, "params"))
+        values = {**obj(made), **obj(asked)}
+        self._writer.call(call_id, self._shown(name, values, call))
+        result = from_json(text(call, "result"))
+        steps = objects(result, "finalTodos") or objects(values, "todos")
+        if name == "todo_write" and steps:
+            self._writer.plan(steps)
         for child in self._children if name == "task" else ():
             composer = self._composer(child)
             if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
@@ -289,15 +291,23 @@ class _CursorConverter(AgentConverter):
         status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
         if status not in ("completed", "error", "cancelled") and not refused:
             return
-        result, values = from_json(text(call, "result")), _arguments(call)
         is_done = status == "completed" and not refused
         produced: list[Object] = []
-        if is_done and tool_of(_base_name(text(call, "name"))).kind == "edit":
-            path = _path(values, self._writer.facts.cwd)
-            produced = self._changes(path, values, result)
+        if is_done and tool_of(name).kind == "edit":
+            produced = self._changes(self._place(name, values), values, result)
         produced = produced or contents(_output(result))
         produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
         self._end_call(call_id, failed=not is_done, produced=produced, rawOutput=result or None)
+
+    def _shown(self, name: str, arguments: Object, part: Object) -> Object:
+        if name.startswith(("mcp-", "mcp_")):
+            (tool, *_) = objects(arguments, "tools") or [arguments]
+            server = text(tool, "serverName") or text(tool, "server")
+            title = f"{server}: {text(tool, 'name')}" if server else name
+            arguments = obj(from_json(text(tool, "parameters"))) or arguments
+            return call_fields(title, "other", arguments)
+        fields = super()._shown(name, arguments, part)
+        return fields | {"rawInput": arguments or text(part, "rawArgs")}
 
     def _composer(self, composer_id: str) -> Object:
         return _value(self._tables, "cursorDiskKV", f"composerData:{composer_id}")
@@ -329,42 +339,10 @@ class _CursorConverter(AgentConverter):
         return None if value is None else as_bytes(value).decode(errors="replace")
 
 
-# -- tool calls --------------------------------------------------------------------------------
-
 _PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
 """Names of a result's text."""
 
 _ERRORS: Final = ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message")
-
-
-def _base_name(name: str) -> str:
-    """Return the name of a tool without its version."""
-    return name.removesuffix("_v2")
-
-
-def _arguments(call: Object) -> Object:
-    """Return the arguments of a call, filled in from Cursor's version of them."""
-    asked, made = from_json(text(call, "rawArgs")), from_json(text(call, "params"))
-    return {**obj(made), **obj(asked)}
-
-
-def _call_fields(call: Object, cwd: str) -> Object:
-    """Return the fields of the call as it was made."""
-    name, values = text(call, "name"), _arguments(call)
-    path = _path(values, cwd)
-    if name.startswith(("mcp-", "mcp_")):
-        (tool, *_) = objects(values, "tools") or [values]
-        server = text(tool, "serverName") or text(tool, "server")
-        title = f"{server}: {text(tool, 'name')}" if server else name
-        values = obj(from_json(text(tool, "parameters"))) or values
-        return {"title": title, "kind": "other", "rawInput": values}
-    fields = named_call_fields(_base_name(name), values, path)
-    return fields | {"rawInput": values or text(call, "rawArgs")}
-
-
-def _path(values: Object, cwd: str) -> str:
-    path = first_text(values, PATHS)
-    return os.path.join(cwd, path) if path and cwd else path
 
 
 def _output(result: object) -> str:

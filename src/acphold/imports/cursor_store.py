@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -157,9 +157,36 @@ _TOOLS: Final = {
 }
 """A tool's name, and the names of its text arguments, by field number."""
 
-_SHELL, _GLOB, _GREP, _TODOS, _EDIT, _MCP, _WEB, _TASK = 1, 4, 5, 9, 12, 15, 18, 19
-_PRINTED: Final = {8: 1, 16: 1, 24: 2, 37: 2}
-"""The text field of the result."""
+_SHELL, _TODOS, _EDIT, _MCP, _TASK = 1, 9, 12, 15, 19
+
+
+def _grepped(done: Fields) -> str:
+    lines: list[str] = []
+    for entry in messages(done, 4):
+        union = inside(entry, 2)
+        lines += texts(inside(union, 2), 1)
+        for file in messages(inside(union, 3), 1):
+            at = words(file, 1)
+            lines += [f"{at}:{count(it, 1)}: {words(it, 2)}" for it in messages(file, 2)]
+    return "\n".join(lines)
+
+
+def _said(done: Fields) -> list[str]:
+    return [said for part in messages(done, 1) if (said := words(inside(part, 1), 1))]
+
+
+_PRINTED: Final[dict[int, Callable[[Fields], str]]] = {
+    4: lambda done: "\n".join(texts(done, 3)),
+    5: _grepped,
+    8: lambda done: words(done, 1),
+    _MCP: lambda done: "\n".join(_said(done)),
+    16: lambda done: words(done, 1),
+    18: lambda done: "\n".join(f"{words(it, 1)}: {words(it, 2)}" for it in messages(done, 1)),
+    _TASK: lambda done: "".join(_said(done)),
+    24: lambda done: words(done, 2),
+    37: lambda done: words(done, 2),
+}
+"""The text of a result, by the tool's field number."""
 
 _CALL_ID: Final = 57
 _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
@@ -323,38 +350,17 @@ class _CursorStoreConverter(AgentConverter):
         """Write how a call ended: field 1 of its result is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []
+        printed = _PRINTED[kind](done) if kind in _PRINTED else ""
         if kind == _SHELL:
             ran = done or inside(result, 2) or inside(result, 3)
             printed = words(ran, 10) or words(ran, 9) or words(ran, 5) + words(ran, 6)
             printed = printed or words(inside(result, 4), 3)
         elif kind == _EDIT and done:
-            printed = ""
             path = words(done, 1) or words(arguments, 1)
             if 7 in done or 6 in done:
                 produced.append(diff(path, words(done, 6) if 6 in done else None, words(done, 7)))
-            elif changed := words(done, 5) or words(arguments, 6):
-                printed = changed
-        elif kind == _MCP:
-            said = [words(inside(part, 1), 1) for part in messages(done, 1)]
-            printed = "\n".join(filter(None, said))
-        elif kind == _GLOB:
-            printed = "\n".join(texts(done, 3))
-        elif kind == _WEB:
-            refs = messages(done, 1)
-            printed = "\n".join(f"{words(ref, 1)}: {words(ref, 2)}" for ref in refs)
-        elif kind == _TASK:
-            printed = "".join(words(inside(step, 1), 1) for step in messages(done, 1))
-        elif kind == _GREP:
-            lines: list[str] = []
-            for entry in messages(done, 4):
-                union = inside(entry, 2)
-                lines += texts(inside(union, 2), 1)
-                for file in messages(inside(union, 3), 1):
-                    at = words(file, 1)
-                    lines += [f"{at}:{count(it, 1)}: {words(it, 2)}" for it in messages(file, 2)]
-            printed = "\n".join(lines)
-        else:
-            printed = words(done, _PRINTED.get(kind, 0))
+            else:
+                printed = words(done, 5) or words(arguments, 6)
         refused = [number for number in result if number not in (1, 101, 102, 103, 104)]
         if not printed and refused and kind != _SHELL:
             why = inside(result, refused[0])

@@ -45,15 +45,6 @@ _OF_THE_PROGRAM: Final = (
 )
 """Beginnings of prompts that Hermes gives itself."""
 
-_MARKED: Final = (
-    "CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$.{}') END IS NULL"
-)
-_GOES_ON: Final = (
-    "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
-    f" AND p.end_reason = 'compression') AND {_MARKED.format('_delegate_from')}"
-    f" AND {_MARKED.format('_branched_from')} AND {_MARKED.format('_reset_from')}"
-    " ORDER BY started_at, id"
-)
 COPYING_MS: Final = 2_000
 """Time within which the beginning of a continuation is written, in ms."""
 
@@ -74,15 +65,12 @@ def find(home: Home) -> Iterator[Source]:
         rows = databases.sessions_of(database, "sessions", f"{columns}, started_at", "TRUE")
         found = sorted(rows, key=lambda row: milliseconds(row[6]) or 0)
         ends = {row[0]: row[3] for row in found}
-        own = [row for row in found if row[4] is None or _is_own(row[5], row[4], ends)]
-        # What none of these reaches has no beginning, or is too far behind it.
-        others = [
-            row
-            for row in found
-            if ends.get(row[4]) == "compression" and "_delegate_from" not in obj(from_json(row[5]))
-        ]
+        kinds = {row[0]: _relation(row[5], row[4], ends) for row in found}
+        # What none of the others reaches has no beginning, or is too far behind it.
+        first = [row for row in found if kinds[row[0]] in (_OWN, _FORK)]
+        first += [row for row in found if kinds[row[0]] == _CONTINUATION]
         reached = set[str]()
-        for session_id, changed, messages, ended, *_ in own + others:
+        for session_id, changed, messages, ended, *_ in first:
             if session_id in reached:
                 continue
             reached.add(session_id)
@@ -100,31 +88,42 @@ def find(home: Home) -> Iterator[Source]:
                 yield databases.row_source(database, session_id, changed, messages)
 
 
-def _is_own(config: object, parent: str, ends: dict[str, object]) -> bool:
-    """Return True if a session with a parent is no subagent's, and does not continue it: the parent
-    may be deleted, or the person began anew behind it."""
-    marks = obj(from_json(config))
-    begins = parent not in ends or "_reset_from" in marks
-    return _is_fork(config, ends.get(parent)) or (begins and "_delegate_from" not in marks)
+_OWN, _FORK, _CONTINUATION, _SUBAGENT = range(4)
 
 
-def _is_fork(config: object, parents_end: object) -> bool:
-    """Return True for a session that is a branch of its parent, by its settings or by how, in early
-    versions, the parent ended."""
+def _relation(config: object, parent: str | None, ends: dict[str, object]) -> int:
+    """Return what a session with these settings is to its parent, by how that ended.
+
+    The parent may be deleted, or the person began anew behind it. In early versions, only the end
+    of the parent tells that it was forked.
+    """
     marks = obj(from_json(config))
-    is_branch = bool(text(marks, "_branched_from")) or parents_end == "branched"
-    return is_branch and "_delegate_from" not in marks
+    if parent is None:
+        return _OWN
+    if "_delegate_from" in marks:
+        return _SUBAGENT
+    if text(marks, "_branched_from") or ends.get(parent) == "branched":
+        return _FORK
+    if parent not in ends or "_reset_from" in marks:
+        return _OWN
+    return _CONTINUATION if ends[parent] == "compression" else _SUBAGENT
 
 
 def _chain(database: Path, session_id: str) -> list[str]:
     """Return a session and its continuations, in order; several where two went on with one."""
     chain: dict[str, None] = {}
     due = [session_id]
+    which = (
+        "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
+        " AND p.end_reason = 'compression') ORDER BY started_at DESC, id DESC"
+    )
     while due and len(chain) < _LONGEST:
         chain[name := due.pop()] = None
         tables = databases.AgentTables(database, Missed())
-        found = [one for (one,) in tables.rows("sessions", "id", _GOES_ON, name)]
-        due += [one for one in reversed(found) if isinstance(one, str) and one not in chain]
+        for child, config in tables.rows("sessions", "id, model_config", which, name):
+            relation = _relation(config, name, {name: "compression"})
+            if isinstance(child, str) and child not in chain and relation == _CONTINUATION:
+                due.append(child)
     return [*chain]
 
 
@@ -158,7 +157,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     own: Object = databases.row_by_id(database, "sessions", forked, source.item)
     if parent := text(own, "parent_session_id"):
         above = databases.row_by_id(database, "sessions", ("end_reason",), parent)
-        if _is_fork(own.get("model_config"), above.get("end_reason")):
+        if _relation(own.get("model_config"), parent, {parent: above.get("end_reason")}) == _FORK:
             writer.facts.begun_as = parent
     chain = _chain(database, source.item)
     writer.facts.goes_on_as = chain[1:]

@@ -144,30 +144,25 @@ def _created(message: Object) -> int:
     return milliseconds(obj(message, "time").get("created")) or 0
 
 
-class _Tables(NamedTuple):
-    """The tables that a database has."""
-
-    sessions: list[str]
-    messages: list[str]
+def _existing(database: Path, names: Iterable[str]) -> list[str]:
+    """Return those of these tables that a database has."""
+    return [name for name in names if databases.columns_of(database, name, ["id"])]
 
 
-def existing_tables(database: Path) -> _Tables:
-    """Return the tables that a database has; an unreadable one, or one without any, is noted."""
+def _found_tables(database: Path) -> list[str]:
+    """Return the tables of sessions; an unreadable database is noted, and one without any."""
     note_database(database)
     try:
-        if database.exists():
-            found = _Tables(
-                *(
-                    [name for name in names if databases.columns_of(database, name, ["id"])]
-                    for names in (SESSIONS, MESSAGES)
-                )
-            )
-            if not found.sessions and databases.rows(database, "SELECT 1 FROM sqlite_master"):
-                note(OSError(EINVAL, "it has no table of sessions", str(database)))
-            return found
+        found = _existing(database, SESSIONS) if database.exists() else []
+        if not found and database.exists() and databases.rows(database, _ANY_TABLE):
+            note(OSError(EINVAL, "it has no table of sessions", str(database)))
+        return found
     except OSError as error:
         note(error)
-    return _Tables([], [])
+        return []
+
+
+_ANY_TABLE: Final = "SELECT 1 FROM sqlite_master"
 
 
 class OpencodeRows:
@@ -176,13 +171,13 @@ class OpencodeRows:
     def __init__(self, path: Path, missed: Missed) -> None:
         self._path = path
         self._missed = missed
-        self._tables = existing_tables(path)
+        self._sessions, self._messages = (_existing(path, it) for it in (SESSIONS, MESSAGES))
 
     def session(self, session_id: str) -> Object:
         """Return the session, empty if there is none."""
         wanted = ("directory", "title", "version", "time_created", "fork_session_id")
         found: Object = {}
-        for table in self._tables.sessions:
+        for table in self._sessions:
             found |= databases.row_by_id(self._path, table, wanted, session_id)
         if not found:
             return {}
@@ -195,14 +190,14 @@ class OpencodeRows:
         new: dict[str, _Place] = {}
         held: dict[str, Object] = {}
         size = 0
-        if "message" in self._tables.messages:
+        if "message" in self._messages:
             columns = "id, data, rowid"
             for name, data, row in self._rows("message", columns, "session_id = ?", session_id):
                 message = self._decode(data)
                 old[name] = _Place(_created(message), 0, name, text(message, "parentID"), row)
                 if size <= HELD_BYTES:
                     held[name], size = message, size + len(str(data))
-        if "session_message" in self._tables.messages:
+        if "session_message" in self._messages:
             columns = "id, seq, time_created"
             for found in self._rows("session_message", columns, "session_id = ?", session_id):
                 name, number, at = found
@@ -230,14 +225,14 @@ class OpencodeRows:
         """Yield the parts of a message in order, each with its `id`."""
         if PARTS in message:
             yield from objects(message, PARTS)
-        elif "message" in self._tables.messages:
+        elif "message" in self._messages:
             where = "message_id = ? ORDER BY id"
             for name, data in self._rows("part", "id, data", where, text(message, "id")):
                 yield self._decode(data) | {"id": name}
 
     def children(self, session_id: str) -> Iterator[tuple[str, str]]:
         """Yield the ids and titles of the sessions of its subagents."""
-        for table in self._tables.sessions:
+        for table in self._sessions:
             where = "parent_id = ? ORDER BY id"
             for name, title in self._rows(table, "id, title", where, session_id):
                 yield name, title if isinstance(title, str) else ""
@@ -318,13 +313,13 @@ def session_sources(
     stored: dict[str, Path] = {}
     for database in (own, *channels):
         found: dict[str, Source] = {}
-        tables = existing_tables(database)
-        for table in tables.sessions:
-            size = " + ".join(
-                f"(SELECT count(*) FROM {_COUNTED[it]} WHERE session_id = {table}.id)"
-                for it in tables.messages
-            )
-            columns = f"id, time_updated, {size or '0'}"
+        for table in _found_tables(database):
+            of_session = f"WHERE session_id = {table}.id)"
+            counts = [
+                f"(SELECT count(*) FROM {_COUNTED[messages]} {of_session}"
+                for messages in _existing(database, MESSAGES)
+            ]
+            columns = f"id, time_updated, {' + '.join(counts) or '0'}"
             for it in databases.sources(database, table, columns, "parent_id IS NULL"):
                 if before := found.get(it.session_id):
                     it = replace(it, changed_at=max(it.changed_at, before.changed_at))
@@ -361,7 +356,7 @@ def _messages_of(database: Path) -> dict[str, tuple[str, bool]]:
     """Return the messages of a database by id: their sessions, and True if they have parts."""
     found: dict[str, tuple[str, bool]] = {}
     with suppress(OSError):
-        for table in existing_tables(database).messages:
+        for table in _existing(database, MESSAGES):
             rows = databases.rows(database, _WITH_PARTS[table])
             found.update((name, (its, has)) for name, its, has in rows if isinstance(name, str))
     return found
