@@ -1,9 +1,10 @@
-"""A conversation of a program of Windows keeps its folder."""
+"""A conversation of a program of Windows, or of a project that is gone, keeps its folder."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from os.path import expanduser
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,24 @@ def test_a_folder_of_windows_that_is_not_here_is_said(journal: Path, tmp_path: P
         record["cwd"] = "D:\\work"
     transcript.write(tmp_path)
     done = acphold.run("import", "--from", str(tmp_path))
-    such = "1 conversation in folders of Windows that are not here, such as D:\\work"
+    such = "1 conversation in folders that are not here, such as D:\\work"
     assert f"claude: {such}" in done.err
     assert "D:\\work" in acphold.run("list", "--json").out.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("other", ["/", "/tmp", "~"])
+def test_one_whose_project_is_gone_is_not_moved_to_where_no_project_is(
+    journal: Path, tmp_path: Path, other: str
+) -> None:
+    acphold, gone = CommandLine(journal), str(tmp_path / "gone")
+    transcript = Transcript("Hello.")
+    transcript.assistant("Hi.")
+    for record, folder in zip(transcript.records, (gone, expanduser(other)), strict=True):
+        record["cwd"] = folder
+    transcript.write(tmp_path)
+    done = acphold.run("import", "--from", str(tmp_path))
+    assert f"1 conversation in folders that are not here, such as {gone}" in done.err
+    assert json.loads(acphold.run("list", "--json").out)["cwd"] == gone
 
 
 def test_one_folder_of_windows_can_be_asked_for_by_its_path_here(

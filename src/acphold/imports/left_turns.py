@@ -133,7 +133,7 @@ async def beside(journal: Journal, source: Source, session_id: str) -> list[Sess
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
     """Take the turns of a session out of the tails, and the sessions of sources apart, that
-    have its id: a turn is in one of these.
+    have its id, and of these each turn out of all but one.
 
     They are compared again at the next import, or deleted if nothing is left. One that a person
     has named, tagged, pinned or shared, or in which prompts wait, stays as it is; and so does one
@@ -144,9 +144,8 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     ours = await read_known(journal, session_id)
     # One that was taken in before turns had identities is known by its moment.
     keys = {name for turn in ours.turns for name in (turn.identity, turn.moment)}
-    for it in others:
-        is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
-        if is_kept or await is_live(journal, it.session_id):
+    for it in sorted(others, key=lambda row: -row.last_seq):
+        if await is_live(journal, it.session_id):
             continue
         session = await read_known(journal, it.session_id)
         place = session.marker.place if session.marker else ""
@@ -160,7 +159,12 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         ]
         due = [n for n, turn in enumerate(session.turns) if turn.prompt in moving]
         due = [n for n in due if n not in common]
-        if not (common or due) or (is_branch and len(common) < len(session.turns)):
+        is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
+        if is_branch and len(common) < len(session.turns):
+            continue
+        # An import that was killed may have put a turn aside twice, by itself and behind another.
+        keys.update(turn.key for turn in session.turns)
+        if is_kept or not (common or due):
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
         if len(common) == len(session.turns):

@@ -22,6 +22,7 @@ from fnmatch import translate
 from functools import lru_cache
 from operator import attrgetter, methodcaller
 from pathlib import Path, PureWindowsPath
+from tempfile import gettempdir
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -44,6 +45,8 @@ MOST_OF_NAME: Final = 200
 
 MOST_FOLDERS: Final = 20
 """Folders of one conversation that are looked at, the newest."""
+
+_PASSING: Final = frozenset({"/tmp", "/var/tmp", gettempdir()})
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte of a name that is not UTF-8."""
@@ -110,14 +113,32 @@ class Facts(Struct):
             self.folders = [*(it for it in self.folders if it != folder), folder][-MOST_FOLDERS:]
 
     def settle(self) -> None:
-        """Take the folder of a conversation that was moved: the newest that exists, in which the
-        program looks for it, if that is known. Agents go into folders below it, and come back."""
+        """Take the folder of a conversation that was moved: the newest project that exists, in
+        which the program looks for it, if that is known. Agents go into folders below it, and come
+        back."""
         newest = self.folders[::-1]
         there = [it for it in newest if os.path.isdir(folder_here(it))]
         its = [it for it in there or newest if self.named_after and _is_named(it, self.named_after)]
         if not its and (self.named_after or self.cwd not in there):
+            there = [it for it in there if not _is_above_projects(folder_here(it))]
             its = [it for it in there if not any(it.startswith(f"{above}/") for above in there)]
         self.cwd = next(iter(its), self.cwd)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its folder is not here, but one of Windows, or gone while those exist that its
+        program entered, too."""
+        if not os.path.isabs(self.folder):
+            return True
+        others = map(folder_here, self.folders)
+        return not os.path.isdir(self.folder) and any(map(os.path.isdir, others))
+
+
+def _is_above_projects(folder: str) -> bool:
+    """Return True for a folder into which no project is moved: the home folder, one above that, or
+    one for what passes."""
+    home = os.path.expanduser("~")
+    return home == folder or home.startswith(folder.rstrip("/") + "/") or folder in _PASSING
 
 
 def _is_named(folder: str, name: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import asyncio
+from contextlib import aclosing, closing
 from itertools import pairwise
 from random import Random
 
@@ -12,6 +13,9 @@ from acphold.conversation.history.entries import PastEntry
 from acphold.journal import bounds
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.sql.list_filters import Word
+from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.usage_sums import Span
+from acphold.journal.sqlite import row_texts, usage_blocks
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
@@ -114,6 +118,35 @@ async def test_a_deleted_session_and_a_forgotten_turn_leave_no_text(
     for word in ("secret3", "secret11"):
         assert not await in_texts(journal, word)
     assert await in_texts(journal, "secret20")
+
+
+async def test_a_turn_forgotten_while_texts_are_made_is_in_none_of_them(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(17):
+        await put(journal, number, f"secret{number} of {number}")
+    made = row_texts.of_span
+
+    async def forget() -> None:
+        async with aclosing(SqliteJournal(journal.path)) as other:
+            lease = await other.acquire("s11")
+            await other.change(lease, RowChange(title="harmless"))
+            await other.withdraw(lease, [(1, 2)], overwrites=True)
+
+    def of_span(tables: Tables, span: Span) -> bytes:
+        found = made(tables, span)
+        if b"secret11" in found:
+            asyncio.run(forget())
+        return found
+
+    monkeypatch.setattr(row_texts, "of_span", of_span)
+    for _ in range(50):  # until its block is due
+        await journal._background.run(lambda db: usage_blocks.make_next(SqliteTables(db)))
+        if (await journal.session("s11")).title == "harmless":
+            break
+    assert not await in_texts(journal, "secret11")
+    await journal.index.tidy(1)
+    assert await in_texts(journal, "harmless")
 
 
 async def in_texts(journal: SqliteJournal, word: str) -> bool:

@@ -343,7 +343,7 @@ class Tally(Struct):
     failures: dict[str, bool] = {}
     """What could not be read, and whether an earlier import has said so."""
     unknown: list[str] = []
-    windows_folders: Counter[str] = field(default_factory=Counter)
+    lost_folders: Counter[str] = field(default_factory=Counter)
 
     @property
     def total(self) -> int:
@@ -368,8 +368,8 @@ class Tally(Struct):
         self.missed.update(facts.missed.counts)
         self.missed_bytes.update(facts.missed.sizes)
         self.removed.update(facts.removed)
-        if not os.path.isabs(facts.folder):
-            self.windows_folders[facts.folder] += 1
+        if facts.is_lost:
+            self.lost_folders[facts.folder] += 1
 
     def count_failure(self, error: Exception, path: str, *, is_known: bool = False) -> None:
         """Count a source that could not be read."""
@@ -414,10 +414,10 @@ class Tally(Struct):
             messages.append(f"cannot read {its}, as before; `acphold doctor` says why")
         if self.unknown:
             messages.append(name_unknown(self.unknown))
-        if folders := self.windows_folders:
+        if folders := self.lost_folders:
             count = quantity(folders.total(), "conversation")
             such = on_one_line(next(iter(folders)))
-            messages.append(f"{count} in folders of Windows that are not here, such as {such}")
+            messages.append(f"{count} in folders that are not here, such as {such}")
         missed = self.missed.copy()
         if branches:
             del missed[ABANDONED]

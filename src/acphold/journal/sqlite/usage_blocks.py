@@ -42,7 +42,7 @@ def make_next(tables: Tables) -> bool:
         _note_holding(tables, holding, revision)
         return False
     with tables.writing():
-        is_late = tables.execute(_IS_LATE, (revision, revision, *due, revision)).fetchone()
+        is_late = tables.execute(_IS_LATE, (revision, *due, revision, *due, revision)).fetchone()
         if is_late is None:
             usage_blocks.insert(tables, block | {"revision": revision})
             row_texts.keep(tables, due[1], texts)
@@ -52,7 +52,7 @@ def make_next(tables: Tables) -> bool:
 # The note of a later revision would hold for a block of an earlier one, too.
 _IS_LATE: Final = """
     SELECT 1 FROM changes LEFT JOIN sessions USING (session_id)
-    WHERE revision > %s AND number IS NULL
+    WHERE revision > %s AND (number IS NULL OR number BETWEEN %s AND %s)
     UNION ALL SELECT 1 FROM meta
     WHERE name IN ('forgotten', 'usage_blocks') AND CAST(value AS INTEGER) > %s
     UNION ALL SELECT 1 FROM usage_blocks WHERE highest >= %s AND lowest <= %s AND revision > %s
