@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,11 +20,10 @@ from acphold.errors import JOURNAL_FAILED, AgentStartError
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.ask_streams import TextOutput
-from acphold.faces.cli.ask_turn import AgentSettings, AskingTurn, Inquiry
+from acphold.faces.cli.ask_turn import AskingTurn
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.main import parser_of
-from acphold.faces.cli.session_setup import AS_IT_IS
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.journal_location import VARIABLE
@@ -241,15 +241,15 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
 ) -> None:
     defaults(cancel_grace=grace)
     monkeypatch.setenv(VARIABLE, str(journal))
+    monkeypatch.setattr(sys, "stdin", None)
     agent = NamedAgent(tuple(scripted_agent()))
-    read = parser_of("ask").read(["", "--cwd=/tmp", "--permission=reject"])
+    prompt = steps({"say": "so far"}, *steps_on)
+    read = parser_of("ask").read([prompt, "--cwd=/tmp", "--permission=reject"])
     given = convert(read, AskArguments)
-    content = (steps({"say": "so far"}, *steps_on),)
-    settings = AgentSettings(SECONDS, start_timeout=SECONDS)
-    question = Inquiry(given, agent, settings, Start("", agent.command), content, AS_IT_IS)
-    frame = first_frame(question.start.words, agent.command, kind=BRIEF)
-    front = OwnFront(frame, journal_of((), journal))
-    asking = AskingTurn(question, front, stopping := Stopping())
+    start = Start("", agent.command)
+    front = OwnFront(first_frame(start.words, agent.command, kind=BRIEF), journal_of((), journal))
+    asking = AskingTurn(agent, start, given, monotonic(), front)
+    asking.output = stopping = Stopping()
     stopping.asking = asking
     async with asyncio.timeout(2 * SECONDS):
         assert await asking.run() == Exit.TIMEOUT

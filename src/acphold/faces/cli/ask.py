@@ -99,10 +99,10 @@ def ask(**given: Any) -> int:
         front = OwnFront(frame, journal_of((), journal))
     # Imported while the agent starts.
     load_asyncio()
-    from acphold.faces.cli.ask_turn import ask_once, question_of
+    from acphold.faces.cli.ask_turn import AskingTurn
 
     try:
-        question = question_of(chosen, start, asked, started)
+        asking = AskingTurn(chosen, start, asked, started, front)
     except BaseException as error:
         if front is not None:
             front.close()
@@ -111,4 +111,4 @@ def ask(**given: Any) -> int:
             return Exit.TIMEOUT
         raise
     with remember(start, journal_of((), journal)):
-        return ask_once(question, front)
+        return asking.run_alone()
