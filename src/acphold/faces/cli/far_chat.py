@@ -23,13 +23,12 @@ from acphold.faces.cli.places import NEWEST
 from acphold.faces.cli.remote import obtain_token
 from acphold.faces.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.faces.cli.servers import FarServer
-from acphold.faces.cli.session_picker import choose_session, choose_session_of
+from acphold.faces.cli.session_picker import choose_session
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell
 from acphold.faces.screen.panels import Key, KeyChoice
 from acphold.known_agents import short_name
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.hub.annotations import AGENT
-from acphold.live.reading.session_reader import Wanted
 
 
 async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = False) -> int:
@@ -149,25 +148,13 @@ class _RefusalData(Struct):
 
 
 async def _find_or_choose(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
-    """Return the session that the person means by words or chooses from a list; None for none.
-
-    The list of an `acphold serve` also shows each session's state, and where the words were said.
-    """
+    """Return the session that the person means by words or chooses from a list; None for none."""
     with suppress(errors.UnknownSessionError, errors.AmbiguousIdError):
         if words:
             return await _find_by_id(agent, words)
     if not on_terminal():
         raise UsageError("in a pipe, the ID of one session is required")
     async with reading(server) as reader:
-        try:
-            await reader.page(Wanted(), limit=1)
-        except (
-            errors.ConnectionLostError,
-            errors.RemoteError,
-            errors.RemoteRefusalError,
-        ):
-            # Only `serve` lists them.
-            return await choose_session_of(agent, words)
         among = None
         if not names_no_agent(server.url):
             among = {info.session_id async for info in agent.sessions()}
