@@ -35,6 +35,17 @@ async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = F
     """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
         raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.option}`")
+    following: WantedConversation | None = wanted
+    code: int = Exit.OK
+    while following is not None:
+        code, following = await _talk(server, following, watch=watch)
+    return code
+
+
+async def _talk(
+    server: FarServer, wanted: WantedConversation, *, watch: bool
+) -> tuple[int, WantedConversation | None]:
+    """Talk in one session; returns the exit code, and what the person wants next."""
     url, token, agent = server.url, await obtain_token(server), wanted.agent
     names_session = wanted.session_id is not None or wanted.words is not None
     frontend = ChatFrontend(
@@ -52,23 +63,20 @@ async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = F
         ca=server.ca,
     )
     async with connected_to(endpoint, **frontend.options) as there:
-        while True:
-            session = await _open(there, wanted, server)
-            if session is None:
-                return Exit.OK
-            await wanted.setup.apply(session)
-            code = await frontend.run(there, session)
-            if code == Exit.OK and on_terminal():
-                again = f"acphold continue{server.option} {on_one_line(session.id)}"
-                print(f"\nDetached; the session continues: {again}")
-            if frontend.chat.commands.goes_to is None:
-                return code
-            goes, words = frontend.chat.commands.goes_to
-            if goes == "new":
-                wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup, agent=agent)
-            else:
-                wanted = WantedConversation(words=words, agent=agent)
-            await frontend.leave(session)
+        session = await _open(there, wanted, server)
+        if session is None:
+            return Exit.OK, None
+        await wanted.setup.apply(session)
+        code = await frontend.run(there, session)
+    if code == Exit.OK and on_terminal():
+        again = f"acphold continue{server.option} {on_one_line(session.id)}"
+        print(f"\nDetached; the session continues: {again}")
+    match frontend.chat.commands.goes_to:
+        case ("new", _):
+            return code, WantedConversation(cwd=session.cwd, setup=wanted.setup, agent=agent)
+        case ("resume", words):
+            return code, WantedConversation(words=words, agent=agent)
+    return code, None
 
 
 async def _open(

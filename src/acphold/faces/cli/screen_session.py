@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from acp_wire.schema import ClientCapabilities
-from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
+from acphold.errors import AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
@@ -144,12 +144,6 @@ class ChatFrontend:
                 if self.sign_in is None:
                     raise
                 await self.sign_in.sign_in(agent, error)
-
-    async def leave(self, session: RemoteSession) -> None:
-        """Leave a session for another one of the same agent."""
-        self.chat.turns.end()
-        with suppress(AcpError):  # then the agent keeps it open, which is harmless
-            await session.close()
 
     @property
     def options(self) -> Options:

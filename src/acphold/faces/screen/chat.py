@@ -77,7 +77,6 @@ class Chat:
 
     def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
         """Show the session, which is open now, and the updates kept meanwhile."""
-        self.commands.goes_to = None
         self.turns.begin(agent, session)
         for session_id, raw in self._early_updates:
             if self.flow.knows_child(session_id):

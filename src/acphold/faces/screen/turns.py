@@ -149,25 +149,19 @@ class ShownTurns:
 
     def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
         """Send prompts to this session from now on."""
-        self.error, self.live = None, LiveSession(session.id)
+        self.live = LiveSession(session.id)
         self._agent, self._session = agent, session
         self.queue = session.queue
-        self._in_queued_turn = False
-
-    def end(self) -> None:
-        """Leave the session."""
-        self._session = None
-        self._flow.turn_over()
 
     @property
     def session(self) -> RemoteSession:
-        """The session; there is one between `begin` and `end`."""
+        """The session; there is one from `begin` on."""
         assert self._session is not None
         return self._session
 
     @property
     def has_session(self) -> bool:
-        """True between `begin` and `end`."""
+        """True from `begin` on."""
         return self._session is not None
 
     @property
