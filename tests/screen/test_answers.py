@@ -76,7 +76,7 @@ def question(call: str) -> PermissionQuestion:
 
 async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
     flow, maker = Flow(), Maker()
-    answers = PersonAnswers(flow, calls=maker)
+    answers = PersonAnswers(flow, maker)
     answers.face = Keys("y", "s", "y")
     async with asyncio.timeout(DEADLINE):
         await answers.on_permission(question("a"))
@@ -133,7 +133,7 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
     found: list[DecidedQuestion | None], told: str
 ) -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, calls=Elsewhere(*found))
+    answers = PersonAnswers(flow, Elsewhere(*found))
     answers.face = face = Nobody()
     async with asyncio.timeout(DEADLINE):
         asking = asyncio.create_task(answers.on_permission(question("a")))
@@ -147,7 +147,7 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
 
 async def test_a_question_that_the_person_leaves_open_is_not_called_settled() -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, calls=Elsewhere())
+    answers = PersonAnswers(flow, Elsewhere())
     answers.face = face = Nobody()
     async with asyncio.timeout(DEADLINE):
         asking = asyncio.create_task(answers.on_permission(question("a")))
@@ -161,7 +161,7 @@ async def test_a_question_that_the_person_leaves_open_is_not_called_settled() ->
 
 async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, calls=Maker(fails=True))
+    answers = PersonAnswers(flow, Maker(fails=True))
     answers.face = Keys("y")
     async with asyncio.timeout(DEADLINE):
         await answers.on_permission(question("a"))
@@ -187,7 +187,7 @@ async def test_a_form_is_shown_before_it_is_sent_and_can_be_changed(
     keys: str, filled: dict[str, str] | None
 ) -> None:
     form = ElicitationSchema(properties={"name": StringPropertySchema()})
-    answers = PersonAnswers(Flow())
+    answers = PersonAnswers(Flow(), NoRecord())
     answers.face = face = Form(keys, "Ann", "Bob")
     async with asyncio.timeout(DEADLINE):
         assert await answers.on_form(FormQuestion("Who?", form)) == filled

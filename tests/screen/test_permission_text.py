@@ -10,6 +10,7 @@ from acphold.conversation.history.timeline import ToolCall
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import KeyChoice, call_details, permission
+from tests.screen.test_answers import NoRecord
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 
@@ -90,7 +91,7 @@ async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     async def choose(choice: KeyChoice) -> None:
         asked_for.append(choice)
 
-    answers = PersonAnswers(Flow(), reads_only=True)
+    answers = PersonAnswers(Flow(), NoRecord(), reads_only=True)
     face: Any = SimpleNamespace(choose=choose, refresh=lambda: None)
     answers.face = face
     tool = call(title="make all", kind="execute", rawInput={"command": "make all"})

@@ -128,7 +128,7 @@ class InboxVisit:
         self._reader = reader
         self._server = server
         self._session_id = session_id
-        self._answers = PersonAnswers(visitor.flow, calls=KnownCalls(server))
+        self._answers = PersonAnswers(visitor.flow, KnownCalls(server))
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}

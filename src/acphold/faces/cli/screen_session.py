@@ -127,9 +127,7 @@ class ChatFrontend:
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
-            self.flow,
-            reads_only=reads_only,
-            calls=KnownCalls(server),
+            self.flow, KnownCalls(server), reads_only=reads_only
         )
         self._permission = permission
         if self._person is not None:

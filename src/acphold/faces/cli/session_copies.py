@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from typing import Final
 
 from msgspec import Struct
 
@@ -219,10 +220,12 @@ def _description_of_files(copied: KeptThere) -> list[str]:
     hint = " --include copies those of .worktreeinclude." if more.is_possible else ""
     which = "Other files" if more.count else "Files"
     lines.append(f"{not_copied(copied.snapshot.left_out_count, first, which)}{hint}")
-    if copied.snapshot.state == "later":
-        lines.append("acphold exited in that turn: these files are from the start of the next one")
-    elif copied.snapshot.state == "late":
-        lines.append("taken late: they may contain the first changes of the next turn")
-    elif copied.snapshot.state == "likely":
-        lines.append("likely as they were: the agent had spoken before they were all read")
-    return lines
+    return [*lines, *filter(None, [MOMENTS.get(copied.snapshot.state)])]
+
+
+MOMENTS: Final = {
+    "later": "acphold exited in that turn: these files are from the start of the next one",
+    "late": "taken late: they may contain the first changes of the next turn",
+    "likely": "likely as they were: the agent had spoken before they were all read",
+}
+"""What is said of files that may be others than at that moment."""

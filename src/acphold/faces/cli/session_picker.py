@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING
@@ -61,18 +61,25 @@ async def pick_session(
     acts: ActsOnSessions | None = None,
     at: str = "",
     selected: Sequence[str] = (),
-    read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
     """Return the person's choice, None for nothing; the list begins `at` a session, with those
-    `selected`. With `acts` they may do more than continue. `read` shows a session.
+    `selected`. With `acts` they may do more than continue.
 
     Raises UsageError if there is no session yet.
     """
+    from acphold.faces.cli.show import show_in_pager  # late: it chooses by this module
+
     try:
         async with sessions_here() as (reader, _):
             await list_growth(reader)
-            source = _ReadSessions(reader)
-            picker = Picker(source, words=words, acts=acts, at=at, selected=selected, read=read)
+            picker = Picker(
+                _ReadSessions(reader),
+                words=words,
+                acts=acts,
+                at=at,
+                selected=selected,
+                read=show_in_pager,
+            )
             return await picker.run()
     except NoJournalError:
         raise UsageError(
@@ -93,10 +100,10 @@ async def choose_session(
     return None if choice is None else choice.session_id
 
 
-async def choose_session_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
+async def choose_session_of(agent: RemoteAgent) -> SessionInfo | None:
     """Return the session of the agent that the person chooses to continue; None for none."""
     source = _SessionsOfAgent(agent)
-    choice = await Picker(source, words=words).run()
+    choice = await Picker(source).run()
     return None if choice is None else source.infos[choice.session_id]
 
 

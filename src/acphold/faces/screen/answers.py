@@ -125,18 +125,12 @@ class PersonAnswers:
     that is pending when a session is joined arrives before there is a face, and waits for it. The
     text that belongs to a question is shown when it is asked, not above the question before.
 
-    With `calls`, a change is shown against the file as it is, and a yes can become a rule: that is
+    By `calls`, a change is shown against the file as it is, and a yes can become a rule: that is
     offered until the next line or question; and a question that another client answered says which
     one, and how.
     """
 
-    def __init__(
-        self,
-        flow: Flow,
-        *,
-        reads_only: bool = False,
-        calls: AskedCalls | None = None,
-    ) -> None:
+    def __init__(self, flow: Flow, calls: AskedCalls, *, reads_only: bool = False) -> None:
         self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
         self._flow = flow
@@ -160,10 +154,8 @@ class PersonAnswers:
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask for permission for a tool; return the id of an option."""
         async with self._turn_to_ask():
-            tool, present = question.tool_call, dict[int, PresentDiff]()
-            if self._calls is not None:
-                present |= await self._calls.at_present(question.session_id, tool)
-            self._show(call_details(tool, present))
+            tool = question.tool_call
+            self._show(call_details(tool, await self._calls.at_present(question.session_id, tool)))
             self._flow.asks_about(tool)
             choice = permission(tool, question.options)
             self._flow.in_question, self._flow.said_instead = tool.tool_call_id, ""
@@ -180,16 +172,15 @@ class PersonAnswers:
             else:
                 decided = DecidedQuestion(_title_of(question), Came(chosen.kind, chosen.name))
                 self._show(passage(decided))
-            if chosen.kind == "allow_once" and self._calls is not None:
-                offering = self._offer(self._calls, question)
-                self._offering = asyncio.create_task(offering, name="offer of a rule")
+            if chosen.kind == "allow_once":
+                self._offering = asyncio.create_task(self._offer(question), name="offer of a rule")
             return answer
 
-    async def _offer(self, calls: AskedCalls, question: PermissionQuestion) -> None:
+    async def _offer(self, question: PermissionQuestion) -> None:
         """Offer to make a rule of a yes; the question itself has been answered already."""
         session_id, call = question.session_id, question.tool_call.tool_call_id
         try:
-            offers = await calls.offers(session_id, call)
+            offers = await self._calls.offers(session_id, call)
         except AcpError as error:
             log.info("cannot offer a rule: %s", error)  # no message: nobody asked for a rule
             return
@@ -200,7 +191,7 @@ class PersonAnswers:
         if answer is None:
             return
         offer = offers[int(answer.removesuffix("*"))]
-        made = calls.make(session_id, call, offer, all_agents=answer.endswith("*"))
+        made = self._calls.make(session_id, call, offer, all_agents=answer.endswith("*"))
         # The rule is chosen: from now on, the next question no longer dismisses the offer.
         await asyncio.shield(self._making.start(self._make(made), "rule"))
 
@@ -311,18 +302,18 @@ class PersonAnswers:
         except asyncio.CancelledError:
             if not self._has_face.is_set():
                 pass  # the person has left: it stays open
-            elif asked is None or self._calls is None:
+            elif asked is None:
                 self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             else:
-                self._making.start(self._tell_outcome(self._calls, asked), "outcome")
+                self._making.start(self._tell_outcome(asked), "outcome")
             raise
 
-    async def _tell_outcome(self, calls: AskedCalls, asked: PermissionQuestion) -> None:
+    async def _tell_outcome(self, asked: PermissionQuestion) -> None:
         call, decided = asked.tool_call.tool_call_id, None
         try:
             async with timeout(bounds.OUTCOME_SECONDS):
                 while True:
-                    if (decided := await calls.outcome(asked.session_id, call)) is not None:
+                    if decided := await self._calls.outcome(asked.session_id, call):
                         break
                     # A turn that was cancelled here closes its question a moment later.
                     await asyncio.sleep(bounds.OUTCOME_AGAIN_SECONDS)
