@@ -26,6 +26,7 @@ from acp_wire.surroundings import Surroundings  # noqa: E402
 from acp_wire.transports.stdio import stdio_transport  # noqa: E402
 from acphold.faces.cli.alert_settings import AlertFile  # noqa: E402
 from acphold.faces.cli.log import start_log  # noqa: E402
+from acphold.faces.cli.settings import NamedAgent  # noqa: E402
 from acphold.faces.cli.starts import remember, start_in  # noqa: E402
 from acphold.faces.cli.wrap import make_service, settings_of  # noqa: E402
 from acphold.journal_location import default_location  # noqa: E402
@@ -45,7 +46,7 @@ async def main(words: list[str]) -> None:
     """Serve until the client leaves, or a signal comes."""
     signal.signal(signal.SIGCONT, go_ahead)
     place = words.index("--")
-    settings = settings_of(words[:place], words[place + 1 :], None)
+    settings = settings_of(words[:place], NamedAgent(tuple(words[place + 1 :])))
     log_file = start_log(settings.log_level, settings.log_file)
     here = Surroundings.here()
     start = start_in(here, settings.called, settings.program, settings.given)

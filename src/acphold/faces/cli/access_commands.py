@@ -21,7 +21,7 @@ from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import journal_if_any, sessions_here, short_id
 from acphold.faces.cli.list_table import Column, Table
 from acphold.faces.cli.places import find_session
-from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
+from acphold.faces.cli.terminal_text import age, on_one_line, say, tell
 from acphold.journal import stores
 from acphold.journal.access import (
     NODE,
@@ -100,7 +100,7 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
                 below.append(may.replace(",", ", "))
             else:
                 words = f"{each.id}  {state:<7}  {name:<16}  {may}  {used}  {whose}"
-                print(visible(words.rstrip()))
+                say(words.rstrip())
     if table.lines:
         table.print(below=below)
 
@@ -268,7 +268,7 @@ async def list_places(
             print(json_text.dumps(row))
         else:
             state = "allowed" if name in allowed else "looks"
-            print(visible(f"{name}  {state}  {on_one_line(what)}"))
+            say(f"{name}  {state}  {on_one_line(what)}")
     if not (seen or allowed or json):
         tell("No program of another sandbox or container has come.")
 
@@ -409,4 +409,4 @@ async def _list_shares(given: str | None, *, json: bool) -> None:
             print(json_text.dumps(row))
         else:
             held = "  held" if each.is_held else ""
-            print(visible(f"{short_ids[each.session_id]}  {may:<6}  {each.tenant}{held}"))
+            say(f"{short_ids[each.session_id]}  {may:<6}  {each.tenant}{held}")

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from acp_wire.surroundings import Surroundings
@@ -198,8 +198,7 @@ async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
 
 
 class StartClock:
-    """A line on stderr with the seconds since it was shown, until it is stopped or a block that it
-    is entered for ends."""
+    """A line on stderr with the seconds since it was shown, until it is closed."""
 
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
@@ -218,18 +217,12 @@ class StartClock:
         print(f"\r{self._words} {seconds} s", end="", file=sys.stderr, flush=True)
         self._timer = asyncio.get_running_loop().call_later(1, self._tick)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the line, once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             print(file=sys.stderr)
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self.stop()
 
 
 async def _chat_with(
@@ -278,16 +271,17 @@ async def _chat_with(
         state += f"{prompt_quantity(waiting)}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
-    async with clock, connected_to(wrap, **frontend.options) as agent:
+    with closing(clock):
+        async with connected_to(wrap, **frontend.options) as agent:
 
-        async def open_session() -> RemoteSession | None:
-            async with clock:  # a question about the sign-in stands below it
-                return await _session(agent, wanted, cwd, kept, clock)
+            async def open_session() -> RemoteSession | None:
+                with closing(clock):  # a question about the sign-in stands below it
+                    return await _session(agent, wanted, cwd, kept, clock)
 
-        session = await frontend.with_sign_in(agent, open_session)
-        if session is None:
-            return Exit.OK, None
-        code = await frontend.run(agent, session)
+            session = await frontend.with_sign_in(agent, open_session)
+            if session is None:
+                return Exit.OK, None
+            code = await frontend.run(agent, session)
     await show_how_to_continue(session)
     goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
@@ -305,7 +299,7 @@ async def _session(
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
     elif wanted.words is not None:
-        clock.stop()
+        clock.close()
         if (info := await choose_session_of(agent)) is None:
             return None
         found = await agent.load_session(info, mcp_servers=servers)
@@ -315,7 +309,7 @@ async def _session(
             found = await agent.load_session(newest, mcp_servers=servers)
         else:
             if wanted.newest:
-                clock.stop()
+                clock.close()
                 tell(f"No session in {on_one_line(cwd)} yet; starting a new one.")
             found = await agent.new_session(cwd, mcp_servers=servers)
     await wanted.setup.apply(found)

@@ -28,7 +28,7 @@ from acphold.faces.cli.session_copies import BESIDE, LAST, MadeCopy, WantedCopy,
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_names
 from acphold.faces.cli.ssh import become_ssh
-from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal, say, tell, visible
 from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
@@ -332,16 +332,12 @@ async def _move_to(host: str, options: _Options) -> int:
         )
         name = await short_id(kept, row.session_id)
     said = "had already moved to" if moved.was_done else "now continues on"
-    print(visible(f"{title_of(row)} {said} {on_one_line(host)}"))
+    say(f"{title_of(row)} {said} {on_one_line(host)}")
     print(*lines_of(moved, " there"), sep="\n")
-    print(
-        visible(
-            f"  here you can still read it; `acphold continue {name} --from last` continues a copy"
-        )
-    )
+    say(f"  here you can still read it; `acphold continue {name} --from last` continues a copy")
     if on_terminal():
         become_ssh(host, ["continue", row.session_id], terminal=True)
-    print(visible(f"To continue: acphold continue --host {shlex.quote(on_one_line(host))} {name}"))
+    say(f"To continue: acphold continue --host {shlex.quote(on_one_line(host))} {name}")
     return Exit.OK
 
 

@@ -45,7 +45,13 @@ from acphold.faces.cli.front import (
 from acphold.faces.cli.heartbeat import beat, forget
 from acphold.faces.cli.log import front_log, start_daemon_log
 from acphold.faces.cli.scopes import keep_scopes
-from acphold.faces.cli.settings import agent_command, agent_name, in_home, settings_path
+from acphold.faces.cli.settings import (
+    NamedAgent,
+    agent_command,
+    agent_name,
+    in_home,
+    settings_path,
+)
 from acphold.faces.cli.starts import remember, start_in
 from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
@@ -283,8 +289,10 @@ async def prepare_front(
     try:
         name, options = ("", words[: words.index("--")]) if "--" in words else split_name(words)
         path = settings_path(within)
-        agent = agent_command(name, frame.command, path) if name else None
-        settings = settings_of(options, frame.command, agent, path)
+        agent = NamedAgent(tuple(frame.command), file=path)
+        if name:
+            agent = agent_command(name, frame.command, path)
+        settings = settings_of(options, agent)
     except (SettingsError, UsageError, ValueError) as exc:
         _let_go(frame)
         if isinstance(exc, SettingsError):

@@ -19,7 +19,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import text_to_match
 from acphold.faces.cli.list_table import LEAST_TITLE
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import cell_width, cut, folder, on_one_line
+from acphold.faces.cli.terminal_text import cell_width, cut, folder, on_one_line, titled
 from acphold.journal.rows import ListFilter
 from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.session_reader import (
@@ -122,7 +122,7 @@ class AsWords:
             if not _fits(self._wanted, it):
                 self._over(row.session_id, "archived" if row.archived else "left")
                 continue
-            shown = it.state, on_one_line(row.title or "(no title)")
+            shown = it.state, titled(row.title)
             if self._known.get(row.session_id) != shown:
                 self._known[row.session_id] = shown
                 if self._is_listed:

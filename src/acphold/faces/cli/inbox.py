@@ -22,6 +22,7 @@ from acphold.faces.cli.terminal_text import (
     age,
     on_one_line,
     on_terminal,
+    say,
     tell,
     transcript_layout,
     visible,
@@ -127,7 +128,7 @@ async def _print_questions(
             found = _InboxState(questions, queues, short_ids, reader.origin, is_whole)
             show(found, None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
-                print(visible(told_rules))
+                say(told_rules)
             return
         from acphold.faces.cli.followed_list import ID_WIDTH, follow_list  # late: few follow it
 

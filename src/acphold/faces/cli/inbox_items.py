@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal
+from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal, titled
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.session_reader import SessionReader
 
@@ -16,7 +16,7 @@ NOTHING: Final = "Nothing is waiting for you."
 
 def where(row: SessionRow, short: str) -> str:
     """Return the session of what waits, with its `short` id."""
-    title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
+    title, agent = titled(row.title), on_one_line(agent_name(row.agent))
     return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(short)}"
 
 

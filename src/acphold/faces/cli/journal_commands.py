@@ -16,9 +16,9 @@ from acphold.faces.cli.terminal_text import (
     folder,
     progress_bars,
     quantity,
+    say,
     size,
     tell,
-    visible,
 )
 from acphold.journal import stores
 from acphold.journal.access import describe_held
@@ -57,7 +57,7 @@ async def backup(
             raise UsageError(f"{path} already exists; choose another file or use --force")
         with at_work():
             copied = await file.copy_to(target)
-    print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
+    say(f"Copied the journal to {folder(target)}, {size(copied)}.")
 
 
 @command("journal restore", "[OPTIONS] FILE", options.JOURNAL)
@@ -101,12 +101,12 @@ def restore(
             return await describe_held(restored.access)
 
     words = asyncio.run(accept())
-    print(visible(f"Restored the journal from {folder(path)}."))
+    say(f"Restored the journal from {folder(path)}.")
     if words:
         print(f"Nobody can tell what was revoked since the backup: {words}.")
     if done.former is not None:
         former = folder(done.former)
-        print(visible(f"The previous one is {former}; delete it when you no longer need it."))
+        say(f"The previous one is {former}; delete it when you no longer need it.")
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from acphold.conversation.history.prompt_queue import ELSEWHERE, moment
 from acphold.faces.cli import bounds
-from acphold.faces.cli.terminal_text import cell_width, console, cut, on_one_line, short_age
+from acphold.faces.cli.terminal_text import cell_width, console, cut, on_one_line, short_age, titled
 from acphold.journal.moves import destination
 from acphold.live.reading.session_reader import ListedSession
 
@@ -75,7 +75,7 @@ def cells(listed: ListedSession, short: str, agent: str, now: int, where: str) -
     return [
         ("★ " if listed.pinned else "")
         + ("(archived) " if row.archived else "")
-        + on_one_line(row.title or "(no title)"),
+        + titled(row.title),
         on_one_line(short),
         state,
         short_age(row.updated_at, now),

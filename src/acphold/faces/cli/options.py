@@ -234,6 +234,10 @@ SERVER: Final[Any] = value(
 )
 """Declares all places where sessions may be: with ON_HOST and JOURNAL."""
 
+SESSION: Final[Any] = argument("ID", "the session's id, or a prefix of it")
+SESSION_IF_ANY: Final[Any] = argument("ID", "the session's id, or a prefix of it", nargs="?")
+SESSIONS: Final[Any] = argument("ID", "a session's id, or a prefix of it", nargs="+")
+
 CWD: Final[Any] = value("DIR", "only sessions of this working directory")
 
 SURE: Final[Any] = flag("do not ask for confirmation", "--yes", "-y")

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import NothingChosen, UsageError
-from acphold.faces.cli.terminal_text import cut, on_one_line, on_terminal
+from acphold.faces.cli.terminal_text import cut, on_terminal, titled
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
@@ -126,7 +126,7 @@ async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]
     return [
         f"{short[it.session_id]} {cut(title, bounds.NAMED_CHARACTERS)}"
         for it in rows
-        for title in [on_one_line(it.title or "(no title)")]
+        for title in [titled(it.title)]
     ]
 
 

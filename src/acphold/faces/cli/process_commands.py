@@ -30,6 +30,7 @@ from acphold.faces.cli.terminal_text import (
     folder,
     on_one_line,
     quantity,
+    say,
     short_age,
     size,
     tell,
@@ -96,11 +97,11 @@ async def status(*, as_json: bool = options.json("one object for each process"))
             if table.lines:
                 table.print()
         for each in ending:
-            print(visible(f"process {each.pid}: daemon, ends or just begins"))
+            say(f"process {each.pid}: daemon, ends or just begins")
         if not (found or silent or ending):
             print("Nothing is running.")
     for each in silent:
-        print(visible(each.words))
+        say(each.words)
     return Exit.ERROR if silent else Exit.OK
 
 
@@ -127,12 +128,12 @@ def print_process(process: Process) -> None:
     old = ", replaced by an upgrade" if process.is_replaced else ""
     since, memory = _since_and_memory(process.pid, alone=True)
     release = f"release {process.release}{old}"
-    print(visible(f"process {process.pid}: {kind}, {release}, since {since}, {memory}"))
+    say(f"process {process.pid}: {kind}, {release}, since {since}, {memory}")
     for front in process.fronts:
         if front.own_homes:
-            print(visible(f"{_front_words(front)} has its own {', '.join(front.own_homes)}"))
+            say(f"{_front_words(front)} has its own {', '.join(front.own_homes)}")
     if process.limited:
-        print(visible(process.limited))
+        say(process.limited)
     table = Table(AGENTS)
     numbers = {program.number for program in process.programs}
     # Agents of `ask` and `serve` are nobody else's, so that one alone is known.
@@ -369,7 +370,7 @@ async def _stop_session(found: Sequence[Process], wanted: str) -> int:
                 f"process {process.pid} does not end the agent of {short}: {error}; `acphold agent "
                 "stop` ends the process"
             )
-        print(visible(f"Stopped the agent of session {short}."))
+        say(f"Stopped the agent of session {short}.")
         return Exit.OK
     if owner is not None:
         number = pid_at(owner.addresses)
@@ -425,7 +426,7 @@ async def _stop(
     left = await _still_running(signalled)
     for process in signalled:
         if process not in left:
-            print(visible(_end_of(process)))
+            say(_end_of(process))
             for pid in dict.fromkeys(it.pid for it in process.fronts if it.kind == SERVER):
                 ends = "" if pid is None else f", or `kill {pid}`,"
                 print(
@@ -454,7 +455,7 @@ async def _kill(found: Sequence[Process | SilentProcess]) -> int:
         if process in left:  # it waits for a disk, or such
             _complain(f"process {process.pid} was killed, but has not ended yet")
         else:
-            print(visible(_end_of(process)))
+            say(_end_of(process))
     return Exit.OK if len(killed) == len(found) and not left else Exit.ERROR
 
 

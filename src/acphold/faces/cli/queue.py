@@ -53,7 +53,7 @@ from acphold.faces.cli.continuation import (
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import NamedAgent, agent_command
-from acphold.faces.cli.terminal_text import on_one_line, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, tell, titled, visible
 from acphold.journal import stores
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
@@ -80,9 +80,7 @@ def _in_order(arguments: Sequence[str]) -> str:
 )
 async def queue(
     *,
-    session_id: str | None = options.argument(
-        "ID", "the session's id, or a prefix of it", nargs="?"
-    ),
+    session_id: str | None = options.SESSION_IF_ANY,
     deed: str | None = options.argument(
         "DO",
         "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; pause; resume",
@@ -140,7 +138,7 @@ async def queue(
             print(dumps({**facts, "until": row.held_until}))
             continue
         state = describe_queue(row.queued, row.held, row.held_until)
-        title = on_one_line(row.title or "(no title)")
+        title = titled(row.title)
         print(f"{on_one_line(short_ids[row.session_id])}  {title}  {state}")
     return Exit.OK
 

@@ -19,6 +19,7 @@ from acphold.faces.cli.terminal_text import (
     local,
     on_one_line,
     quantity,
+    say,
     this_terminal,
     visible,
 )
@@ -240,7 +241,7 @@ async def _why(reader: SessionReader, journal: Journal, user: str, given: str) -
         if came is not None and came.rules:
             print(f"   then: answered by your rule {' and '.join(map(str, came.rules))}")
         elif came is not None and came.unruled and came.unruled != verdict.why:
-            print(visible(on_one_line(f"   then: {came.unruled}")))
+            say(on_one_line(f"   then: {came.unruled}"))
         elif each.decided:
             print(f"   then: you {each.decided} it")
     if not any_found:
@@ -307,7 +308,7 @@ async def _suggest(journal: Journal, user: str) -> None:
             continue
         if not flaw(rule, is_typed=False):
             shown += 1
-            print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
+            say(f"{count:>4} times  {rule.text}  in {folder}")
     if not shown:
         print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
 

@@ -26,6 +26,7 @@ from acphold.faces.cli.terminal_text import (
     quantity,
     short_age,
     tell,
+    titled,
     visible,
 )
 from acphold.journal.hits import terms
@@ -179,7 +180,7 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
         if first.missing and first.missing != first.nowhere:
             lacks = ", ".join(on_one_line(word) for word in first.missing)
             where += cut(f"  without {lacks}", 40)
-        title = fit(mark + on_one_line(first.title or "(no title)"), len(where))
+        title = fit(mark + titled(first.title), len(where))
         line((title, "heading"), (where, "faint"))
         short = on_one_line(short_ids[session_id])
         for hit in (first, *more):

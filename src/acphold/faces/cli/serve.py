@@ -276,7 +276,7 @@ def _served(
     options = [*log] if journal is None else [f"--journal={journal}", *log]
     found = []
     for name, agent in agents.items():
-        settings = settings_of(options, agent.command, agent if agent.name else None)
+        settings = settings_of(options, agent)
         words = [agent.name] if agent.name else ["--", *agent.command]
         asked = AskedAgent(name, (*options, *words), agent.command, {**agent.env})
         place = journal_of((), settings.journal)

@@ -36,7 +36,7 @@ from acphold.machine.addresses import unix_address
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)
 async def rename(
     *,
-    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
+    session_id: str = options.SESSION,
     words: list[str] = options.argument(
         "TITLE", "the new title, quoted or not", nargs="+", type=options.a_text
     ),
@@ -79,7 +79,7 @@ async def _change(journal: Journal, session_ids: Collection[str], change: RowCha
 @command("session tag", "[OPTIONS] ID... TAG...", options.JOURNAL)
 async def tag(
     *,
-    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
+    session_id: str = options.SESSION,
     words: list[str] = options.argument("TAG", "words, with or without #", nargs="+"),
     remove: bool = options.flag("take these tags away"),
 ) -> int:
@@ -155,7 +155,7 @@ async def put_back(before: Mapping[str, tuple[str, ...]]) -> None:
 @command("session pin", "[OPTIONS] ID...", options.JOURNAL)
 async def pin(
     *,
-    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    session_ids: list[str] = options.SESSIONS,
     undo: bool = options.flag("take them down again"),
 ) -> int:
     """Keep sessions on top of your lists: of the picker and of the page."""
@@ -185,7 +185,7 @@ async def pin_all(
 @command("session archive", "[OPTIONS] ID...", options.JOURNAL)
 async def archive(
     *,
-    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    session_ids: list[str] = options.SESSIONS,
     undo: bool = options.flag("show archived sessions in the list again"),
 ) -> int:
     """Hide sessions from the list.
@@ -251,7 +251,7 @@ async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)
 async def delete(
     *,
-    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    session_ids: list[str] = options.SESSIONS,
     sure: bool = options.SURE,
     now: bool = options.OVERWRITTEN_NOW,
 ) -> int:
@@ -441,20 +441,15 @@ async def prune(
     if not confirm(f"Delete {quantity(len(found), 'session')}?", "deleted", sure=sure):
         return Exit.ERROR
     with at_work():
-        gone = await _prune(found, before, now)
+        async with existing_journal() as journal:
+            chosen = [row.session_id for row in found]
+            async with _telling_deleted(journal, chosen):
+                gone = len(await journal.delete(*chosen, idle_since=before))
+            await remove_from_disk(journal, now=now)
     print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")
     return Exit.OK
-
-
-async def _prune(found: list[SessionRow], before: int, now: bool) -> int:
-    async with existing_journal() as journal:
-        chosen = [row.session_id for row in found]
-        async with _telling_deleted(journal, chosen):
-            ids = await journal.delete(*chosen, idle_since=before)
-        await remove_from_disk(journal, now=now)
-        return len(ids)
 
 
 @asynccontextmanager

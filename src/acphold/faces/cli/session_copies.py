@@ -19,7 +19,7 @@ from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import sessions_here, short_id
 from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
-from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, say, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
@@ -119,7 +119,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
         row = await journal.session(made.session_id)
         its_agent = row.agent
     if not sys.stdout.isatty():
-        print(visible(made.session_id))
+        say(made.session_id)
     turns = f"({quantity(made.turns, 'turn')})"
     about = [f"Copied {title_of(found.row)} {turns} to {short}"]
     if its_agent != found.row.agent:

@@ -22,7 +22,7 @@ from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.list_table import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age
+from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age, titled
 from acphold.faces.screen.layout import LabelledText, passage
 from acphold.faces.screen.picker import ActsOnSessions, Picked, Picker
 from acphold.faces.screen.picker_lines import (
@@ -147,7 +147,7 @@ class _LineMaker:
         is_archived = isinstance(it, SessionRow | SearchHit) and it.archived
         return PickerLine(
             it.session_id,
-            on_one_line(it.title or "(no title)"),
+            titled(it.title),
             live.state if live is not None else "archived" if is_archived else "",
             self._called(agent),
             self._folder(it.cwd),

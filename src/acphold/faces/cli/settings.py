@@ -64,7 +64,8 @@ class NamedAgent(NamedTuple):
     """An agent's command, and the options to serve it with.
 
     `name` is "" for one that was given as a command line; `env` are variables besides ours. `own`
-    are its options of `wrap`, by key, as in the file; `defaults` are those of all agents.
+    are its options of `wrap`, by key, as in the file; `defaults` are those of all agents. `file` is
+    the path of that file, "" for ours.
     """
 
     command: tuple[str, ...]
@@ -72,6 +73,7 @@ class NamedAgent(NamedTuple):
     env: Mapping[str, str] = {}
     own: Mapping[str, object] = {}
     defaults: Mapping[str, object] = {}
+    file: str = ""
 
     @property
     def options(self) -> dict[str, object]:
@@ -79,8 +81,9 @@ class NamedAgent(NamedTuple):
         return {**self.defaults, **self.own}
 
     def place_of(self, key: str) -> str:
-        """Return the table of the file that has this option."""
-        return f"agents.{self.name}" if key in self.own else "defaults"
+        """Return the file and its table that has this option."""
+        table = f"agents.{self.name}" if key in self.own else "defaults"
+        return f"{self.file or settings_path()}: [{table}]"
 
     def enter(self) -> None:
         """Put its variables into the environment of this process, for everything it starts."""
@@ -195,7 +198,7 @@ def agent_command(name: str, command: Sequence[str] = (), path: str | None = Non
         command = next((each for each in known.commands if on_path(each[0]) is not None), ())
         if not command:
             raise UninstalledAgentError(known)
-    return NamedAgent(tuple(command), name, env, {}, options)
+    return NamedAgent(tuple(command), name, env, {}, options, path)
 
 
 def is_demo(agent: str | None) -> bool:
@@ -357,7 +360,7 @@ def _agent(
         example = 'command = ["gemini", "--acp"]'
         raise SettingsError(f"{place}: `command` is missing{near_to('command', table)}: {example}")
     command = command_words(table["command"], place)
-    return NamedAgent(command, name, env, _options(table), options)
+    return NamedAgent(command, name, env, _options(table), options, path)
 
 
 def _options(table: Mapping[str, object]) -> dict[str, object]:
@@ -450,26 +453,25 @@ def near_to(word: str, words: Iterable[str]) -> str:
 # -- options of `wrap` ----------------------------------------------------------------------
 
 
-def default_options(path: str | None = None) -> dict[str, object]:
-    """Return the options in [defaults]; raises SettingsError."""
+def default_options(path: str = "") -> dict[str, object]:
+    """Return the options in [defaults] of the file at `path`, by default ours; SettingsError."""
     path = path or settings_path()
     return _of_all(_own_table("defaults", path), path)[1]
 
 
-def wrap_arguments(agent: NamedAgent, parser: Parser, path: str | None = None) -> list[str]:
+def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
     """Return an agent's options as arguments of `wrap`, whose `settings_parser` this is.
 
     Raises SettingsError.
     """
     from acphold.faces.cli.command_line import UsageError
 
-    path = path or settings_path()
     flags = {name: action for action in parser.actions for name in action.option_strings}
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
     keys = [name for name in keys if name != "help"]
     words: list[str] = []
     for key, value in agent.options.items():
-        place, flag = f"{path}: [{agent.place_of(key)}]", f"--{key.replace('_', '-')}"
+        place, flag = agent.place_of(key), f"--{key.replace('_', '-')}"
         if key not in keys:
             near = near_to(key, [*keys, *OWN_KEYS])
             raise SettingsError(f"{place} has an unknown key {key!r}{near}")

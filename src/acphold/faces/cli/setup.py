@@ -49,7 +49,7 @@ from acphold.faces.cli.settings import (
     startable,
     wrap_arguments,
 )
-from acphold.faces.cli.terminal_text import console, folder, on_one_line, tell, visible
+from acphold.faces.cli.terminal_text import console, folder, on_one_line, say, tell, visible
 from acphold.faces.cli.wrap import settings_parser
 from acphold.journal import stores
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
@@ -125,7 +125,7 @@ def setup(
                     f"paste. {name_one(editor)}"
                 )
             for each in agents:
-                print(visible(pasted.snippet(_as_served(each, title), each.command)))
+                say(pasted.snippet(_as_served(each, title), each.command))
             tell(pasted.hint)
             return Exit.OK
         case FileEditor() as found:
@@ -252,7 +252,7 @@ def _change_entries(
         state = "has no entry of `setup` for" if is_removal else "already has the right entry for"
         _print_unchanged(path, f"{state} {names}")
     elif code == Exit.OK and not is_removal:
-        print(visible(editor.afterwards.format(name=names)))
+        say(editor.afterwards.format(name=names))
     if is_removal:
         _print_left(path, [name for name in editor.commands(_read(path) or "") if name in called])
     return code
@@ -287,11 +287,11 @@ def _change_agents(
             _print_left(path, ours)
             continue
         for sentence in editor.warnings(text):
-            print(visible(sentence))
+            say(sentence)
         managed = editor.names_of_managed(text)
         if bare := [name for name, words in commands.items() if not words and name not in managed]:
             those, why = ", ".join(bare), "because they have no command there"
-            print(visible(f"Unchanged, {why}: {those}. {name_one(called)}."))
+            say(f"Unchanged, {why}: {those}. {name_one(called)}.")
     if not is_removal and len(unchanged) < len(editors):
         print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
     return code
@@ -301,14 +301,14 @@ def _print_unchanged(path: str, state: str) -> None:
     """Print that there is nothing to do for a file in this state, perhaps with advice."""
     state, dot, advice = state.partition(". ")
     state = state if os.path.exists(path) else "is not there"
-    print(visible(f"Nothing to do: {folder(path)} {state}{dot}{advice}."))
+    say(f"Nothing to do: {folder(path)} {state}{dot}{advice}.")
 
 
 def _print_left(path: str, names: Sequence[str]) -> None:
     """Print a line for each entry that `--remove` leaves alone, and why."""
     for name in names:
         why = "its command is not as `setup` writes it"
-        print(visible(f"{on_one_line(name)} stays: {why}. To remove it, edit {folder(path)}"))
+        say(f"{on_one_line(name)} stays: {why}. To remove it, edit {folder(path)}")
 
 
 @contextmanager
@@ -351,7 +351,7 @@ def _change(
             for path, (before, after) in changes.items():
                 kept = _write(path, before, after)
                 was = f" (backup: {folder(kept)})" if kept else ""
-                print(visible(f"Written: {folder(path)}{was}"))
+                say(f"Written: {folder(path)}{was}")
     return Exit.OK, unchanged
 
 
@@ -390,7 +390,7 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         places = ", ".join(folder(path) for it in known for path in it.places())
         found = f"found no settings of an editor: looked for {places}"
         if is_removal:
-            print(visible(f"Nothing to do: {found}."))
+            say(f"Nothing to do: {found}.")
             return Exit.OK
         agent = next(iter(agents_on_path()), "claude")
         raise UsageError(

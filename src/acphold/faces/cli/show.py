@@ -36,6 +36,7 @@ from acphold.faces.cli.terminal_text import (
     on_one_line,
     quantity,
     tell,
+    titled,
     transcript_layout,
 )
 from acphold.journal.moves import destination
@@ -168,7 +169,7 @@ def _json_line(entry: Entry) -> bytes:
 
 
 def _title(row: SessionRow) -> str:
-    return on_one_line(row.title or "(no title)")
+    return titled(row.title)
 
 
 def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:

@@ -64,6 +64,16 @@ class VisibleLines(logging.Formatter):
         return visible(super().format(record))
 
 
+def say(words: str) -> None:
+    """Print words on stdout that cannot control the terminal."""
+    print(visible(words))
+
+
+def titled(title: str | None) -> str:
+    """Return a session's title on one line."""
+    return on_one_line(title or "(no title)")
+
+
 def folder(path: str) -> str:
     """Return a folder as a shell's prompt shows it: with ~ for the home folder."""
     home = (os.environ.get("HOME") or os.path.expanduser("~")).rstrip("/")

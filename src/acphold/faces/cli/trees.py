@@ -13,7 +13,7 @@ from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import journal_if_any, sessions_here
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation
-from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, say, tell
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.hub.session_trees import make_tree, see_tree, title_of_work
@@ -134,10 +134,6 @@ def bring_back(row: SessionRow, tree: BranchTree, *, sure: bool) -> int:
     merge(back, title, here)
     say(f"Merged into {back.target}.")
     return Exit.OK
-
-
-def say(text: str) -> None:
-    print(visible(text))
 
 
 def _list(lines: Sequence[str]) -> None:

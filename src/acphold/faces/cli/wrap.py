@@ -99,18 +99,17 @@ def settings_parser() -> Parser:
     return made
 
 
-def options_of(
-    agent: NamedAgent, arguments: Sequence[str] = (), path: str | None = None
-) -> dict[str, Any]:
-    """Return the options of `wrap` for an agent, by name: those of the settings file at `path`, by
-    default ours, and over them these arguments of a command line. Raises UsageError, SettingsError.
+def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options of `wrap` for an agent, by name: those of its settings file, and over them
+    these arguments of a command line. Raises UsageError, SettingsError.
 
     For an agent without a name, they are the defaults that only the settings file has.
     """
     from acphold.faces.cli.settings import default_options, wrap_arguments
 
     if not agent.name:
-        only_there = {it: its for it, its in default_options(path).items() if it not in TYPED}
+        defaults = default_options(agent.file)
+        only_there = {it: its for it, its in defaults.items() if it not in TYPED}
         agent = agent._replace(defaults=only_there)
     program = ("--", *(agent.command or ("",)))
     read: dict[str, Any] = {}
@@ -124,7 +123,7 @@ def options_of(
     if agent.options:
         reading = settings_parser()
         # The file's options come first, so that later ones override them.
-        read = reading.read([*wrap_arguments(agent, reading, path), *arguments, *program])
+        read = reading.read([*wrap_arguments(agent, reading), *arguments, *program])
     read = _if_none_is_given() | read
     read.pop("agent", None)
     read.pop("program", None)
@@ -192,26 +191,18 @@ def _without_program(
     raise UsageError("no agent command after `--`, as in `acphold wrap -- CMD`")
 
 
-def settings_of(
-    arguments: Sequence[str],
-    program: Sequence[str],
-    agent: NamedAgent | None,
-    path: str | None = None,
-) -> WrapSettings:
+def settings_of(arguments: Sequence[str], agent: NamedAgent) -> WrapSettings:
     """Return the options; those of the settings file are as in `options_of`.
 
     Raises UsageError for these arguments, SettingsError for options of the settings file, and for a
     missing extra.
     """
-    if not program:
+    if not agent.command:
         _without_program(agent=None)
-    from acphold.faces.cli.settings import NamedAgent  # late: not needed to start the agent
-
-    found = NamedAgent(tuple(program)) if agent is None else agent
     settings = WrapSettings(
-        **options_of(found, arguments, path),  # whose parser has checked each value
-        program=tuple(program),
-        called=found.name,
+        **options_of(agent, arguments),  # whose parser has checked each value
+        program=agent.command,
+        called=agent.name,
         given=tuple(arguments),
     )
     if settings.recall or settings.recall_folder:
