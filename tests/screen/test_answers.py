@@ -17,10 +17,9 @@ from acp_wire.schema import (
 from acphold.client import FormQuestion, PermissionQuestion
 from acphold.conversation.history.decisions import Came
 from acphold.conversation.history.timeline import ToolCall
-from acphold.conversation.presentation.present_diffs import PresentDiff
 from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import ConnectionLostError
-from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.answers import AskedCalls, PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, KeyChoice
 from acphold.live.reading.session_reader import OfferedRule
@@ -30,25 +29,7 @@ from tests.screen.test_flow import taken
 DEADLINE = 20
 
 
-class NoRecord:
-    """A record that has nothing about any call."""
-
-    async def at_present(self, session_id: str, tool: ToolCall) -> dict[int, PresentDiff]:
-        return {}
-
-    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
-        return []
-
-    async def make(
-        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
-    ) -> str:
-        raise AssertionError("nothing is offered here")
-
-    async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
-        raise AssertionError("nothing is asked elsewhere here")
-
-
-class Maker(NoRecord):
+class Maker(AskedCalls):
     """Makes a rule when it is let; offers one, or fails."""
 
     def __init__(self, *, fails: bool = False) -> None:
@@ -101,7 +82,7 @@ class Nobody(Keys):
         return None
 
 
-class Elsewhere(NoRecord):
+class Elsewhere(AskedCalls):
     """Knows how a question was answered, after a moment; or fails."""
 
     def __init__(self, *found: DecidedQuestion | None) -> None:
@@ -187,7 +168,7 @@ async def test_a_form_is_shown_before_it_is_sent_and_can_be_changed(
     keys: str, filled: dict[str, str] | None
 ) -> None:
     form = ElicitationSchema(properties={"name": StringPropertySchema()})
-    answers = PersonAnswers(Flow(), NoRecord())
+    answers = PersonAnswers(Flow(), AskedCalls())
     answers.face = face = Form(keys, "Ann", "Bob")
     async with asyncio.timeout(DEADLINE):
         assert await answers.on_form(FormQuestion("Who?", form)) == filled

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from acphold.conversation.history.timeline import ToolCall
-from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.answers import AskedCalls, PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import KeyChoice, call_details, permission
-from tests.screen.test_answers import NoRecord
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 
@@ -91,10 +90,10 @@ async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     async def choose(choice: KeyChoice) -> None:
         asked_for.append(choice)
 
-    answers = PersonAnswers(Flow(), NoRecord(), reads_only=True)
+    answers = PersonAnswers(Flow(), AskedCalls(), reads_only=True)
     face: Any = SimpleNamespace(choose=choose, refresh=lambda: None)
     answers.face = face
     tool = call(title="make all", kind="execute", rawInput={"command": "make all"})
-    question: Any = SimpleNamespace(tool_call=tool, options=())
+    question: Any = SimpleNamespace(session_id="s", tool_call=tool, options=())
     await answers.on_permission(question)
     assert [it.short for it in asked_for] == ["Allow this command? (cannot be answered here)"]

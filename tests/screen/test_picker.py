@@ -14,7 +14,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from rich.cells import cell_len
 
 from acp_wire.tasks import beside
-from acphold.faces.screen.picker import Picked, Picker
+from acphold.faces.screen.picker import Picked, Picker, PickerSource
 from acphold.faces.screen.picker_lines import FOUND, HERE, PROGRAMS, WAITS, PickerLine, PickerNews
 from acphold.faces.screen.picker_page import PickerPage
 from acphold.faces.screen.picker_texts import AgentLetters, end_of, highlight, shorten
@@ -65,7 +65,7 @@ LACKING = "Nothing has “quux”; these have most of the words, in a title, a f
 TITLE = "Rename the settings, which were named by somebody else, in all places"
 
 
-class Sessions:
+class Sessions(PickerSource):
     """Two sessions of one title, and one with the typed words in its text."""
 
     def __init__(self) -> None:

@@ -30,6 +30,7 @@ from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.terminal_text import this_terminal
+from acphold.faces.screen.answers import AskedCalls
 from acphold.live.reading.local_reader import existing_journal
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.decision import allowance
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class KnownCalls:
-    """The `screen.answers.AskedCalls`; the journal or the server is opened for each look."""
+class KnownCalls(AskedCalls):
+    """The calls in the journal, or at a server, which is opened for each look."""
 
     def __init__(self, server: FarServer | None) -> None:
         # A code in its URL was used when the session was opened.

@@ -29,6 +29,7 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.session_picker import choose_session_of, pick_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
 from acphold.faces.cli.settings import agent_command, agent_names, default_agent, is_demo
+from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
@@ -165,7 +166,7 @@ async def _choose(words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
     if words and (found := await continuation.find_id(words)) is not None:
         return found
-    choice = await pick_session(words)
+    choice = await pick_session(words, read=show_in_pager)
     return None if choice is None else choice.session_id
 
 

@@ -27,6 +27,7 @@ from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, LAST, MadeCopy, WantedCopy, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_names
+from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, say, tell, visible
 from acphold.faces.screen.picker import Picked
@@ -244,6 +245,7 @@ async def _talk_in_chosen(words: str, cwd: str | None) -> int:
             acts=acting,
             at=before.at or before.session_id,
             selected=before.selected,
+            read=show_in_pager,
         )
         if choice is not None and choice.action != "open":
             choice = await acting.act_on_terminal(choice)

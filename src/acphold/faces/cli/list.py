@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from itertools import pairwise
-from operator import attrgetter
 from typing import Final, NamedTuple
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import iso, now_ms
@@ -142,43 +140,41 @@ async def print_list(
     """Print the wanted sessions, at most so many, or why there are none; UsageError if `agent` is
     the name of no agent."""
     programs: list[int] = []
+    table = _SessionTable(reader)
+    # Of a server also the last words, if they are shown.
+    as_shown = replace(wanted, said=wanted.said or (table.is_drawn and bool(reader.origin)))
     # One more than is shown, to know if there are more.
-    pages = session_pages(reader, _as_shown(reader, wanted), limit and limit + 1, programs.append)
-    rows = await _read_rows(reader, pages)
-    if not rows.lines and any(programs):  # there is nothing else
+    async for page in session_pages(reader, as_shown, limit and limit + 1, programs.append):
+        await table.add(page)
+    if not table.places and any(programs):  # there is nothing else
         return await print_list(reader, replace(wanted, mine=False), limit)
-    if not rows.lines:
+    if not table.places:
         await require_agent(reader, agent)
         remark, found = await _said_anywhere(reader, wanted)
         tell(remark or await _why_none(reader, wanted))
         if found:
-            rows = await _read_rows(reader, _as_page(found))
-            await _print_rows(reader, rows, are_by_day=False)
-    elif limit is not None and len(rows.lines) > limit:
-        del rows.lines[limit:], rows.places[limit:]
-        await _print_rows(reader, rows)
+            await table.add(found)
+            await table.print(are_by_day=False)
+    elif limit is not None and len(table.places) > limit:
+        table.cut(limit)
+        await table.print()
         count, programs = 0, []
         async for page in session_pages(reader, wanted, bounds.COUNTED_SESSIONS, programs.append):
             count += len(page)
         least = "at least " if count == bounds.COUNTED_SESSIONS else ""
         tell(f"{limit:,} of {least}{count:,} shown; --all, or acphold to pick")
     else:
-        await _print_rows(reader, rows)
-        if sys.stdout.isatty() and wanted.words:
+        await table.print()
+        if table.is_drawn and wanted.words:
             hits, shown = await _saying(reader, wanted)
-            whole = {hit.session_id for hit in hits if not hit.missing} - dict(rows.places).keys()
+            whole = {hit.session_id for hit in hits if not hit.missing} - dict(table.places).keys()
             if more := sum(it.row.session_id in whole for it in shown):
                 what = "conversation says" if more == 1 else "conversations say"
                 tell(f"{more} more {what} this: acphold search {shlex.join(wanted.words)}")
     if count := sum(programs):
         tell(f"{count:,} by programs; --all shows them, and words find them")
-    if rows.are_unread and (unread := await unread_and_resumed(reader)):
+    if table.are_unread and (unread := await unread_and_resumed(reader)):
         tell(f"{unread}.")
-
-
-def _as_shown(reader: SessionReader, wanted: Wanted) -> Wanted:
-    """Return what is wanted; of a server also the last words, if they are shown."""
-    return replace(wanted, said=True) if sys.stdout.isatty() and reader.origin else wanted
 
 
 class _Note(NamedTuple):
@@ -191,69 +187,57 @@ class _Note(NamedTuple):
     said: str
 
 
-class _Rows(Struct):
-    """The rows of sessions: `places` are their ids and those of which they are tails, `notes` are
-    for a terminal."""
+class _SessionTable:
+    """The sessions of a list as it shows them: `places` are their ids and those of which they are
+    tails. It `is_drawn` on a terminal."""
 
-    table: Table = field(default_factory=Table)
-    places: list[tuple[str, str]] = []
-    notes: list[_Note] = []
-    are_unread: bool = False
+    def __init__(self, reader: SessionReader) -> None:
+        self._reader = reader
+        self._table = Table()
+        self._notes: list[_Note] = []  # for a terminal
+        self._now = now_ms()
+        self.is_drawn = sys.stdout.isatty()
+        self.places: list[tuple[str, str]] = []
+        self.are_unread = False
+        # These take longer than the rest of a row.
+        self._name = cache(lambda key: on_one_line(agent_name(key)))
+        self._where = cache(_last_part if self.is_drawn else folder)
 
-    @property
-    def lines(self) -> list[str]:
-        return self.table.lines
+    async def add(self, page: Sequence[ListedSession]) -> None:
+        """Add sessions below those that are there."""
+        short_ids = await self._reader.short_ids(it.row.session_id for it in page)
+        for it in page:
+            row = it.row
+            self.are_unread = self.are_unread or row.is_unread
+            self.places.append((row.session_id, row.tail_of))
+            name, where = self._name(row.agent), self._where(row.cwd)
+            self._table.add(cells(it, short_ids[row.session_id], name, self._now, where))
+            if self.is_drawn:
+                at = day(row.updated_at, self._now)
+                self._notes.append(_Note(at, row.hashtags, row.title, it.said or ""))
 
+    def cut(self, most: int) -> None:
+        """Keep only the first sessions."""
+        del self._table.lines[most:], self.places[most:]
 
-async def _read_rows(reader: SessionReader, pages: AsyncIterator[Sequence[ListedSession]]) -> _Rows:
-    on_terminal, now, rows = sys.stdout.isatty(), now_ms(), _Rows()
-
-    # These take longer than the rest of a row.
-    @cache
-    def name(key: str) -> str:
-        return on_one_line(agent_name(key))
-
-    @cache
-    def where(cwd: str) -> str:
-        path = folder(cwd)
-        return path.rpartition("/")[2] or "/" if on_terminal else path
-
-    async for page in pages:
-        short_ids = await reader.short_ids(it.row.session_id for it in page)
-        rows.are_unread = rows.are_unread or any(map(attrgetter("row.is_unread"), page))
-        rows.places += ((it.row.session_id, it.row.tail_of) for it in page)
-        rows.table.add(
-            *(
-                cells(it, short_ids[it.row.session_id], name(it.row.agent), now, where(it.row.cwd))
-                for it in page
-            )
-        )
-        if on_terminal:
-            rows.notes += (
-                _Note(day(it.row.updated_at, now), it.row.hashtags, it.row.title, it.said or "")
-                for it in page
-            )
-    return rows
-
-
-async def _print_rows(reader: SessionReader, rows: _Rows, *, are_by_day: bool = True) -> None:
-    """Print rows, each tail under the session that it was left in; on a terminal by day, if there
-    are several."""
-    order = under_origins(rows.places)
-    rows.table.lines = [BELOW * is_below + rows.lines[n] for n, is_below in order]
-    above, below = list[str](), list[str]()
-    if sys.stdout.isatty():  # of nothing else: that takes as long as the rest of a row
-        ends = await reader.endings([session_id for session_id, _ in rows.places])
-        for n, is_below in order:
-            note, session_id = rows.notes[n], rows.places[n][0]
-            above.append(above[-1] if is_below else note.day)
-            words = words_below(ends.get(session_id, note.said), note.title)
-            below.append(f"{note.tags} {words}".strip())
-    rows.table.print(above if are_by_day and len({*above}) > 1 else (), below)
+    async def print(self, *, are_by_day: bool = True) -> None:
+        """Print them, each tail under the session that it was left in; on a terminal by day, if
+        there are several."""
+        order, lines = under_origins(self.places), self._table.lines
+        self._table.lines = [BELOW * is_below + lines[n] for n, is_below in order]
+        above, below = list[str](), list[str]()
+        if self.is_drawn:  # of nothing else: that takes as long as the rest of a row
+            ends = await self._reader.endings([session_id for session_id, _ in self.places])
+            for n, is_below in order:
+                note, session_id = self._notes[n], self.places[n][0]
+                above.append(above[-1] if is_below else note.day)
+                words = words_below(ends.get(session_id, note.said), note.title)
+                below.append(f"{note.tags} {words}".strip())
+        self._table.print(above if are_by_day and len({*above}) > 1 else (), below)
 
 
-async def _as_page(found: Sequence[ListedSession]) -> AsyncIterator[Sequence[ListedSession]]:
-    yield found
+def _last_part(cwd: str) -> str:
+    return folder(cwd).rpartition("/")[2] or "/"
 
 
 async def _saying(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from acphold.faces.cli.list_table import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import describe_missing, folder, on_one_line, short_age, titled
 from acphold.faces.screen.layout import LabelledText, passage
-from acphold.faces.screen.picker import ActsOnSessions, Picked, Picker
+from acphold.faces.screen.picker import ActsOnSessions, Picked, Picker, PickerSource
 from acphold.faces.screen.picker_lines import (
     ELSEWHERE,
     FOUND,
@@ -61,14 +61,13 @@ async def pick_session(
     acts: ActsOnSessions | None = None,
     at: str = "",
     selected: Sequence[str] = (),
+    read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
     """Return the person's choice, None for nothing; the list begins `at` a session, with those
-    `selected`. With `acts` they may do more than continue.
+    `selected`. With `acts` they may do more than continue. `read` shows a session.
 
     Raises UsageError if there is no session yet.
     """
-    from acphold.faces.cli.show import show_in_pager  # late: it chooses by this module
-
     try:
         async with sessions_here() as (reader, _):
             await list_growth(reader)
@@ -78,7 +77,7 @@ async def pick_session(
                 acts=acts,
                 at=at,
                 selected=selected,
-                read=show_in_pager,
+                read=read,
             )
             return await picker.run()
     except NoJournalError:
@@ -162,7 +161,7 @@ class _LineMaker:
         )
 
 
-class _ReadSessions:
+class _ReadSessions(PickerSource):
     """The sessions that a reader has, all or those in `among`, as the picker shows them."""
 
     def __init__(
@@ -279,7 +278,7 @@ def _is_title(hit: SearchHit) -> bool:
     return bool(title) and title in hit.excerpt.casefold() and len(hit.excerpt) < 2 * len(title)
 
 
-class _SessionsOfAgent:
+class _SessionsOfAgent(PickerSource):
     """The sessions that an agent lists, as the picker shows them."""
 
     def __init__(self, agent: RemoteAgent) -> None:
@@ -294,17 +293,3 @@ class _SessionsOfAgent:
             yield [
                 lines.of(info, agent, milliseconds(info.updated_at) if info.updated_at else None)
             ]
-
-    async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
-        return (), ""
-
-    async def changes(self) -> AsyncIterator[PickerNews]:
-        nothing: Sequence[PickerNews] = ()
-        for never in nothing:
-            yield never
-
-    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
-        return {}
-
-    async def preview(self, session_id: str, seq: int) -> Sequence[str]:
-        return ["Only the agent knows what was said in this session."]

@@ -37,6 +37,7 @@ from acphold.faces.screen.panels import (
 )
 from acphold.live.reading.session_reader import OfferedRule
 from acphold.machine.foreground import ForegroundProgram
+from acphold.safety.errors import RuleError
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
@@ -98,23 +99,28 @@ class Face(QuestionFace, Protocol):
         """End the chat."""
 
 
-class AskedCalls(Protocol):
-    """The record of the tool calls that a person is asked about; see `cli.asked_calls`."""
+class AskedCalls:
+    """The record of the tool calls that a person is asked about; here it has nothing of any. See
+    `cli.asked_calls`."""
 
     async def at_present(self, session_id: str, tool: ToolCall) -> Mapping[int, PresentDiff]:
         """Return the call's diffs against the files as they are, by their places."""
+        return {}
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the rules that a yes to the last question about this call may become; raises
         AcpError."""
+        return ()
 
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
         """Make one; return the message for the person. Raises AcpError."""
+        raise RuleError("no rule was offered")
 
     async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         """Return the last question about this call, decided; None if unknown. Raises AcpError."""
+        return None
 
 
 class PersonAnswers:

@@ -95,24 +95,30 @@ class ActsOnSessions(Protocol):
         """Carry out one of AT_ONCE; return a sentence about it, "" if `done` says it."""
 
 
-class PickerSource(Protocol):
-    """Supplies the sessions."""
+class PickerSource:
+    """Supplies the sessions. With only their lines, none changes, and none is found by its text."""
 
     def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         """Yield all sessions, some at a time; within a group, in display order."""
+        raise NotImplementedError
 
     async def search(self, words: str) -> tuple[Sequence[PickerLine], str]:
         """Return the sessions whose text has these words, or most of them, and in that case which
         are left out."""
+        return (), ""
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         """Return the last words of sessions."""
+        return {}
 
     async def preview(self, session_id: str, seq: int) -> Sequence[str]:
         """Return the last lines of a conversation; with `seq`, lines from that entry on."""
+        return ["Only the agent knows what was said in this session."]
 
-    def changes(self) -> AsyncIterator[PickerNews]:
+    async def changes(self) -> AsyncIterator[PickerNews]:
         """Yield the newest sessions, then changes, until closed."""
+        return
+        yield
 
 
 class Picker:
