@@ -212,6 +212,8 @@ class _CodexConverter(AgentConverter):
     Within a call, the rollout of the subagent that it spawned.
     """
 
+    subagent_tools = frozenset({"spawn_agent"})
+
     def __init__(
         self, writer: EntryWriter, path: Path, head: Object, *, is_begun: bool = False
     ) -> None:
@@ -381,9 +383,12 @@ class _CodexConverter(AgentConverter):
 
     def tell_unfinished(self) -> None:
         """Tell the scripts and subagents that never ended, such as at a kill."""
-        self._tell_stopped()
-        for call_id in [at for at, it in self._calls.items() if it[0] == "script"]:
-            self._writer.call(call_id, self._calls.pop(call_id)[1])
+        self.tell_stopped()
+        for call_id, (purpose, fields) in list(self._calls.items()):
+            if purpose == "script":
+                self._writer.call(call_id, fields)
+            if purpose == "script" or purpose in self.subagent_tools:
+                del self._calls[call_id]
 
     def _say(self, words: str) -> None:
         self._thinking = self._waits_for_model = False
@@ -485,7 +490,8 @@ class _CodexConverter(AgentConverter):
         elif not script:
             server, _, tool = name.rpartition("__")
             title = f"Tool: {server.removeprefix('mcp__')}/{tool}" if server else name
-            purpose, fields = "other", {"title": title or "tool", "kind": "other"}
+            purpose = tool if tool in self.subagent_tools else "other"
+            fields = {"title": title or "tool", "kind": "other"}
             fields["rawInput"] = arguments
         else:
             purpose, old = "command", name == "shell"
@@ -526,7 +532,7 @@ class _CodexConverter(AgentConverter):
             }
             if words:
                 ended["content"] = [fenced(words, language(fields))]
-        elif purpose == "other" or refused:
+        elif purpose != "patch" or refused:
             ended["rawOutput"] = from_json(output)
             ended["content"] = contents(words)
         self._writer.update(call_id, ended)
@@ -545,20 +551,16 @@ class _CodexConverter(AgentConverter):
                 if place >= begin:  # before that it repeats its caller's
                     converter.take(record)
 
-    def _tell_stopped(self) -> None:
-        """Tell the subagents that were stopped before their calls had a result."""
-        for call_id, (purpose, fields) in list(self._calls.items()):
-            if purpose != "other" or not text(fields, "title").endswith("spawn_agent"):
-                continue
-            self._require_beginning()
-            del self._calls[call_id]
-            for path in files_below(self._path.parent, "rollout-*.jsonl*"):
-                head = obj(next(records(path, Missed(), ROWS), {}), "payload")
-                parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
-                at, agent = milliseconds(head.get("timestamp")) or 0, text(head, "id")
-                if parent == self._thread and at <= self._now and agent not in self.told:
-                    self._tell_subagent(call_id, agent)
-                    break
+    def _find_subagent(self, call_id: str, arguments: Object, result: object) -> str | None:
+        """Return the id of one that was stopped: the next of this thread's that is not told."""
+        self._require_beginning()
+        for path in files_below(self._path.parent, "rollout-*.jsonl*"):
+            head = obj(next(records(path, Missed(), ROWS), {}), "payload")
+            parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
+            at, agent = milliseconds(head.get("timestamp")) or 0, text(head, "id")
+            if parent == self._thread and at <= self._now and agent not in self.told:
+                return agent
+        return None
 
 
 READER: Final = Reader(

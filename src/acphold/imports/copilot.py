@@ -18,14 +18,14 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import EntryWriter, NotStraightError
+from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import LAST, RecordTree, branches_of
-from acphold.imports.records import mentions, placed_records, records, small_text
+from acphold.imports.record_tree import LAST, RecordTree, branches_of, rewound
+from acphold.imports.records import placed_records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, beside, file_sources, files_below, source_of
 from acphold.imports.tools import call_fields, tool_of
-from acphold.imports.values import Missed, Object, first_text, from_json, number, obj, objects, text
+from acphold.imports.values import Object, first_text, from_json, number, obj, objects, text
 
 ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}), has_moment=True)
 
@@ -75,10 +75,7 @@ def _tree(source: Source) -> RecordTree:
     event names the first one.
     """
     tree = RecordTree()
-    is_rewound = mentions(source.path, _REWOUND, source.begin)
-    if source.begin and is_rewound:
-        raise NotStraightError
-    for event in records(source.path, Missed(), ROWS) if is_rewound else ():
+    for event in rewound([source.path], _REWOUND, ROWS, source.begin):
         kind, data = text(event, "type"), obj(event, "data")
         if kind == "session.snapshot_rewind":
             tree.go_back(text(data, "upToEventId"))

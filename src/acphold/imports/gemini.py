@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from errno import EINVAL
 from hashlib import sha256
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,11 +30,10 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.record_tree import LAST, RecordTree, branches_of
+from acphold.imports.record_tree import LAST, RecordTree, branches_of, rewound
 from acphold.imports.records import (
     SMALL_BYTES,
     document,
-    mentions,
     placed_records,
     records,
     small_text,
@@ -145,11 +144,7 @@ def _tree(paths: Iterable[Path], speaker: str, begin: int = 0) -> RecordTree:
     """Return the tree of a session's messages; empty if nobody went back."""
     tree = RecordTree()
     logs = [path for path in paths if path.suffix == ".jsonl"]
-    if not any(mentions(path, _REWOUND, begin) for path in logs):
-        return tree
-    if begin:
-        raise NotStraightError
-    for record in chain.from_iterable(records(path, Missed(), ROWS) for path in logs):
+    for record in rewound(logs, _REWOUND, ROWS, begin):
         tree.go_back(text(record, "$rewindTo"))
         for message in objects(record, "$set", "messages") or [record]:
             if "type" in message:

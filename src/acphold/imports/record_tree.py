@@ -17,7 +17,7 @@ the answers to later prompts, it is just a list.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
-from acphold.imports.records import decoded, lines, readable, record_lines
+from acphold.imports.records import decoded, lines, mentions, readable, record_lines, records
 from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
 from acphold.imports.sources import Source
 from acphold.imports.values import ABANDONED, Missed, Object, digest_of
@@ -454,6 +454,18 @@ class RecordTree:
             name = digest_of(self._typed[begin][0], 4)
             found[digest_of(f"{name} {begin}", 4) if name in found else name] = end
         return found
+
+
+def rewound(
+    paths: Collection[Path], mark: bytes, form: RowForm, begin: int = 0
+) -> Iterator[Object]:
+    """Yield the records of logs, if one has the mark of a person who went back in it: else all is
+    told. Raises NotStraightError if they are read on from the byte `begin`."""
+    if any(mentions(path, mark, begin) for path in paths):
+        if begin:
+            raise NotStraightError
+        for path in paths:
+            yield from records(path, Missed(), form)
 
 
 def branches_of(grow: Callable[[Source], RecordTree]) -> Callable[[Source], Iterator[Source]]:
