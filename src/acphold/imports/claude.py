@@ -301,12 +301,15 @@ def _is_typed(record: Object, own: list[Object] | None = None) -> bool:
     return not by_program and text(record, "origin", "kind") in ("", "human")
 
 
-def _own_blocks(said: object) -> list[Object]:
-    """Return the blocks of a message without the texts that the program put in front."""
+def _own_blocks(said: object, *, reminders: bool = False) -> list[Object]:
+    """Return the blocks of a message without the texts that the program put in front, but for its
+    `reminders`, if these are wanted."""
     own: list[Object] = []
     for block in parts_of(said):
         words = rest = text(block, "text")
-        while found := _BY_PROGRAM.match(rest):
+        while (found := _BY_PROGRAM.match(rest)) and not (
+            reminders and found[1] == "system-reminder"
+        ):
             rest = rest[found.end() :]
         if rest == words:
             own.append(block)
@@ -474,13 +477,8 @@ class _ClaudeConverter(AgentConverter):
 
     def _prompt(self, said: object) -> None:
         """Write a person's text as content blocks."""
-        parts: list[Object] = []
-        for part in parts_of(said):
-            words = rest = text(part, "text")
-            while (by_it := _BY_PROGRAM.match(rest)) and by_it[1] != "system-reminder":
-                rest = rest[by_it.end() :]
-            parts.append(part if rest == words else text_block(rest))
-        self._writer.prompt(prompt_blocks(self._blocks(parts)), turn=text(self._record, "uuid"))
+        blocks = prompt_blocks(self._blocks(_own_blocks(said, reminders=True)))
+        self._writer.prompt(blocks, turn=text(self._record, "uuid"))
 
     def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
         found = document_of(part)
@@ -491,12 +489,10 @@ class _ClaudeConverter(AgentConverter):
         tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
-            self._writer.prompt([text_block(words)], turn=text(self._record, "uuid"))
+            self._prompt(words)
             self._compact()
         elif "bash-input" in tags:
-            self._writer.prompt(
-                [text_block(f"! {tags['bash-input']}")], turn=text(self._record, "uuid")
-            )
+            self._prompt(f"! {tags['bash-input']}")
         elif "local-command-stdout" in tags:
             self._compact()
             if not (words := tags["local-command-stdout"]).startswith("Compacted"):

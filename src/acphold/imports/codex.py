@@ -25,6 +25,7 @@ from acphold.imports.codex_threads import (
     TURN_STARTED,
     Thread,
     event_of,
+    folder_of,
     name_of,
     numbered,
     rollout_of,
@@ -171,11 +172,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             yield
     converter.tell_unfinished()
     title = source.title
-    if title is None:  # it was not looked up: see `Source`
-        for folder in source.path.parents:
-            if folder.name in FOLDERS:
-                title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
-                break
+    if title is None and (folder := folder_of(source.path)):  # it was not looked up: see `Source`
+        title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
     if title:
         writer.title(title)
 

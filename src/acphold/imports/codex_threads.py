@@ -216,12 +216,17 @@ class Thread:
                 yield 0, record
 
 
+def folder_of(path: Path) -> Path | None:
+    """Return the one of FOLDERS that a file is in."""
+    return next((it for it in path.parents if it.name in FOLDERS), None)
+
+
 def rollout_of(beside: Path, segment: str) -> Path | None:
     """Return the file with this id, of the same agent as another one; None if there is none.
 
     The time in an id names the folder that it was most likely written in.
     """
-    top = next((it for it in beside.parents if it.name in FOLDERS), None)
+    top = folder_of(beside)
     if top is None or not re.fullmatch(_ID, segment):
         return None
     folders = [beside.parent]
