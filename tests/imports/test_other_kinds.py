@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.imports import reader
+from acphold.imports.sources import path_in
 from tests.imports.claude_home import CWD
 from tests.imports.every_reader import READERS, Said, found, write
 from tests.imports.told import Story, write_lines
@@ -142,3 +143,22 @@ def test_a_folder_of_windows_that_is_not_here_stays_as_it_is(tmp_path: Path, nam
         path.write_text(path.read_text().replace(CWD, instead))
     (source,) = found(name, tmp_path)
     assert Story(reader(name), source).facts.folder == windows
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("/home/ada", "a/b.py", "/home/ada/a/b.py"),
+        ("/home/ada", "/b.py", "/b.py"),
+        ("/home/ada", "", ""),
+        (r"C:\ada", "a/b.py", r"C:\ada\a\b.py"),
+        (r"C:\ada", r"C:\ada\b.py", r"C:\ada\b.py"),
+        ("c:/ada", r"D:\b.py", r"D:\b.py"),
+        ("/home/ada", r"C:\ada\b.py", r"C:\ada\b.py"),
+        (r"\\wsl.localhost\Ubuntu\home", "b.py", r"\\wsl.localhost\Ubuntu\home\b.py"),
+    ],
+)
+def test_the_path_of_a_call_is_one_of_the_system_that_its_program_ran_on(
+    folder: str, path: str, expected: str
+) -> None:
+    assert path_in(folder, path) == expected

@@ -238,7 +238,7 @@ class _AiderConverter(AgentConverter):
             elif found := _EDITED.match(line):
                 self._count += 1
                 name = found[1].strip()
-                path = os.path.join(self._writer.facts.cwd, name)
+                path = self._absolute(name)
                 fields: Object = {"title": f"Edit {name}", "kind": "edit", "status": "completed"}
                 fields["locations"] = [{"path": path}]
                 if changes := self._changes.pop(name, []):

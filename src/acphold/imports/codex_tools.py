@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from acphold.imports.content_blocks import content, diff, hunk_diffs, unified_diffs
+from acphold.imports.sources import path_in
 from acphold.imports.tools import call_fields
 from acphold.imports.values import Object, from_json, number, obj, objects, strings, text
 
@@ -36,7 +37,7 @@ def patch_diffs(patch: str, cwd: str) -> list[Object]:
     for kind, name, body in zip(files[::3], files[1::3], files[2::3], strict=True):
         if kind:  # else it is behind the end
             moved = _MOVED.search(body)
-            path = os.path.join(cwd, moved[1] if moved else name)
+            path = path_in(cwd, moved[1] if moved else name)
             changes += [diff(path, "", "")] if kind == "Delete" else []
             changes += hunk_diffs(path, body, is_new=kind == "Add")
     return changes
@@ -160,9 +161,9 @@ def describe(purpose: Object, cwd: str) -> tuple[str, str, str]:
     """Return title, kind and the file read, of a command of known purpose."""
     kind, path = text(purpose, "type"), text(purpose, "path")
     if kind == "read":
-        return f"Read {text(purpose, 'name')}", "read", os.path.join(cwd, path)
+        return f"Read {text(purpose, 'name')}", "read", path_in(cwd, path)
     if kind == "list_files":
-        return f"List {os.path.join(cwd, path) if path else cwd}", "search", ""
+        return f"List {path_in(cwd, path) or cwd}", "search", ""
     query = text(purpose, "query")
     where = f" in {path}" if path else ""
     return f"Search {query}{where}" if query else f"Search {text(purpose, 'cmd')}", "search", ""
@@ -203,7 +204,7 @@ def item_fields(item: Object) -> Object:
     server, tool = text(item, "server"), text(item, "tool")
     match kind, text(only, "type"):
         case "CommandExecution", "read":
-            path = os.path.join(cwd, path)
+            path = path_in(cwd, path)
             fields = call_fields(f"Read file '{path}'", "read", only, path)
         case "CommandExecution", "search":
             title = f"Search for '{query}'" if query else "Search"

@@ -10,7 +10,6 @@ beyond `maxCount`. The others delete nothing by themselves.
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.content_blocks import picture_of, text_blocks
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.records import SMALL_BYTES, document
-from acphold.imports.sources import Home, Source, note, searching
+from acphold.imports.sources import Home, Source, note, path_in, searching
 from acphold.imports.tools import PATHS, PLANNING, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
@@ -298,7 +297,7 @@ class AgentConverter:
 
     def _absolute(self, path: str) -> str:
         """Return a path in the conversation's folder as an absolute one; empty for none."""
-        return os.path.join(self._writer.facts.cwd, path) if path else ""
+        return path_in(self._writer.facts.cwd, path)
 
 
 _CALLS: Final = frozenset(

@@ -621,6 +621,13 @@ def is_of_windows(folder: str) -> bool:
     return PureWindowsPath(folder).is_absolute()
 
 
+def path_in(folder: str, path: str) -> str:
+    """Return a path in a folder as an absolute one, also of Windows; empty for none."""
+    if is_of_windows(folder) or is_of_windows(path):
+        return str(PureWindowsPath(folder, path)) if path else ""
+    return os.path.join(folder, path) if path else ""
+
+
 @lru_cache(maxsize=1024)
 def folder_here(folder: str) -> str:
     """Return the path here of a folder of Windows if it exists, else the folder as it is."""
