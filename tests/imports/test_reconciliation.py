@@ -837,10 +837,17 @@ OTHER = "99999999-2222-4333-8444-555555555555"
 
 @pytest.mark.parametrize("steps", [[2, 4, 6], [6]], ids=["growing", "at once"])
 @pytest.mark.parametrize("own", [None, 0, 1], ids=["gone", "told first", "told last"])
+@pytest.mark.parametrize("worth_checking", [0, 1 << 20])
 async def test_a_file_that_another_conversation_was_written_into_is_of_the_one_that_goes_on(
-    opened: Journal, tmp_path: Path, own: int | None, steps: list[int]
+    opened: Journal,
+    tmp_path: Path,
+    own: int | None,
+    steps: list[int],
+    worth_checking: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both orders of import, and with or without the other one's own file."""
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", worth_checking)
     words = [f"words {n}" for n in range(6)]
     transcript = conversation(*words)
     for record in transcript.records[4:8]:
