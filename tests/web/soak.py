@@ -29,7 +29,7 @@ ROUND_SECONDS: Final = 60.0
 WEIGHTS: Final = {"cut": 6, "cut twice": 6, "down": 6, "stall": 6, "stop": 3, "kill": 1}
 """Relative frequency of each fault; `kill` is rare because a server starts slowly."""
 
-OF_TOKEN: Final = 40
+OF_TOKEN: Final = 10
 """Rounds after which the token is revoked, in the middle of one."""
 
 

@@ -15,9 +15,9 @@ import acphold
 from acp_wire.rpc import connected
 from acphold.client.far_line import ServerEndpoint
 from tests.web.conftest import Served
+from tests.web.far_client import ALL_AGENTS, POSITIONS, FarClient
 from tests.web.network import Network, network, served_through
 from tests.web.soak import soak
-from tests.web.test_all_agents import Client
 
 pytestmark = pytest.mark.slow
 
@@ -64,10 +64,9 @@ async def test_a_forked_session_is_there_again_after_the_connection_was_lost(
     far: Served, failing: Network
 ) -> None:
     endpoint = ServerEndpoint(far.url, far.token(), seconds=30, limit=1 << 20)
-    client = Client(await endpoint.open())
+    client = FarClient(await endpoint.open())
     async with connected(client.peer):
-        can = {"_meta": {"acphold/allAgents": True, "acphold/positions": True}}
-        await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
+        await client.introduce(ALL_AGENTS | POSITIONS)
         here: dict[str, Any] = {"cwd": str(far.folder), "mcpServers": []}
         first = (await client.ask("session/new", **here))["sessionId"]
         await client.say(first, "quick: one")

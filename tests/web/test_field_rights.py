@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_wire.rpc import connected
 from acp_wire.schema.updates import UserMessageChunk
-from acp_wire.transports import websocket
-from acp_wire.transports.route import Route
 from acphold.errors import RemoteError
 from tests.editor import DEADLINE, scripted_agent
 from tests.web.conftest import Served, serving
-from tests.web.test_all_agents import Client, client_of
+from tests.web.far_client import ALL_AGENTS, far_client
 from tests.web.test_audit import audited
 
 pytestmark = pytest.mark.slow
@@ -74,16 +71,14 @@ def stop(served: Served) -> None:
 
 async def test_a_pin_needs_no_more_than_watch_and_a_tag_what_a_title_needs(served: Served) -> None:
     session = await begin(served)
-    async with client_of(served, token=served.token("--scope", "watch")) as (reader, _):
+    async with far_client(served.url, served.token("--scope", "watch"), ALL_AGENTS) as reader:
         told = await reader.ask("_acphold/mark", sessionId=session, pinned=True)
         assert told == {"tags": [], "pinned": True}
         for tags in ([], ["x"]):
             with pytest.raises(RemoteError, match="scope 'manage'"):
                 await reader.ask("_acphold/mark", sessionId=session, tags=tags)
-    async with client_of(served, token=served.token("--session", session, "--scope", "watch")) as (
-        guest,
-        _,
-    ):
+    only = served.token("--session", session, "--scope", "watch")
+    async with far_client(served.url, only, ALL_AGENTS) as guest:
         with pytest.raises(RemoteError, match="only somebody with a list can pin"):
             await guest.ask("_acphold/mark", sessionId=session, pinned=True)
 
@@ -140,66 +135,6 @@ async def test_a_watcher_reads_the_conversation_and_follows_it_once_its_owner_co
             assert time.monotonic() < deadline
 
 
-async def test_a_server_of_somebody_else_joins_no_agent(served: Served, log: Path) -> None:
-    session_id = await begin(served, "--user", "alice")
-    served.run("access", "share", session_id, "--with", "bert", "--prompt")
-    restart(served, log)
-    server = {"name": "x", "command": "/bin/true", "args": [], "env": []}
-    bert = served.token("--user", "bert", "--name", "bert")
-    async with acphold.connect(served.url, token=bert) as guest:
-        await guest.call(
-            "session/load",
-            {
-                "sessionId": session_id,
-                "cwd": str(served.folder),
-                "mcpServers": [server],
-                "additionalDirectories": ["/"],
-                "_meta": {"vendor": True, "traceparent": "00-1"},
-            },
-        )
-        await guest.call(
-            "session/prompt",
-            {
-                "sessionId": session_id,
-                "prompt": [{"type": "text", "text": "go on", "_meta": {"vendor": 1}}],
-                "_meta": {"vendor": True, "traceparent": "00-2"},
-                "unknownMember": 1,
-            },
-        )
-    opened = [*said(log, "session/load"), *said(log, "session/resume")]
-    assert [it["mcpServers"] for it in opened] == [[]]
-    assert [it.get("_meta") for it in opened] == [{"traceparent": "00-1"}]
-    assert [it.get("additionalDirectories") for it in opened] == [None]
-    [prompt] = said(log, "session/prompt")
-    assert prompt == {
-        "sessionId": prompt["sessionId"],
-        "prompt": [{"type": "text", "text": "go on"}],
-        "_meta": {"traceparent": "00-2"},
-    }
-
-
-async def test_a_client_of_all_agents_that_only_reads_a_session_starts_none_until_it_may_continue(
-    served: Served, log: Path
-) -> None:
-    session_id = await begin(served, "--user", "alice")
-    served.run("access", "share", session_id, "--with", "bert")
-    restart(served, log)
-    opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
-    bert = served.token("--user", "bert")
-    async with client_of(served, token=bert) as (client, _):
-        await client.ask("session/load", **opening)
-        assert any("hello" in told for told in client.told)
-        with pytest.raises(RemoteError):
-            await client.say(session_id, "not yet")
-        assert not is_started(log)
-        served.run("access", "share", session_id, "--with", "bert", "--prompt")
-        client.told.clear()
-        await client.ask("session/load", **opening)
-        assert (await client.say(session_id, "go on"))["stopReason"] == "end_turn"
-        assert sum("heard" in told and "go on" in told for told in client.told) == 1
-    assert is_started(log)
-
-
 async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_client_says(
     served: Served,
 ) -> None:
@@ -207,11 +142,8 @@ async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_
     served.run("access", "share", session_id, "--with", "bert", "--prompt")
     only_here = ("--session", session_id, "--scope", "watch", "--scope", "prompt")
     for token in (("--user", "bert"), (*only_here, "--name", "bert")):
-        route = Route(served.url, token=served.token(*token), seconds=30, limit=1 << 20)
-        client = Client(await websocket.connect(route))
-        async with connected(client.peer):
-            info = {"name": "zed", "version": "1", "user": "alice"}
-            await client.ask("initialize", protocolVersion=1, clientInfo=info)
+        info = {"name": "zed", "version": "1", "user": "alice"}
+        async with far_client(served.url, served.token(*token), clientInfo=info) as client:
             opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
             await client.ask("session/load", **opening)
             await client.say(session_id, "go on")

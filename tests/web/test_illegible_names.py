@@ -4,8 +4,7 @@ so, and nothing else comes of it."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +13,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from acp_wire.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
-from acp_wire.rpc import connected
-from acp_wire.transports import http_client, websocket
-from acp_wire.transports.route import Route
 from acphold.errors import RemoteError
 from tests.web.conftest import Served, serving
-from tests.web.test_all_agents import Client
+from tests.web.far_client import ALL_AGENTS, far_client
 
 DATABASE = pytest.param("postgresql", marks=pytest.mark.postgresql)
 pytestmark = [
@@ -136,23 +132,14 @@ def test_who_names_it_at_an_address_is_told_so(served: Served) -> None:
     assert status(served, token, "GET", "/sessions") == 200
 
 
-@asynccontextmanager
-async def client_of(served: Served, way: str) -> AsyncIterator[Client]:
-    """A client that has come by one of the ways."""
-    route = Route(served.url, token=served.token(), seconds=30, limit=1 << 20)
-    made = http_client.connect if way == "streams" else websocket.connect
-    client = Client(await made(route))
-    async with connected(client.peer):
-        can = {"_meta": {"acphold/allAgents": way == "all agents"}}
-        await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
-        yield client
-
-
 @pytest.mark.parametrize("way", ["one agent", "all agents", "streams"])
 async def test_who_names_it_in_a_request_is_told_so(
     served: Served, tmp_path: Path, way: str
 ) -> None:
-    async with client_of(served, way) as client:
+    can = ALL_AGENTS if way == "all agents" else {}
+    streams = way == "streams"
+    asked_by = far_client(served.url, served.token(), can, http=streams, says_yes=True)
+    async with asked_by as client:
         session = (await client.new(tmp_path))["sessionId"]
         await client.say(session, "hello")
         wrong: list[Any] = []

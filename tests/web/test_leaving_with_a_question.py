@@ -18,39 +18,44 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_wire.rpc import connected
-from acp_wire.transports import http_client, websocket
-from acp_wire.transports.route import Route
 from acphold.client.answers import PermissionQuestion
 from tests.editor import SCRIPTED, Talker, editor, introduced, scripted_agent, wrap_command
 from tests.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.far_client import (
+    ALL_AGENTS,
+    PERMISSION,
+    POSITIONS,
+    YES,
+    FarClient,
+    asks,
+    far_client,
+    steps,
+)
 from tests.web.machines import machines
 from tests.web.network import Network, network, served_through
 from tests.web.test_far_commands import laptop
-from tests.web.test_repeated_sends import PERMISSION, YES, Client, asks, steps
 
 pytestmark = pytest.mark.slow
 
 DEADLINE = 60.0
 
-ALL = {"acphold/allAgents": True, "acphold/positions": True}
-ONE = {"acphold/positions": True}
+ALL = ALL_AGENTS | POSITIONS
 
-Leave = Callable[[Served, Client, Network, str], Awaitable[None]]
+Leave = Callable[[Served, FarClient, Network, str], Awaitable[None]]
 
 
-async def closes(served: Served, client: Client, way: Network, token: str) -> None:
+async def closes(served: Served, client: FarClient, way: Network, token: str) -> None:
     """The tab is closed, or the page loaded anew: an orderly end."""
     await client.peer.aclose()
 
 
-async def is_cut(served: Served, client: Client, way: Network, token: str) -> None:
+async def is_cut(served: Served, client: FarClient, way: Network, token: str) -> None:
     """The machine is killed, or loses its network: an end without a word."""
     way.go_down()
 
 
-async def is_let_in_no_more(served: Served, client: Client, way: Network, token: str) -> None:
+async def is_let_in_no_more(served: Served, client: FarClient, way: Network, token: str) -> None:
     await asyncio.to_thread(served.run, "access", "revoke", token.split("_")[1])
 
 
@@ -60,19 +65,6 @@ async def behind(way: Network, folder: Path) -> AsyncIterator[Served]:
     agent = (sys.executable, SCRIPTED, "{}")
     with served_through(way, folder, agent=agent) as served:
         yield served
-
-
-@asynccontextmanager
-async def client_at(
-    url: str, token: str, can: dict[str, bool], *, http: bool = False
-) -> AsyncIterator[Client]:
-    route = Route(url, token=token, seconds=30, limit=1 << 20)
-    transport = await (http_client if http else websocket).connect(route)
-    client = Client(transport)
-    async with connected(client.peer):
-        offered = {"_meta": can}
-        await client.ask("initialize", protocolVersion=1, clientCapabilities=offered)
-        yield client
 
 
 async def until_left(served: Served, session_id: str) -> None:
@@ -89,7 +81,7 @@ async def until_left(served: Served, session_id: str) -> None:
 
 async def answered_later(served: Served, url: str, session_id: str, folder: Path) -> None:
     """Somebody else comes, is asked, and the answer counts."""
-    async with client_at(url, served.token(), ONE) as other:
+    async with far_client(url, served.token(), POSITIONS) as other:
         await other.ask("session/resume", sessionId=session_id, cwd=str(folder), mcpServers=[])
         async with asyncio.timeout(15):
             _, answer = await other.asked.get()
@@ -99,7 +91,9 @@ async def answered_later(served: Served, url: str, session_id: str, folder: Path
 
 
 @pytest.mark.parametrize(
-    ("can", "http"), [(ONE, False), (ALL, False), (ONE, True)], ids=["one", "all", "http"]
+    ("can", "http"),
+    [(POSITIONS, False), (ALL, False), (POSITIONS, True)],
+    ids=["one", "all", "http"],
 )
 async def test_a_client_far_away_that_goes_leaves_its_question_to_others(
     tmp_path: Path, can: dict[str, bool], http: bool
@@ -114,7 +108,7 @@ async def leave_a_question(
     way: Network, served: Served, leave: Leave, can: dict[str, bool], *, http: bool
 ) -> None:
     token, folder = served.token(), served.folder
-    async with client_at(served.url, token, can, http=http) as client:
+    async with far_client(served.url, token, can, http=http) as client:
         opened = await client.ask("session/new", cwd=str(folder), mcpServers=[])
         session_id = opened["sessionId"]
         prompt = client.ask("session/prompt", sessionId=session_id, prompt=asks(session_id))
@@ -142,7 +136,7 @@ async def test_a_question_of_another_process_outlives_a_page_that_only_looked_at
             owner.begin_prompt(session_id, {"ask": ["session/request_permission", PERMISSION]})
             await owner.until(lambda: asked(owner))
         await until_left(served, session_id)
-        async with client_at(served.url, served.token(), ALL) as page:
+        async with far_client(served.url, served.token(), ALL) as page:
             here = {"cwd": str(tmp_path), "mcpServers": []}
             await page.ask("session/resume", sessionId=session_id, **here)
             await page.asked.get()
@@ -200,19 +194,19 @@ def asked(client: Talker) -> list[Any]:
     return [it for it in client.messages if it.get("method") == "session/request_permission"]
 
 
-@pytest.mark.parametrize("can", [ONE, ALL], ids=["one", "all"])
+@pytest.mark.parametrize("can", [POSITIONS, ALL], ids=["one", "all"])
 async def test_a_client_of_one_machine_leaves_the_question_of_another_open(
     tmp_path: Path, can: dict[str, bool]
 ) -> None:
     agent = (sys.executable, SCRIPTED, "{}")
     async with machines(str(tmp_path / "shared.db"), tmp_path, agent=agent) as (one, two):
-        async with client_at(one.served.url, one.served.token(), ONE) as first:
+        async with far_client(one.served.url, one.served.token(), POSITIONS) as first:
             opened = await first.ask("session/new", cwd=str(tmp_path), mcpServers=[])
             session_id = opened["sessionId"]
             prompt = first.ask("session/prompt", sessionId=session_id, prompt=asks(session_id))
             prompting = asyncio.ensure_future(prompt)
             await first.asked.get()
-            async with client_at(two.served.url, two.served.token(), can) as other:
+            async with far_client(two.served.url, two.served.token(), can) as other:
                 here = {"cwd": str(tmp_path), "mcpServers": []}
                 await other.ask("session/resume", sessionId=session_id, **here)
                 await other.asked.get()
@@ -238,7 +232,7 @@ async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
 ) -> None:
     agent = (sys.executable, SCRIPTED, "{}")
     with serving(tmp_path, agent=agent, altered="server.HEARTBEAT_SECONDS = 2") as served:
-        async with client_at(served.url, served.token(), ONE) as first:
+        async with far_client(served.url, served.token(), POSITIONS) as first:
             opened = await first.ask("session/new", cwd=str(tmp_path), mcpServers=[])
             session_id: str = opened["sessionId"]
             await first.ask("session/prompt", sessionId=session_id, prompt=steps())

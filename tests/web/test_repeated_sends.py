@@ -5,91 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import acphold
-from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
-from acp_wire.rpc.requests import Request
-from acp_wire.transports import websocket
-from acp_wire.transports.route import Route
 from acphold.client.answers import PermissionQuestion
 from acphold.errors import ConnectionLostError
 from tests.editor import SCRIPTED
 from tests.web.conftest import Served, serving
+from tests.web.far_client import POSITIONS, YES, FarClient, asks, far_client, steps
 from tests.web.network import network, own_port
 
 pytestmark = pytest.mark.slow
 
-PERMISSION = {
-    "toolCall": {"toolCallId": "t"},
-    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
-}
 
-YES = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+def client_of(served: Served) -> AbstractAsyncContextManager[FarClient]:
+    return far_client(served.url, served.token(), POSITIONS)
 
 
-def steps(*steps: object) -> list[dict[str, str]]:
-    """A prompt that has the agent do this."""
-    return [{"type": "text", "text": json.dumps(steps)}]
-
-
-def asks(session_id: str) -> list[dict[str, str]]:
-    """A prompt that has the agent ask for permission."""
-    return steps({"ask": ["session/request_permission", {**PERMISSION, "sessionId": session_id}]})
-
-
-class Client:
-    """A client far away, whose questions are answered by the test."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.peer = Peer(transport, self)
-        self.asked: asyncio.Queue[tuple[dict[str, Any], asyncio.Future[bytes]]] = asyncio.Queue()
-        self.told: list[str] = []
-        self.heard = asyncio.Event()
-
-    async def on_request(self, request: Request) -> bytes:
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        await self.asked.put((json.loads(request.params), answer))
-        return await answer
-
-    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        self.told += [told.params.decode() for told in batch]
-        self.heard.set()
-
-    async def until(self, word: str) -> None:
-        """Wait until it was told this."""
-        async with asyncio.timeout(30):
-            while not any(word in told for told in self.told):
-                self.heard.clear()
-                await self.heard.wait()
-
-    @property
-    def position(self) -> int:
-        """The last one that it was told."""
-        metas = (json.loads(told).get("_meta", {}) for told in self.told)
-        return max(int(meta.get("acphold/seq", 0)) for meta in metas)
-
-    async def ask(self, method: str, **params: object) -> dict[str, Any]:
-        raw = await self.peer.call_raw(method, json.dumps(params).encode(), seconds=60)
-        answer: dict[str, Any] = json.loads(raw)
-        return answer
-
-
-@asynccontextmanager
-async def client_of(served: Served) -> AsyncIterator[Client]:
-    transport = await websocket.connect(
-        Route(served.url, token=served.token(), seconds=30, limit=1 << 20)
-    )
-    client = Client(transport)
-    async with connected(client.peer):
-        can = {"_meta": {"acphold/positions": True}}
-        await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
-        yield client
+def position(client: FarClient) -> int:
+    """The last one that it was told."""
+    metas = (json.loads(told).get("_meta", {}) for told in client.told)
+    return max(int(meta.get("acphold/seq", 0)) for meta in metas)
 
 
 @pytest.fixture
@@ -109,10 +50,10 @@ async def test_a_question_is_known_again_and_its_answer_is_told_to_have_been_tak
         prompting = asyncio.create_task(prompt)
         asked, _ = await first.asked.get()
         question = asked["_meta"]["acphold/question"]
-        position = first.position
+        last = position(first)
     with pytest.raises(ConnectionLostError):
         await prompting
-    behind = {"acphold/after": position, "acphold/lineage": lineage}
+    behind = {"acphold/after": last, "acphold/lineage": lineage}
     resumed = {"sessionId": session, "cwd": folder, "_meta": behind}
     resumed["_meta"]["acphold/answered"] = ["mine", "another"]
     async with client_of(served) as second:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -109,21 +108,3 @@ async def test_a_transport_that_there_is_not_is_refused_before_anything_is_sent(
 async def _until_refused(session: acphold.RemoteSession) -> None:
     while True:
         await session.prompt("quick: two")
-
-
-async def test_over_http_nothing_is_lost_or_doubled_when_the_line_is_cut_again_and_again(
-    far: Served, forbidding: Network
-) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        await session.prompt("quick: to begin with")
-        for number in range(10):
-            turn = session.prompt(f"quick: number{number}")
-            await asyncio.sleep(random.random() / 30)  # anywhere in the turn
-            forbidding.cut()
-            async with asyncio.timeout(60):
-                assert f"number{number}" in (await turn).text
-        seen = str(session.state.timeline)
-    shown = far.run("show", session.id)
-    assert [shown.count(f"number{number}") for number in range(10)] == [2] * 10
-    assert [seen.count(f"number{number}") for number in range(10)] == [2] * 10
