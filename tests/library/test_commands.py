@@ -16,7 +16,7 @@ from acp_wire.schema import ClientCapabilities
 from acphold.library.bounds import LIVE_CHARACTERS
 from acphold.library.workspace import CommandExit
 from acphold.testing import Received, WatchedAgent, connect
-from tests.library.test_turn import agent_that, one_turn
+from tests.library.test_turn import agent_that, one_turn, opened
 
 
 async def until_it_prints(running: acphold.RunningCommand) -> str:
@@ -90,8 +90,7 @@ def shown(told: Received) -> list[str]:
 
 
 async def test_the_output_of_a_command_is_shown_while_it_runs(work: Path) -> None:
-    async with connect(agent_that(run_shown)) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(run_shown), work) as (client, session):
         turn = session.prompt(WAITS)
         told = await session.until(lambda told: "one" in "".join(shown(told)))
         assert "two" not in shown(told)[0]
@@ -103,8 +102,7 @@ async def test_the_output_of_a_command_is_shown_while_it_runs(work: Path) -> Non
 
 
 async def test_what_was_shown_of_a_command_stays_when_it_is_cancelled(work: Path) -> None:
-    async with connect(agent_that(run_shown)) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(run_shown), work) as (_, session):
         turn = session.prompt(WAITS)
         await session.until(lambda told: "one" in "".join(shown(told)))
         session.cancel()

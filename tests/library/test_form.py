@@ -13,7 +13,7 @@ from acp_wire.schema import (
     ElicitationFormCapabilities,
 )
 from acphold.testing import connect
-from tests.library.test_turn import agent_that, one_turn
+from tests.library.test_turn import agent_that, one_turn, opened
 
 NAME = {"name": {"type": "string", "title": "Your name"}}
 
@@ -30,8 +30,7 @@ async def test_a_form_brings_the_values_of_its_fields() -> None:
         asked.append(question)
         return {"name": "Ada"}
 
-    async with connect(agent_that(ask), on_form=fill_in) as client:
-        session = await client.new_session()
+    async with opened(agent_that(ask), on_form=fill_in) as (_, session):
         assert (await session.prompt("go")).text == "accepted True {'name': 'Ada'}"
         assert (asked[0].message, asked[0].session_id) == ("Who?", session.id)
 
@@ -95,8 +94,7 @@ async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[st
 
 
 async def test_without_forms_nothing_is_asked() -> None:
-    async with connect(agent_that(ask)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(ask)) as (client, session):
         with pytest.raises(acphold.RemoteError, match="shows no forms"):
             await session.prompt("go")
         assert client.requests == []

@@ -26,7 +26,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.library.agent import definition_of
 from acphold.testing import WatchedSession, connect
 from tests.editor import DEADLINE
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, opened
 from tests.served import Guest
 
 
@@ -62,8 +62,7 @@ def known(option: SessionConfigOption) -> SessionConfigSelect | SessionConfigBoo
 
 
 async def test_modes_and_options_are_in_the_answer_to_new() -> None:
-    async with connect(choosing()) as client:
-        session = await client.new_session()
+    async with opened(choosing()) as (_, session):
         assert session.mode == "ask"
         assert [(mode.id, mode.name) for mode in session.modes] == [
             ("ask", "Ask"),
@@ -73,15 +72,13 @@ async def test_modes_and_options_are_in_the_answer_to_new() -> None:
 
 
 async def test_a_client_without_boolean_options_is_not_shown_them() -> None:
-    async with connect(choosing(), capabilities=ClientCapabilities()) as client:
-        session = await client.new_session()
+    async with opened(choosing(), capabilities=ClientCapabilities()) as (_, session):
         assert values(session) == {"mode": "ask", "model": "small"}
         assert (await session.prompt("verbose yes")).text.endswith("'verbose': True}")
 
 
 async def test_a_mode_and_its_option_are_one_choice_whoever_makes_it() -> None:
-    async with connect(choosing()) as client:
-        session = await client.new_session()
+    async with opened(choosing()) as (_, session):
         await session.set_mode("code")
         assert (await session.prompt("")).text.startswith("code {'mode': 'code'")
         options = await session.set_option("mode", "ask")
@@ -99,8 +96,7 @@ async def test_a_mode_and_its_option_are_one_choice_whoever_makes_it() -> None:
 
 
 async def test_what_was_chosen_is_remembered_over_restarts() -> None:
-    async with connect(choosing()) as client:
-        session = await client.new_session()
+    async with opened(choosing()) as (client, session):
         await session.set_mode("code")
         await session.set_option("verbose", value=True)
         await session.prompt("model large")
@@ -114,8 +110,7 @@ async def test_what_was_chosen_is_remembered_over_restarts() -> None:
 
 
 async def test_what_cannot_be_chosen_is_refused() -> None:
-    async with connect(choosing()) as client:
-        session = await client.new_session()
+    async with opened(choosing()) as (client, session):
         with pytest.raises(acphold.RemoteError, match=r"^modeId: .* has no mode 'x'"):
             await client.ask(SET_SESSION_MODE, SetSessionModeRequest(session.id, "x"))
         with pytest.raises(acphold.RemoteError, match="'x'"):
@@ -136,8 +131,7 @@ async def test_commands_are_shown_when_a_session_opens_and_answered_by_their_han
     async def count(turn: acphold.Turn, words: str) -> None:
         await turn.say(str(len(words.split())))
 
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (client, session):
         assert (await session.prompt("/count one two")).text == "2"
         result = await session.prompt("/plan a trip")
         assert result.text == "prompt: ('plan', 'a trip') /plan a trip"
@@ -250,8 +244,7 @@ async def test_hooks_are_told_of_sessions_and_keep_state_with_them() -> None:
     async def closed(session: acphold.Session) -> None:
         happened.append("close")
 
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (client, session):
         assert (await session.prompt("go")).text == "{'visits': 1} {'name': 'Ada'}"
         assert [notice["title"] for notice in session.received.of("notice")] == ["Welcome"]
         assert agent.session(session.id).id == session.id
@@ -274,8 +267,7 @@ async def test_what_on_load_raises_refuses_the_session_and_is_told_by_its_incide
         if breaks:
             raise RuntimeError(breaks[0])
 
-    async with connect(agent, raise_agent_exceptions=False) as client:
-        session = await client.new_session()
+    async with opened(agent, raise_agent_exceptions=False) as (client, session):
         await session.prompt("mode code")
         await session.close()
         for _ in range(2):
@@ -402,8 +394,7 @@ async def test_a_session_goes_on_after_the_process_was_killed_in_a_turn() -> Non
         history = await turn.history()
         await turn.say(f"{history.turn} {history.turns}")
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (client, session):
         turn = session.prompt("hang")
         await session.until(lambda told: told.tool_calls)
         await client.restart(kill=True)

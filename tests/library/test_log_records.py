@@ -9,7 +9,7 @@ import pytest
 
 import acphold
 from acphold.testing import connect
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, opened
 
 theirs = logging.getLogger("an.author")
 
@@ -71,8 +71,7 @@ async def test_an_incident_is_found_by_its_id_with_its_session_and_turn(records:
     async def work(turn: acphold.Turn) -> None:
         raise ValueError(turn.text)
 
-    async with connect(agent_that(work), raise_agent_exceptions=False) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), raise_agent_exceptions=False) as (_, session):
         with pytest.raises(acphold.RemoteError) as caught:
             await session.prompt("a")
     told = records.told("this should not have failed")
@@ -86,8 +85,7 @@ async def test_the_story_of_a_turn_is_told_to_who_reads_closely(records: Records
         async with turn.tool("Look at secret.txt", kind="read", input={"key": "a secret"}):
             await turn.ask_permission("May I?")
 
-    async with connect(agent_that(work), permission="allow") as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), permission="allow") as (_, session):
         await session.prompt("a secret")
     story = [
         record

@@ -13,7 +13,7 @@ import pytest
 import acphold
 from acphold.testing import connect
 from tests.library.conftest import mcp_server
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, opened
 
 
 def watched(agent: acphold.Agent) -> list[str]:
@@ -46,8 +46,7 @@ async def test_it_is_around_a_turn_a_command_a_tool_and_a_wait_for_permission() 
         return "refusal"
 
     seen = watched(agent)
-    async with connect(agent, on_permission="allow_always") as client:
-        session = await client.new_session()
+    async with opened(agent, on_permission="allow_always") as (_, session):
         await session.prompt("go")
         await session.prompt("/tidy up")
     allowed = acphold.Decision(True, "allow_always")
@@ -75,8 +74,7 @@ async def test_it_is_around_what_is_asked_of_an_mcp_server(work: Path) -> None:
 
     agent = agent_that(ask)
     seen = watched(agent)
-    async with connect(agent) as client:
-        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
+    async with opened(agent, work, mcp_servers=[mcp_server()]) as (_, session):
         await session.prompt("go")
     steps = ("mcp", "tool")  # a call is shown as one of a tool
     assert [words for words in seen if words.startswith(steps) and " over: " not in words] == [
@@ -96,8 +94,7 @@ async def test_a_server_is_asked_nothing_behind_the_turn(work: Path) -> None:
         kept.append(turn.mcp["test"])
 
     agent = agent_that(keep)
-    async with connect(agent) as client:
-        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
+    async with opened(agent, work, mcp_servers=[mcp_server()]) as (_, session):
         await session.prompt("go")
         with pytest.raises(acphold.DeclarationError, match="over"):
             await kept[0].call("echo", {"text": "hello"})
@@ -162,8 +159,7 @@ async def test_an_error_passes_though_a_middleware_catches_it() -> None:
         except ValueError as exc:
             caught.append(exc)
 
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (_, session):
         with pytest.raises(ValueError, match="no such thing"):
             await session.prompt("go")
     assert len(caught) == 2
@@ -181,8 +177,7 @@ async def test_a_middleware_may_refuse_a_step() -> None:
             raise acphold.Refusal
         yield
 
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (_, session):
         answer = await session.prompt("go")
         assert (answer.stop_reason, session.received.text) == ("refusal", "")
 
@@ -197,8 +192,7 @@ async def test_a_cancellation_passes_what_is_around_the_wait_that_it_ends() -> N
 
     agent = agent_that(work)
     seen = watched(agent)
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (_, session):
         turn = session.prompt("go")
         async with asyncio.timeout(10):
             await waits.wait()

@@ -7,7 +7,7 @@ import pytest
 import acphold
 from acp_wire.schema import Diff, PermissionOption
 from acphold.testing import connect
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, opened
 
 
 async def ask(turn: acphold.Turn) -> None:
@@ -27,8 +27,7 @@ async def ask(turn: acphold.Turn) -> None:
 async def test_what_was_answered_for_always_is_not_asked_again_even_after_a_restart(
     answer: str, allowed: str, asked_again: bool
 ) -> None:
-    async with connect(agent_that(ask), on_permission=answer) as client:
-        session = await client.new_session()
+    async with opened(agent_that(ask), on_permission=answer) as (client, session):
         assert (await session.prompt("Write?")).text.split() == [allowed]
         [asked] = client.permissions
         kinds = [option.kind for option in asked.options]
@@ -41,8 +40,7 @@ async def test_what_was_answered_for_always_is_not_asked_again_even_after_a_rest
 
 
 async def test_other_questions_and_other_sessions_are_asked() -> None:
-    async with connect(agent_that(ask), on_permission="allow_always") as client:
-        session = await client.new_session()
+    async with opened(agent_that(ask), on_permission="allow_always") as (client, session):
         await session.prompt("Write a?,Write a?,Write b?")
         assert len(client.permissions) == 2
         await (await client.new_session()).prompt("Write a?")
@@ -69,8 +67,10 @@ async def test_a_call_that_is_asked_about_is_shown_first_and_fails_when_rejected
             async with call:
                 await turn.say("written")
 
-    async with connect(agent_that(work), on_permission=["reject_once", "allow_once"]) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), on_permission=["reject_once", "allow_once"]) as (
+        client,
+        session,
+    ):
         rejected = await session.prompt("go")
         allowed = await session.prompt("go")
         asked = client.permissions[0].tool_call
@@ -91,8 +91,7 @@ async def test_authors_offer_options_of_their_own() -> None:
         decision = await turn.ask_permission("May I?", options=options)
         await turn.say(f"{bool(decision)} {decision.option_id}")
 
-    async with connect(agent_that(work), on_permission=["sure", "never"]) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), on_permission=["sure", "never"]) as (client, session):
         assert (await session.prompt("go")).text == "True sure"
         assert (await session.prompt("go")).text == "False never"
         assert [option.option_id for option in client.permissions[0].options] == ["sure", "never"]
@@ -107,8 +106,7 @@ async def test_the_option_that_was_chosen_for_always_is_told_without_asking_agai
     async def work(turn: acphold.Turn) -> None:
         await turn.say(f"{await turn.ask_permission('Write?', options=options)}")
 
-    async with connect(agent_that(work), on_permission=["folder"]) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), on_permission=["folder"]) as (client, session):
         await session.prompt("go")
         await client.restart()
         session = await client.load_session(session.id)
@@ -129,8 +127,7 @@ async def test_a_permission_request_shows_the_whole_command_arguments_and_diff()
         await turn.ask_permission("Edit it?", tool=edit)
         await turn.ask_permission("Send it?", kind="execute", input={"text": command})
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (client, session):
         await session.prompt("go")
         run, edit, asked = [permission.tool_call for permission in client.permissions]
     assert (run.title, run.raw_input) == (command, {"command": command})

@@ -21,7 +21,7 @@ from acphold.library.outbox import Outbox, Post
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
 from acphold.live.agents.interface import AgentRequest, Event, Updates
 from acphold.testing import connect
-from tests.library.test_turn import agent_that
+from tests.library.test_turn import agent_that, opened
 
 
 async def read(turn: acphold.Turn) -> None:
@@ -36,8 +36,7 @@ async def write(turn: acphold.Turn) -> None:
 
 async def test_files_are_read_from_the_cwd_wherever_the_agent_was_started(work: Path) -> None:
     (work / "a.txt").write_text("one\ntwo\nthree\n")
-    async with connect(agent_that(read)) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(read), work) as (client, session):
         assert (await session.prompt("a.txt")).text == "one\ntwo\nthree\n"
         assert (await session.prompt("a.txt 2 1")).text == "two\n"
         assert (await session.prompt(f"{work}/a.txt 3")).text == "three\n"
@@ -52,8 +51,7 @@ async def test_additional_directories_are_inside_and_everything_else_is_not(
         folder.mkdir()
         (folder / "a.txt").write_text(folder.name)
     (work / "link").symlink_to(outside)
-    async with connect(agent_that(read)) as client:
-        session = await client.new_session(work, additional_directories=[other])
+    async with opened(agent_that(read), work, additional_directories=[other]) as (_, session):
         assert (await session.prompt(f"{other}/a.txt")).text == "other"
         for path in (f"{outside}/a.txt", "../outside/a.txt", "link/a.txt", "/etc/passwd"):
             with pytest.raises(acphold.RemoteError, match="outside the folders of this session"):
@@ -63,8 +61,7 @@ async def test_additional_directories_are_inside_and_everything_else_is_not(
 async def test_a_client_that_serves_files_is_asked_for_its_unsaved_text(work: Path) -> None:
     (work / "a.txt").write_text("saved")
     buffers = {f"{work}/a.txt": "unsaved\ntext"}
-    async with connect(agent_that(read), files=buffers) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(read), work, files=buffers) as (client, session):
         assert (await session.prompt("./a.txt")).text == "unsaved\ntext"
         assert (await session.prompt("a.txt 2 1")).text == "text"
         with pytest.raises(acphold.RemoteError, match="there is no file"):
@@ -88,8 +85,7 @@ async def test_a_client_that_serves_files_is_handed_what_is_written(work: Path) 
 async def test_without_such_a_client_a_file_is_written_in_one_step(work: Path) -> None:
     (work / "a.txt").write_text("old")
     (work / "a.txt").chmod(0o640)
-    async with connect(agent_that(write)) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(write), work) as (_, session):
         await session.prompt("a.txt new")
         await session.prompt("sub/b.txt made")
     assert (work / "a.txt").read_text() == "new"

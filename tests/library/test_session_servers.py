@@ -13,7 +13,7 @@ import pytest
 import acphold
 from acphold.testing import connect
 from tests.library.conftest import broken_server, mcp_server
-from tests.library.test_turn import agent_that, one_turn
+from tests.library.test_turn import agent_that, one_turn, opened
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,8 +26,7 @@ async def call(turn: acphold.Turn) -> None:
 
 
 async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
-    async with connect(agent_that(call)) as client:
-        session = await client.new_session(mcp_servers=[mcp_server()])
+    async with opened(agent_that(call), mcp_servers=[mcp_server()]) as (_, session):
         result = await session.prompt('echo {"message": "hi", "path": "a.txt"}')
         assert result.text == "hi"
         [shown] = result.tool_calls
@@ -56,8 +55,7 @@ async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
 
 
 async def test_a_call_is_cancelled_with_its_turn() -> None:
-    async with connect(agent_that(call)) as client:
-        session = await client.new_session(mcp_servers=[mcp_server()])
+    async with opened(agent_that(call), mcp_servers=[mcp_server()]) as (_, session):
         turn = session.prompt("hang")
         await session.until(lambda told: told.tool_calls)
         session.cancel()
@@ -93,8 +91,7 @@ async def test_a_server_that_fails_is_reported_once_and_the_session_works_all_th
             await turn.mcp.call("broken", "echo")
         await turn.say(error)
 
-    async with connect(agent_that(use)) as client:
-        session = await client.new_session(mcp_servers=[broken_server(), mcp_server()])
+    async with opened(agent_that(use), mcp_servers=[broken_server(), mcp_server()]) as (_, session):
         result = await session.prompt("go")
         assert "MCP server 'broken'" in result.text
         assert "no config" in result.text
@@ -121,8 +118,7 @@ async def test_prompts_are_slash_commands_that_become_what_the_server_makes_of_t
 
     agent = agent_that(answer)
     agent.command("plan", "Makes a plan")
-    async with connect(agent) as client:
-        session = await client.new_session(mcp_servers=[mcp_server(), broken_server()])
+    async with opened(agent, mcp_servers=[mcp_server(), broken_server()]) as (client, session):
         told = await session.until(lambda told: len(told.of("available_commands_update")) == 2)
         assert told.of("available_commands_update")[-1]["availableCommands"] == [
             {"name": "plan", "description": "Makes a plan"},
@@ -152,13 +148,14 @@ async def test_a_servers_question_is_passed_on_to_the_person() -> None:
         asked.append(question)
         return {"name": "Ada"}
 
-    async with connect(agent_that(call), on_form=fill_in) as client:
-        session = await client.new_session(mcp_servers=[mcp_server()])
+    async with opened(agent_that(call), mcp_servers=[mcp_server()], on_form=fill_in) as (
+        _,
+        session,
+    ):
         result = await session.prompt("ask")
         assert json.loads(result.text) == {"action": "accept", "content": {"name": "Ada"}}
         assert asked[0].message == "test: Your name?"
-    async with connect(agent_that(call)) as client:
-        session = await client.new_session(mcp_servers=[mcp_server()])
+    async with opened(agent_that(call), mcp_servers=[mcp_server()]) as (_, session):
         assert "code" in json.loads((await session.prompt("ask")).text), "refused: no forms here"
 
 
@@ -188,8 +185,10 @@ async def test_closing_the_session_ends_its_servers_and_nothing_keeps_their_secr
     def servers() -> list[psutil.Process]:
         return [child for child in me.children(recursive=True) if is_server(child)]
 
-    async with connect(agent_that(call)) as client:
-        session = await client.new_session(work, mcp_servers=[mcp_server(TOKEN="hunter2")])
+    async with opened(agent_that(call), work, mcp_servers=[mcp_server(TOKEN="hunter2")]) as (
+        client,
+        session,
+    ):
         await session.prompt('echo {"message": "hi"}')
         assert len(servers()) == 1
         await session.close()

@@ -9,8 +9,8 @@ import pytest
 
 import acphold
 from acphold.live.hub import bounds
-from acphold.testing import WatchedTurn, connect
-from tests.library.test_turn import agent_that, one_turn
+from acphold.testing import WatchedTurn
+from tests.library.test_turn import agent_that, one_turn, opened
 
 
 def statuses(result: WatchedTurn) -> list[str]:
@@ -146,8 +146,7 @@ async def _shown_in_a_loop(lines: int, path: Path) -> tuple[int, int, int]:
                 await call.content(LINE)
                 await call.location("/a", number)
 
-    async with connect(agent_that(work), journal=path) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), journal=path) as (client, session):
         live = (await session.prompt("go")).received
         await client.restart()
         replayed = (await client.load_session(session.id)).received
@@ -179,8 +178,7 @@ async def test_the_last_of_much_that_is_shown_comes_without_the_end_of_the_call(
                 await call.content(f"{number} {LINE}")
             await shown.wait()
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         turn = session.prompt("go")
         await session.until(lambda received: b'"199 ' in b"".join(received.raws))
         shown.set()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import acphold
-from acp_wire.schema import PROMPT, PromptRequest
+from acp_wire.schema import PROMPT, McpServer, PromptRequest
 from acphold.library import bounds
-from acphold.testing import WatchedAgent, WatchedTurn, connect
+from acphold.testing import WatchedAgent, WatchedSession, WatchedTurn, connect
 
 Work = Callable[[acphold.Turn], Awaitable[Any]]
 
@@ -28,12 +29,30 @@ def agent_that(work: Work, **options: Any) -> acphold.Agent:
     return agent
 
 
+@asynccontextmanager
+async def opened(
+    agent: acphold.Agent,
+    cwd: Path | None = None,
+    *,
+    mcp_servers: Sequence[McpServer] = (),
+    additional_directories: Sequence[Path] = (),
+    **client: Any,
+) -> AsyncIterator[tuple[WatchedAgent, WatchedSession]]:
+    """A client with these options that is connected to the agent, and a new session."""
+    async with connect(agent, **client) as connected:
+        yield (
+            connected,
+            await connected.new_session(
+                cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
+            ),
+        )
+
+
 async def one_turn(
     work: Work, *, prompt: str = "go", cwd: Path | None = None, **client: Any
 ) -> WatchedTurn:
     """Run a turn that does `work` and return what a client with these options saw."""
-    async with connect(agent_that(work), **client) as connected:
-        session = await connected.new_session(cwd)
+    async with opened(agent_that(work), cwd, **client) as (_, session):
         return await session.prompt(prompt)
 
 
@@ -81,8 +100,7 @@ async def test_ten_thousand_pieces_come_whole_and_in_order() -> None:
 
 @pytest.mark.parametrize("text", ["", 'quotes " and \\', "line\nbreak\0", "\u2028 \U0001f600"])
 async def test_any_text_arrives_as_it_was_said(text: str) -> None:
-    async with connect(agent_that(lambda turn: turn.say(turn.text))) as client:
-        session = await client.new_session()
+    async with opened(agent_that(lambda turn: turn.say(turn.text))) as (_, session):
         assert (await session.prompt(text)).text == text
 
 
@@ -141,8 +159,7 @@ async def test_a_notice_is_told_once_and_not_replayed() -> None:
         await turn.notice("Careful", "Thin ice", severity="warning")
         await turn.say("after")
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (client, session):
         result = await session.prompt("go")
         replayed = (await client.load_session(session.id)).received
     [notice] = result.received.of("notice")
@@ -259,8 +276,7 @@ async def test_the_log_names_the_authors_line_where_a_call_comes_after_the_turn(
                 pass
         late.append(turn.tool("left open"))
 
-    async with connect(agent_that(misuse)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(misuse)) as (_, session):
         await session.prompt("go")
         with pytest.raises(acphold.AcpError), caplog.at_level("WARNING"):
             await session.prompt("go again")
@@ -305,8 +321,7 @@ async def test_the_last_turns_of_the_history_can_be_had_alone() -> None:
         seen.append([item.text for item in history.timeline if isinstance(item, acphold.Message)])
         await turn.say(f"to {turn.text}")
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         for words in ("one", "two", "three", "four"):
             await session.prompt(words)
     assert seen == [
@@ -321,8 +336,7 @@ async def test_nobody_can_ask_for_the_last_no_turns() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.history(last=0)
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         with pytest.raises(acphold.RemoteError, match="at least 1, not 0"):
             await session.prompt("one")
 
@@ -352,8 +366,7 @@ async def test_others_run_while_a_long_history_is_read(monkeypatch: pytest.Monke
             assert beats - before > 100
         beating.cancel()
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         await session.prompt("say")
         await session.prompt("read")
 
@@ -378,8 +391,7 @@ async def test_the_history_tells_how_each_turn_ended() -> None:
                 await asyncio.Event().wait()
         return None
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         await session.prompt("work")
         await session.prompt("refuse")
         with pytest.raises(acphold.RemoteError):
@@ -396,8 +408,7 @@ async def test_the_history_tells_how_each_turn_ended() -> None:
 async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> None:
     image = acphold.ImageContent(data="aGk=", mime_type="image/png")
     link = acphold.ResourceLink(name="a", uri="file:///a")
-    async with connect(agent_that(lambda turn: turn.say("seen"))) as client:
-        session = await client.new_session()
+    async with opened(agent_that(lambda turn: turn.say("seen"))) as (client, session):
         unfit = PromptRequest(session_id=session.id, prompt=(link, image))
         with pytest.raises(
             acphold.RemoteError, match=r"prompt\[1\]: this agent does not accept image"

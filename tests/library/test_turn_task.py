@@ -22,7 +22,7 @@ from acphold.library.turn_task import meaning, stop_reason
 from acphold.testing import connect
 from tests.editor import DEADLINE
 from tests.library.test_commands import until_it_prints
-from tests.library.test_turn import Work, agent_that, one_turn
+from tests.library.test_turn import Work, agent_that, one_turn, opened
 
 
 class ClientGoneError(Exception):
@@ -69,8 +69,7 @@ async def exits(turn: acphold.Turn) -> None:
 
 @pytest.mark.parametrize("work", [waits, translates, swallows, refuses, in_a_group, exits])
 async def test_a_cancelled_turn_answers_cancelled_whatever_the_code_raises(work: Work) -> None:
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         turn = session.prompt("go")
         await session.until_said("waiting")
         session.cancel()
@@ -89,8 +88,7 @@ async def test_the_last_updates_come_before_the_answer() -> None:
             finally:
                 await call.content("tidied up")
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         turn = session.prompt("go")
         await session.until_said("waiting")
         session.cancel()
@@ -101,8 +99,7 @@ async def test_the_last_updates_come_before_the_answer() -> None:
 
 
 async def test_a_turn_is_cancelled_before_its_first_step() -> None:
-    async with connect(agent_that(waits)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(waits)) as (_, session):
         turn = session.prompt("go")
         await asyncio.sleep(0)
         session.cancel()
@@ -117,8 +114,7 @@ async def test_a_pending_permission_is_closed_by_a_cancellation() -> None:
         await turn.ask_permission("May I?")
         after.append("answered")
 
-    async with connect(agent_that(work), on_permission=[]) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), on_permission=[]) as (client, session):
         turn = session.prompt("go")
         await client.until(lambda: client.permissions or None)
         session.cancel()
@@ -186,8 +182,7 @@ async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:
         if turn.text == "wait":
             await waits(turn)
 
-    async with connect(agent_that(run)) as client:
-        session = await client.new_session(work)
+    async with opened(agent_that(run), work) as (_, session):
         await session.prompt("end")
         turn = session.prompt("wait")
         await session.until_said("waiting")
@@ -207,8 +202,7 @@ async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
             raise ValueError("the password is hunter2")
         await turn.say("alive")
 
-    async with connect(agent_that(work), raise_agent_exceptions=False) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), raise_agent_exceptions=False) as (_, session):
         with pytest.raises(acphold.RemoteError, match="internal error") as error:
             await session.prompt("fail outside")
         assert (error.value.code, b"hunter2" in error.value.raw) == (-32603, False)
@@ -248,8 +242,7 @@ async def test_a_turn_that_ends_with_any_exception_is_answered(error: BaseExcept
             raise error
         await turn.say("alive")
 
-    async with connect(agent_that(work), raise_agent_exceptions=False) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), raise_agent_exceptions=False) as (_, session):
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await session.prompt("fail")
         assert (await session.prompt("go on")).text == "alive"
@@ -269,8 +262,7 @@ async def test_a_hook_or_method_that_ends_with_any_exception_is_answered(
     async def close(session: acphold.Session) -> None:
         raise error
 
-    async with connect(agent, raise_agent_exceptions=False) as client:
-        session = await client.new_session()
+    async with opened(agent, raise_agent_exceptions=False) as (client, session):
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await client.call("_fail", {})
         assert (await session.prompt("begin")).text == "alive"
@@ -285,8 +277,7 @@ async def test_an_error_that_is_raised_on_purpose_carries_its_message_and_logs_o
     async def work(turn: acphold.Turn) -> None:
         raise acphold.AcpError("the quota of this month is used up")
 
-    async with connect(agent_that(work)) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work)) as (_, session):
         with pytest.raises(acphold.RemoteError, match="the quota of this month is used up"):
             await session.prompt("go")
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -309,8 +300,7 @@ async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> N
             except asyncio.CancelledError:
                 await turn.say("!")
 
-    async with connect(agent_that(work), cancel_grace=0.2) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), cancel_grace=0.2) as (_, session):
         turn = session.prompt("hang")
         await session.until_said("deaf")
         session.cancel()
@@ -384,8 +374,7 @@ async def test_what_a_turn_says_after_its_end_is_refused_and_in_no_later_turn(
     reload: bool,
 ) -> None:
     deaf = Deaf()
-    async with connect(agent_that(deaf.work), cancel_grace=0.1) as client:
-        session = await client.new_session()
+    async with opened(agent_that(deaf.work), cancel_grace=0.1) as (client, session):
         turn = session.prompt("deaf")
         await session.until_said("deaf")
         session.cancel()
@@ -412,8 +401,7 @@ async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:
 
     agent = agent_that(work)
     agent.mode("ask")
-    async with connect(agent) as client:
-        session = await client.new_session()
+    async with opened(agent) as (client, session):
         await session.prompt("go")
         await session.close()
         session = await client.load_session(session.id)
@@ -462,8 +450,10 @@ async def test_what_went_wrong_in_a_turn_is_its_failure_and_no_error_of_the_prom
     capabilities = ClientCapabilities(
         elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities())
     )
-    async with connect(agent_that(work), handlers=answers, capabilities=capabilities) as client:
-        session = await client.new_session()
+    async with opened(agent_that(work), handlers=answers, capabilities=capabilities) as (
+        _,
+        session,
+    ):
         with pytest.raises(acphold.RemoteError, match=why) as error:
             await session.prompt("go")
     assert error.value.code == -32603
