@@ -244,6 +244,17 @@ async def page(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
+async def routed(
+    page: Page, browser: Browser, served: Served, paired: dict[str, StorageState]
+) -> AsyncIterator[Page]:
+    """Another tab of the paired device, without a worker: its requests can all be routed."""
+    state = paired[served.url]
+    device = await browser.new_context(storage_state=state, service_workers="block")
+    yield await device.new_page()
+    await device.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def session(agent: acphold.RemoteAgent, tmp_path: Path) -> acphold.RemoteSession:
     """A session of the other client, in the folder of the test."""
     return await agent.new_session(cwd=tmp_path)
@@ -292,6 +303,12 @@ async def shown(page: Page, place: str) -> None:
     """Go to a place of the page, in which a session asks."""
     await page.goto(page.url.partition("#")[0] + place)
     await page.locator(READY[place.split("/")[1]]).first.wait_for()
+
+
+async def fits(page: Page) -> bool:
+    """True if nothing on it is wider than the screen."""
+    wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    return bool(await page.evaluate(wide))
 
 
 async def violations(page: Page) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import as_paired, opened, steps, violations
+from tests.page.conftest import as_paired, fits, opened, steps, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -92,8 +92,7 @@ async def test_two_columns_where_there_is_room_and_one_where_there_is_none(
     for width, columns in ((1440, 4), (720, 3), (360, 3)):
         await page.set_viewport_size({"width": width, "height": 800})
         await expect(first.locator("tr").first.locator("td")).to_have_count(columns)
-        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert await page.evaluate(wide) <= 0, width
+        assert await fits(page), width
         assert await violations(page) == [], width
 
 
@@ -114,17 +113,6 @@ async def test_a_finger_finds_the_filters_and_the_files(
     await phone.close()
 
 
-async def test_a_file_is_reached_and_the_rest_is_shown_with_keys_alone(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    session = await changed(agent, tmp_path)
-    await page.goto(f"{page.url.partition('#')[0]}#/changes/{session.id}")
-    await page.locator(".files button").nth(1).focus()
-    await page.keyboard.press("Enter")
-    await expect(page.locator("#change-1")).to_be_focused()
-    await expect(page.locator("#change-1")).to_be_in_viewport()
-
-
 async def test_a_turn_is_reviewed_file_by_file_with_keys_and_left_with_one(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -132,6 +120,9 @@ async def test_a_turn_is_reviewed_file_by_file_with_keys_and_left_with_one(
     await page.goto(f"{page.url.partition('#')[0]}#/changes/{session.id}")
     files, turn = page.locator(".files button"), page.get_by_label("Turn")
     await expect(files).to_have_count(3)
+    await files.nth(1).press("Enter")
+    await expect(page.locator("#change-1")).to_be_focused()
+    await expect(page.locator("#change-1")).to_be_in_viewport()
     await turn.select_option("2")
     await expect(files).to_have_text(["cart.py +3"])
     assert page.url.endswith("@2")

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import ask, note, noted, opened, row_of, seen, shown, steps, typed
+from tests.page.conftest import ask, fits, note, noted, opened, row_of, seen, shown, steps, typed
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -143,8 +143,7 @@ async def test_who_wants_no_motion_sees_none_and_who_wants_large_text_loses_noth
     await page.evaluate("document.documentElement.style.fontSize = '200%'")
     for place in ("#/", f"#/session/{session.id}", "#/new"):
         await shown(page, place)
-        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert await page.evaluate(wide) <= 0, place
+        assert await fits(page), place
     await shown(page, f"#/session/{session.id}")
     question = page.locator(".asking section.question")
     for name in ("Go on", "Stop it"):

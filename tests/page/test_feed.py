@@ -10,7 +10,7 @@ from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, Route, StorageState, WebSocket, expect
+from playwright.async_api import Page, Route, WebSocket, expect
 
 import acphold
 from tests.page.conftest import row_of, steps
@@ -121,11 +121,7 @@ async def test_the_archive_says_when_it_cannot_be_read_and_is_read_with_the_next
     await expect(hits).to_have_text(re.compile("No messages match"))
 
 
-async def test_every_archived_session_can_be_reached(
-    page: Page, browser: Browser, served: Served, paired: dict[str, StorageState]
-) -> None:
-    device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
-    other = await device.new_page()
+async def test_every_archived_session_can_be_reached(routed: Page, served: Served) -> None:
     at = "2026-01-02T03:04:05Z"
     fixed: dict[str, object] = {
         "agent": "a",
@@ -142,14 +138,13 @@ async def test_every_archived_session_can_be_reached(
         more = {"nextCursor": str(begin + 2)} if begin < 4 else {}
         await route.fulfill(json={"sessions": rows, **more})
 
-    await other.route(re.compile(r"/sessions\?.*archived=only"), page_of)
-    await other.goto(f"{served.url}/#/")
-    await other.get_by_role("button", name="Archived").click()
-    rows = other.locator("a.session[href^='#/session/s']")
-    more = other.get_by_role("button", name="More sessions")
+    await routed.route(re.compile(r"/sessions\?.*archived=only"), page_of)
+    await routed.goto(f"{served.url}/#/")
+    await routed.get_by_role("button", name="Archived").click()
+    rows = routed.locator("a.session[href^='#/session/s']")
+    more = routed.get_by_role("button", name="More sessions")
     for number in (2, 4):
         await expect(rows).to_have_count(number)
         await more.click()
     await expect(rows).to_have_count(6)
     await expect(more).to_have_count(0)
-    await device.close()

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import OPTIONS, ask, note, opened, steps, typed, violations
+from tests.page.conftest import OPTIONS, ask, fits, note, opened, steps, typed, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -55,8 +55,7 @@ async def test_every_argument_is_open_and_each_answer_says_what_it_does(
         await opened(page, session.id)
         card = page.locator(".asking section.question")
         await shown_in(card)
-        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert await page.evaluate(wide) <= 0
+        assert await fits(page)
         await page.goto(page.url.partition("#")[0] + "#/")
     await opened(page, session.id)
     await page.locator(".asking").get_by_role("button", name="Yes, of course").click()
@@ -92,8 +91,7 @@ async def tall(page: Page, card: Locator) -> None:
     assert await card.locator(".scrolls").evaluate(below) < 5
     await expect(card.locator(".scrolls")).to_contain_text("the last line")
     await expect(card.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await page.evaluate(wide) <= 0
+    assert await fits(page)
 
 
 @pytest.mark.parametrize("kind", ["command", "diff"])
@@ -420,8 +418,7 @@ async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
     await expect(card.get_by_role("heading")).to_be_in_viewport(ratio=1)
     await go_on.scroll_into_view_if_needed()
     await expect(go_on).to_be_in_viewport(ratio=1)
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await page.evaluate(wide) <= 0
+    assert await fits(page)
     box = card.locator(".scrolls")
     assert await box.evaluate("(it) => it.scrollWidth - it.clientWidth") <= 0
     assert await box.evaluate("(it) => it.clientHeight") > 100

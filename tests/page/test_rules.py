@@ -13,13 +13,12 @@ from playwright.async_api import Browser, Locator, Page, StorageState, expect
 
 import acphold
 from tests.editor import scripted_agent, under_name
-from tests.page.conftest import ask, note, opened, steps, violations, watch
+from tests.page.conftest import ask, fits, note, opened, steps, violations, watch
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 CLAUDE = "@agentclientprotocol/claude-agent-acp"
-WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     await expect(offered.get_by_text("whoever can edit files")).not_to_be_visible()
     await offered.get_by_text("What this means").click()
     await expect(offered.get_by_text("whoever can edit files")).to_be_visible()
-    assert await page.evaluate(WIDE) <= 0
+    assert await fits(page)
     assert await violations(page) == []
     assert rules(served) == []
     await expect(buttons.first).to_be_enabled()  # not a moment ago, under somebody's finger
@@ -100,7 +99,7 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     said = page.locator(".by-rules").last
     await expect(said).to_contain_text("by your rule 1")
     await expect(page.locator("section.question")).to_have_count(0)
-    assert await page.evaluate(WIDE) <= 0
+    assert await fits(page)
     assert await violations(page) == []
     # Read anew from the journal it is the same.
     await page.reload()
@@ -153,7 +152,7 @@ async def test_the_list_has_each_rule_and_switches_and_revokes(
     await expect(page.locator("main.rules")).to_contain_text(
         "Rules cannot stop an agent that does not ask"
     )
-    assert await page.evaluate(WIDE) <= 0
+    assert await fits(page)
     assert await violations(page) == []
     switch = page.get_by_role("switch")
     await switch.press("Space")

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Request, Route, StorageState, expect
+from playwright.async_api import BrowserContext, Page, Request, Route, expect
 
 import acphold
 from tests.page.conftest import (
     ask,
     choose,
     did,
+    fits,
     opened,
     seen,
     shown,
@@ -71,17 +72,10 @@ async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
 
 
 async def test_a_pause_of_typing_reads_one_earlier_page_and_the_arrow_reads_on(
-    page: Page,
-    browser: Browser,
-    served: Served,
-    paired: dict[str, StorageState],
-    session: acphold.RemoteSession,
+    routed: Page, served: Served, session: acphold.RemoteSession
 ) -> None:
     for number in range(20):
         await session.prompt(steps({"say": f"Answer {number}. " + "Words and words. " * 60}))
-    # Requests of a worker are not routed.
-    device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
-    other = await device.new_page()
     pages = list[str]()
 
     async def few(route: Route) -> None:
@@ -91,18 +85,17 @@ async def test_a_pause_of_typing_reads_one_earlier_page_and_the_arrow_reads_on(
         url = re.sub(r"limit=\d+", "limit=4", route.request.url)
         await route.fulfill(response=await route.fetch(url=url, headers=headers))
 
-    await other.route(re.compile(r"/entries.*before="), few)
-    await other.goto(served.url)
-    await opened(other, session.id)
-    await choose(other, "Find")
-    await other.get_by_role("searchbox", name="Find in this session").fill("nowhere")
-    status = other.locator(".find output")
+    await routed.route(re.compile(r"/entries.*before="), few)
+    await routed.goto(served.url)
+    await opened(routed, session.id)
+    await choose(routed, "Find")
+    await routed.get_by_role("searchbox", name="Find in this session").fill("nowhere")
+    status = routed.locator(".find output")
     await expect(status).to_have_text("No matches so far; ↑ looks further")
     assert len(pages) == 1
-    await other.get_by_label("Previous match").click()
+    await routed.get_by_label("Previous match").click()
     await expect(status).to_have_text("No matches")
     assert len(pages) > 2
-    await device.close()
 
 
 async def test_finding_without_the_server_says_that_earlier_messages_are_missing(
@@ -264,7 +257,6 @@ async def test_a_page_that_stays_open_keeps_what_came_last_and_reads_the_rest_ag
 async def test_axe_finds_nothing_and_no_screen_is_too_narrow_for_what_is_on_it(
     page: Page, scheme: str, width: int, session: acphold.RemoteSession
 ) -> None:
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     table = "| a | b |\n|---|---|\n| " + "wide " * 40 + " | " + "x" * 300 + " |\n"
     await page.set_viewport_size({"width": width, "height": 800})
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -285,7 +277,7 @@ async def test_axe_finds_nothing_and_no_screen_is_too_narrow_for_what_is_on_it(
     for place in ("#/", f"#/session/{session.id}", "#/new"):
         await shown(page, place)
         assert await violations(page) == [], place
-        assert await page.evaluate(wide) <= 0, place
+        assert await fits(page), place
     session.cancel()
     await turn
 

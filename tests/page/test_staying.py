@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, Route, StorageState, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 import acphold
 from tests.page.conftest import ask, choose, opened, row_of, seen, steps, typed
@@ -151,29 +151,26 @@ async def test_a_session_that_is_being_started_starts_once_however_often_one_lea
 
 
 async def test_a_session_that_was_just_started_is_not_read_behind_what_is_said_in_it(
-    page: Page, browser: Browser, served: Served, paired: dict[str, StorageState], tmp_path: Path
+    routed: Page, served: Served, tmp_path: Path
 ) -> None:
-    device = await browser.new_context(storage_state=paired[served.url], service_workers="block")
-    other = await device.new_page()
     released = asyncio.Event()
 
     async def late(route: Route) -> None:
         await released.wait()
         await route.fulfill(json={"entries": [], "before": None})
 
-    await other.route(re.compile("/entries"), late)
-    await other.goto(f"{served.url}/#/new")
-    await other.get_by_label("Folder on the server").fill(str(tmp_path))
-    await other.get_by_label("Agent").select_option("scripted")
+    await routed.route(re.compile("/entries"), late)
+    await routed.goto(f"{served.url}/#/new")
+    await routed.get_by_label("Folder on the server").fill(str(tmp_path))
+    await routed.get_by_label("Agent").select_option("scripted")
     words = steps({"say": "On it."}, {"until": str(tmp_path / "go")}, {"say": " Done."})
-    await other.get_by_label("First prompt").fill(words)
-    await other.get_by_role("button", name="Start").click()
-    await expect(other.locator(".said")).to_have_text("On it.")
+    await routed.get_by_label("First prompt").fill(words)
+    await routed.get_by_role("button", name="Start").click()
+    await expect(routed.locator(".said")).to_have_text("On it.")
     released.set()
     (tmp_path / "go").touch()
-    await expect(other.locator(".said")).to_have_text("On it. Done.")
-    await expect(other.locator("article.prompt")).to_have_count(1)
-    await device.close()
+    await expect(routed.locator(".said")).to_have_text("On it. Done.")
+    await expect(routed.locator("article.prompt")).to_have_count(1)
 
 
 async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_before_is_archived(
