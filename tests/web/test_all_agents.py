@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import acphold
 from acp_wire.errors import INVALID_PARAMS
 from acp_wire.schema import ClientCapabilities
 from acphold.errors import OTHER_AGENT, RemoteError
-from tests.editor import SCRIPTED, Editor, introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.far_client import ALL_AGENTS, YES, FarClient, asks, far_client
@@ -233,38 +233,25 @@ async def test_two_loads_at_once_that_name_two_agents_open_the_session_once_at_t
         assert len(heard) == 1
 
 
-async def joined(client: FarClient, session_id: str, folder: Path, editor: Editor) -> None:
-    """The client opens the session of an editor, with that one's agent, and both hear it."""
-    opening = {"sessionId": session_id, "cwd": str(folder), "mcpServers": []}
-    opened = (await client.ask("session/resume", **opening))["_meta"]
-    assert opened["acphold/agent"] == "elsewhere"
-    assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
-    await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
-    await editor.until_text("from its own agent")
-
-
+@pytest.mark.parametrize("command", [wrap_command, lone_command])
 async def test_a_session_that_is_live_for_an_editor_is_joined_with_its_own_agent(
-    served: Served,
+    served: Served, command: Callable[[list[str]], list[str]]
 ) -> None:
-    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    words = command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
     async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
         session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
         async with client_of(served) as client:
-            await joined(client, session_id, served.folder, editor)
-
-
-async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(
-    served: Served,
-) -> None:
-    words = lone_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
-    async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
-        session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
-        async with client_of(served) as client:
-            await joined(client, session_id, served.folder, editor)
-            await editor.leave()  # it is nobody's now, and goes to no other agent by itself
-            await client.until("is not open any more")
-            with pytest.raises(RemoteError):
-                await client.say(session_id, "hello")
+            opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+            opened = (await client.ask("session/resume", **opening))["_meta"]
+            assert opened["acphold/agent"] == "elsewhere"
+            assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
+            await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
+            await editor.until_text("from its own agent")
+            if command is lone_command:
+                await editor.leave()  # it is nobody's now, and goes to no other agent by itself
+                await client.until("is not open any more")
+                with pytest.raises(RemoteError):
+                    await client.say(session_id, "hello")
 
 
 async def test_the_prompts_that_wait_are_told_of_over_the_connection_of_all_agents(
