@@ -33,7 +33,7 @@ from acp_wire.schema import (
     decode,
     encode,
 )
-from acp_wire.tasks import timeout
+from acp_wire.tasks import end, timeout
 from acphold import errors
 from acphold.library import bounds
 from acphold.live.agents.interface import AgentListener, AgentRequest, Notified
@@ -307,8 +307,7 @@ class ClientCommand(RunningCommand):
                     return
                 await asyncio.wait([ended], timeout=bounds.OUTPUT_POLL_SECONDS)
         finally:
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
+            await end(ended)
 
     async def wait(self) -> CommandExit:
         status = await self._ask(WAIT_FOR_TERMINAL_EXIT)

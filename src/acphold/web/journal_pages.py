@@ -36,7 +36,7 @@ from msgspec.json import encode as json_encode
 from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode, splice
-from acp_wire.tasks import timeout
+from acp_wire.tasks import end, timeout
 from acphold.conversation.history.entries import SENT, TURN_END, id_of_sent
 from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.journal.hits import terms
@@ -165,10 +165,7 @@ class JournalReader:
             try:
                 await stop.wait()
             finally:
-                others = asyncio.all_tasks() - {asyncio.current_task()}
-                for task in others:
-                    task.cancel()
-                await asyncio.gather(*others, return_exceptions=True)
+                await end(*(asyncio.all_tasks() - {asyncio.current_task()}))
                 await self._journal.aclose()
 
         try:
