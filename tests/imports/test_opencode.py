@@ -346,6 +346,20 @@ def test_a_conversation_of_version_2_is_told_with_and_without_the_older_tables(
     assert (end["stopReason"], end["usage"]["totalTokens"]) == ("end_turn", 11)
 
 
+def test_an_answer_of_version_2_that_is_written_on_without_its_session_is_seen(
+    tmp_path: Path,
+) -> None:
+    store = SecondStore(tmp_path, beside=True)
+    store.session()
+    store.db.execute("ALTER TABLE session_message ADD COLUMN time_updated INT")
+    row = ("m", SESSION, "assistant", 1, 1, "{}", 1_700_000_000_000)
+    store.db.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    (before,) = sources(READER, tmp_path)
+    store.db.execute("UPDATE session_message SET time_updated = 1700000009000")
+    (after,) = sources(READER, tmp_path)
+    assert after.changed_at == 1_700_000_009_000 * 1_000_000 > before.changed_at
+
+
 def test_what_was_interrupted_typed_for_the_shell_and_compacted_in_version_2_is_told(
     tmp_path: Path,
 ) -> None:

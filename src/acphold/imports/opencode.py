@@ -314,12 +314,15 @@ def session_sources(
     for database in (own, *channels):
         found: dict[str, Source] = {}
         for table in _found_tables(database):
+            changed, size = "time_updated", "0"
             of_session = f"WHERE session_id = {table}.id)"
-            counts = [
-                f"(SELECT count(*) FROM {_COUNTED[messages]} {of_session}"
-                for messages in _existing(database, MESSAGES)
-            ]
-            columns = f"id, time_updated, {' + '.join(counts) or '0'}"
+            for its in _existing(database, MESSAGES):
+                size += f" + (SELECT count(*) FROM {_COUNTED[its]} {of_session}"
+            # Version 2 writes an answer on in its row, without its session.
+            if databases.columns_of(database, MESSAGES[1], ["time_updated"]):
+                newest = f"(SELECT max(time_updated) FROM {MESSAGES[1]} {of_session}"
+                changed = f"max(time_updated, coalesce({newest}, 0))"
+            columns = f"id, {changed}, {size}"
             for it in databases.sources(database, table, columns, "parent_id IS NULL"):
                 if before := found.get(it.session_id):
                     it = replace(it, changed_at=max(it.changed_at, before.changed_at))
