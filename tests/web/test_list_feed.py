@@ -250,9 +250,11 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.live.reading.bounds.LOOK_SECONDS", 3600.0)
+    # Nobody asks again where we are too busy to answer.
+    monkeypatch.setattr("acphold.live.reading.bounds.ANSWER_SECONDS", 30.0)
 
     async def live_at(_: object) -> dict[str, tuple[LiveSession, Process]]:
-        found = await processes(30.0)  # nobody asks again where we are too busy to answer
+        found = await processes()
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
     monkeypatch.setattr("acphold.live.reading.processes.live_at", live_at)

@@ -6,23 +6,25 @@ Each is one JSON object on one line, without control characters for a terminal o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_wire.schema import REQUEST_PERMISSION
 from acphold.conversation.history.entries import Entry, Origin, exact_entry_json, iso
+from acphold.conversation.history.timeline import TurnOutcome
 from acphold.conversation.presentation.visible_text import visible_json
 from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, UsageSum
 from acphold.known_agents import short_name
+from acphold.live.reading.session_reader import FilesOfSession, ListedSession
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.processes import LiveSession
     from acphold.live.reading.rule_offers import RuleOffer
-    from acphold.live.reading.session_reader import FilesOfSession, ListedSession
     from acphold.safety.standing.decision import StandingRule
 
 
@@ -44,91 +46,99 @@ def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
 
 def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
-    return visible_json(_ENCODER.encode(_facts(session)).decode(errors="replace"))
+    return visible_json(_ENCODER.encode(SessionFacts.of(session)).decode(errors="replace"))
 
 
 def session_lines(sessions: Iterable[ListedSession]) -> str:
     """Return sessions of the list, a line for each."""
-    text = _ENCODER.encode_lines([*map(_facts, sessions)]).decode(errors="replace")
+    text = _ENCODER.encode_lines([*map(SessionFacts.of, sessions)]).decode(errors="replace")
     if text.isascii() and text.replace("\n", "").isprintable():  # as most: see `visible_json`
         return text
     return "\n".join(map(visible_json, text.split("\n")))
 
 
-def _facts(session: ListedSession) -> _SessionFacts:
-    row, live = session.row, session.live
-    return _SessionFacts(
-        row.session_id,
-        row.agent,
-        short_name(row.agent),
-        row.cwd,
-        row.title,
-        UNSET if session.said is None else session.said,
-        iso(row.created_at),
-        iso(row.updated_at),
-        row.message_count,
-        session.outcome,
-        row.unseen,
-        row.unread is not None,
-        row.archived,
-        row.tags,
-        session.by_program,
-        session.project or UNSET,
-        row.origins,
-        UNSET if row.start is not None else True,
-        destination(row) or None,
-        row.queued,
-        row.held or None,
-        None if row.held_until is None else iso(row.held_until),
-        row.ruled,
-        session.files,
-        None
-        if live is None
-        else {
-            "state": live.state,
-            "clients": live.clients,
-            "questions": live.questions,
-            "background": session.is_daemon,
-            "pid": session.pid,
-        },
-        [Raw(question_json(it).encode()) for it in session.questions]
-        if session.questions
-        else UNSET,
-        session.pinned,
-    )
+class LiveFacts(Struct, rename="camel"):
+    """The state of a session that a process has in memory."""
+
+    state: str
+    clients: int = 0
+    questions: tuple[str, ...] = ()
+    background: bool = False
+    pid: int = 0
+
+    @classmethod
+    def of(cls, live: LiveSession, session: ListedSession) -> LiveFacts:
+        """Return those of a session that is live."""
+        return cls(live.state, live.clients, live.questions, session.is_daemon, session.pid)
 
 
-class _SessionFacts(Struct, rename="camel"):
-    """The members of a session of the list, in order: a dict of them takes twice as long."""
+class SessionFacts(Struct, rename="camel", kw_only=True):
+    """The members of a session of the list, in order: a dict of them takes twice as long. An
+    earlier server leaves some out."""
 
     session_id: str
     agent: str
-    agent_name: str
+    agent_name: str = ""
     cwd: str
     title: str | None
-    said: str | UnsetType
+    said: str | UnsetType = UNSET
     created_at: str
     updated_at: str
-    message_count: int
-    outcome: str | None
-    unseen: bool
-    unread: bool
-    archived: bool
-    tags: tuple[str, ...]
-    by_program: bool
-    project: str | UnsetType
-    origins: tuple[Origin, ...]
-    unstarted: bool | UnsetType
-    moved_to: str | None
-    queued: int
-    held: str | None
-    held_until: str | None
-    ruled: int
-    files: FilesOfSession | None
-    live: dict[str, object] | None
-    open_questions: list[Raw] | UnsetType
+    message_count: int = 0
+    outcome: TurnOutcome | None = None
+    unseen: bool = False
+    unread: bool = False
+    archived: bool = False
+    tags: tuple[str, ...] = ()
+    by_program: bool = False
+    project: str | UnsetType = UNSET
+    origins: tuple[Origin, ...] = ()
+    unstarted: bool | UnsetType = UNSET
+    moved_to: str | None = None
+    queued: int = 0
+    held: str | None = None
+    held_until: str | None = None
+    ruled: int = 0
+    files: FilesOfSession | None = None
+    live: LiveFacts | None = None
+    open_questions: tuple[QuestionFacts, ...] | UnsetType = UNSET
     # Last, where the feed of the list sets it for each person.
-    pinned: bool
+    pinned: bool = False
+
+    @classmethod
+    def of(cls, session: ListedSession) -> SessionFacts:
+        """Return those of a session."""
+        row, live = session.row, session.live
+        asked = tuple(map(QuestionFacts.of, session.questions))
+        return cls(
+            session_id=row.session_id,
+            agent=row.agent,
+            agent_name=short_name(row.agent),
+            cwd=row.cwd,
+            title=row.title,
+            said=UNSET if session.said is None else session.said,
+            created_at=iso(row.created_at),
+            updated_at=iso(row.updated_at),
+            message_count=row.message_count,
+            outcome=session.outcome,
+            unseen=row.unseen,
+            unread=row.unread is not None,
+            archived=row.archived,
+            tags=row.tags,
+            by_program=session.by_program,
+            project=session.project or UNSET,
+            origins=row.origins,
+            unstarted=UNSET if row.start is not None else True,
+            moved_to=destination(row) or None,
+            queued=row.queued,
+            held=row.held or None,
+            held_until=None if row.held_until is None else iso(row.held_until),
+            ruled=row.ruled,
+            files=session.files,
+            live=None if live is None else LiveFacts.of(live, session),
+            open_questions=asked or UNSET,
+            pinned=session.pinned,
+        )
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -161,35 +171,64 @@ def question_line(found: InboxQuestion) -> str:
     return in_a_line(found.asks, call) if call else found.asks
 
 
-def question_json(found: InboxQuestion) -> str:
-    """Return a question of the inbox; one that is closed also has its outcome."""
-    question, decided = found.question, found.decided
-    facts = {
-        "id": question.id,
-        **_session_facts(found.row),
-        "seq": found.seq,
-        "place": place_name(found.row.session_id, found.seq),
-        "at": iso(found.at),
-        "asks": question_line(found),
-        "method": question.method,
-    }
-    if decided is None:
-        call = {name: Raw(value) for name, value in found.call.items()}
-        facts |= {"params": Raw(question.params), "toolCall": call or None}
-        if question.method == REQUEST_PERMISSION.name:
-            from acphold.conversation.presentation.permissions import permission  # late
+class QuestionFacts(Struct, rename="camel", kw_only=True):
+    """The members of a question of the inbox, in order; one that is closed has its outcome."""
 
-            facts["shows"] = permission(found.call or question.tool_call, question.params)
-    else:
-        facts |= {
-            "answeredAt": iso(found.answered_at),
-            "outcome": decided.outcome,
-            "how": found.came.how,
-            "said": found.came.said,
-            "client": decided.client,
-            "rules": decided.rules,
-        }
-    return facts_json(facts)
+    id: str
+    session_id: str
+    agent: str
+    agent_name: str = ""
+    cwd: str
+    title: str | None
+    seq: int
+    place: str = ""
+    at: str
+    asks: str
+    method: str
+    params: Raw | UnsetType = UNSET
+    tool_call: dict[str, Raw] | UnsetType | None = UNSET
+    shows: Any = UNSET
+    answered_at: str | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
+    how: str | UnsetType = UNSET
+    said: str | UnsetType = UNSET
+    client: str | UnsetType | None = UNSET
+    rules: tuple[int, ...] | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, found: InboxQuestion) -> QuestionFacts:
+        """Return those of a question."""
+        question, decided, row = found.question, found.decided, found.row
+        facts = cls(
+            id=question.id,
+            session_id=row.session_id,
+            agent=row.agent,
+            agent_name=short_name(row.agent),
+            cwd=row.cwd,
+            title=row.title,
+            seq=found.seq,
+            place=place_name(row.session_id, found.seq),
+            at=iso(found.at),
+            asks=question_line(found),
+            method=question.method,
+        )
+        if decided is None:
+            call = {name: Raw(value) for name, value in found.call.items()}
+            facts.params, facts.tool_call = Raw(question.params), call or None
+            if question.method == REQUEST_PERMISSION.name:
+                from acphold.conversation.presentation.permissions import permission  # late
+
+                facts.shows = permission(found.call or question.tool_call, question.params)
+        else:
+            facts.answered_at, facts.outcome = iso(found.answered_at), decided.outcome
+            facts.how, facts.said = found.came.how, found.came.said
+            facts.client, facts.rules = decided.client, decided.rules
+        return facts
+
+
+def question_json(found: InboxQuestion) -> str:
+    """Return a question of the inbox."""
+    return visible_json(_ENCODER.encode(QuestionFacts.of(found)).decode(errors="replace"))
 
 
 def rule_json(rule: StandingRule, place: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.processes import process_tree
-from acp_wire.schema import CLOSE_SESSION, encode
+from acp_wire.schema import CLOSE_SESSION
 from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.journal.journal import Journal, Owners, other_owner
@@ -22,11 +22,9 @@ from acphold.live.reading import bounds
 from acphold.live.reading.hung_daemon import STATUS, STOP_NOW, ask_hung
 from acphold.live.reading.one_question import PRESENCE, answer_of, ask_owner, owner_addresses
 from acphold.machine.addresses import paths_here, unix_address
-from acphold.machine.installation import is_kept, is_replaced
 from acphold.machine.locked_file import holder, is_held
 from acphold.machine.runtime_folder import is_of_daemon, sockets
 from acphold.machine.unix import is_in_our_place, is_listening, pid_at
-from acphold.version import __version__
 
 
 class LiveSession(Struct, frozen=True, rename="camel"):
@@ -121,37 +119,10 @@ class Process(Struct, frozen=True, rename="camel"):
         )
 
 
-def answer(
-    agent: str,
-    sessions: list[LiveSession],
-    fronts: Sequence[EditorFront],
-    programs: Sequence[AgentProgram],
-    places: Mapping[str, str],
-    onlooker: str,
-    hangs: str,
-) -> bytes:
-    """Return the answer of this process."""
-    return encode(
-        Process(
-            os.getpid(),
-            agent,
-            sessions,
-            release=__version__,
-            keeps_code=is_kept(),
-            is_replaced=is_replaced(),
-            fronts=tuple(fronts),
-            programs=tuple(programs),
-            places=dict(places),
-            onlooker=onlooker,
-            hangs=hangs,
-        )
-    )
-
-
-async def processes(seconds: float = bounds.ANSWER_SECONDS, *, daemon: str = "") -> list[Process]:
-    """Return all processes of this user that answer within `seconds`: those in the runtime folder,
-    and the one at the socket `daemon`, wherever that is."""
-    return await _answering([[unix_address(path)] for path in _sockets(daemon)], seconds)
+async def processes(*, daemon: str = "") -> list[Process]:
+    """Return all processes of this user that answer in time: those in the runtime folder, and the
+    one at the socket `daemon`, wherever that is."""
+    return await _answering([[unix_address(path)] for path in _sockets(daemon)])
 
 
 def _sockets(daemon: str) -> Sequence[str]:
@@ -227,19 +198,15 @@ async def live_at(owners: Sequence[Owner], silent: list[SilentProcess] | None = 
     }
 
 
-async def _answering(
-    whole: Sequence[Sequence[str]], seconds: float = bounds.ANSWER_SECONDS
-) -> list[Process]:
-    """Return those processes at these addresses that answer within `seconds`."""
-    asking = (_presence_at(addresses, seconds) for addresses in whole)
+async def _answering(whole: Sequence[Sequence[str]]) -> list[Process]:
+    """Return those processes at these addresses that answer in time."""
+    asking = (_presence_at(addresses) for addresses in whole)
     return [process for process in await asyncio.gather(*asking) if process is not None]
 
 
-async def _presence_at(
-    addresses: Sequence[str], seconds: float = bounds.ANSWER_SECONDS
-) -> Process | None:
+async def _presence_at(addresses: Sequence[str]) -> Process | None:
     """Return the process at these addresses; None if it does not answer."""
-    raw = await answer_of(addresses, PRESENCE, b"{}", seconds)
+    raw = await answer_of(addresses, PRESENCE, b"{}", bounds.ANSWER_SECONDS)
     if raw is None and (daemons := [it for it in paths_here(addresses) if is_of_daemon(it)]):
         raw = await asyncio.to_thread(ask_hung, daemons[0], STATUS)
     if (process := json_value(raw, Process)) is None:

@@ -4,82 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct
 from msgspec.structs import asdict
 
 from acp_wire.schema import members
 from acphold.conversation.history.decisions import AskedQuestion, Came, ClosedQuestion
-from acphold.conversation.history.entries import PROMPT, Entry, Origin, milliseconds
-from acphold.conversation.history.timeline import TurnOutcome
+from acphold.conversation.history.entries import PROMPT, Entry, milliseconds
 from acphold.journal.moves import MoveMark, mark_text
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, Speaker
 from acphold.journal.token_reports import ReportedTokens
 from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.json_facts import QuestionFacts, SessionFacts
 from acphold.live.reading.processes import LiveSession
-from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
-
-
-class RemoteLive(Struct, rename="camel"):
-    """The state of a session that a process has in memory."""
-
-    state: str
-    clients: int = 0
-    questions: tuple[str, ...] = ()
-    background: bool = False
-    pid: int = 0
-
-
-class RemoteQuestion(Struct, rename="camel"):
-    """A question, open or decided."""
-
-    id: str
-    session_id: str
-    seq: int
-    at: str
-    agent: str
-    cwd: str
-    title: str | None
-    asks: str
-    method: str
-    params: Raw = Raw(b"{}")
-    tool_call: dict[str, Raw] | None = None
-    answered_at: str | None = None
-    outcome: str = ""
-    how: str = ""
-    said: str = ""
-    client: str | None = None
-    rules: tuple[int, ...] = ()
-
-
-class RemoteRow(Struct, rename="camel"):
-    """A session of the list."""
-
-    session_id: str
-    agent: str
-    cwd: str
-    title: str | None
-    created_at: str
-    updated_at: str
-    message_count: int = 0
-    unseen: bool = False
-    unread: bool = False
-    archived: bool = False
-    outcome: TurnOutcome | None = None
-    origins: tuple[Origin, ...] = ()
-    queued: int = 0
-    held: str | None = None
-    held_until: str | None = None
-    moved_to: str | None = None
-    ruled: int = 0
-    unstarted: bool = False
-    live: RemoteLive | None = None
-    open_questions: list[RemoteQuestion] = []
-    files: FilesOfSession | None = None
-    said: str | None = None
-    tags: tuple[str, ...] = ()
-    pinned: bool = False
-    by_program: bool = False
+from acphold.live.reading.session_reader import ListedSession, OfferedRule
 
 
 class RemoteHit(Struct, rename="camel"):
@@ -121,7 +59,7 @@ class RemoteSums(Struct, rename="camel"):
 class RemoteChange(Struct):
     """A change of the list: a session, or the id of one that is gone."""
 
-    session: RemoteRow | None = None
+    session: SessionFacts | None = None
     gone: str | None = None
 
 
@@ -137,7 +75,7 @@ class RemoteEntry(Struct):
 class RemoteRows(Struct, rename="camel"):
     """The answer to SESSIONS."""
 
-    sessions: list[RemoteRow]
+    sessions: list[SessionFacts]
     next_cursor: str | None = None
     left_out: int = 0
 
@@ -159,13 +97,13 @@ class RemoteHits(Struct, rename="camel"):
 class RemoteInbox(Struct):
     """The answer to INBOX."""
 
-    questions: list[RemoteQuestion]
+    questions: list[QuestionFacts]
 
 
 class RemoteDecisions(Struct, rename="camel"):
     """The answer to DECISIONS."""
 
-    decisions: list[RemoteQuestion]
+    decisions: list[QuestionFacts]
     next_cursor: Annotated[str, Meta(pattern="^[0-9]{1,16}$")] | None = None
 
 
@@ -191,39 +129,33 @@ class RemoteRules(Struct):
     rules: list[RemoteRule]
 
 
-def to_listed(row: RemoteRow) -> ListedSession:
+def to_listed(row: SessionFacts) -> ListedSession:
     """Return a session of the list."""
-    if (live := row.live) is None:
-        return ListedSession(
-            *(session_row(row), row.outcome),
-            files=row.files,
-            said=row.said,
-            pinned=row.pinned,
-            by_program=row.by_program,
+    live, session, questions = row.live, None, list[InboxQuestion]()
+    if live is not None:
+        session = LiveSession(
+            row.session_id,
+            live.clients,
+            running=live.state == "running",
+            waiting=live.state == "waiting",
+            questions=live.questions,
         )
-    session = LiveSession(
-        row.session_id,
-        live.clients,
-        running=live.state == "running",
-        waiting=live.state == "waiting",
-        questions=live.questions,
-    )
-    questions = [question_of(it) for it in row.open_questions]
+        questions = [question_of(it) for it in row.open_questions or ()]
     return ListedSession(
         session_row(row),
         row.outcome,
         session,
-        live.pid,
-        live.background,
+        0 if live is None else live.pid,
+        live is not None and live.background,
         questions,
         row.files,
-        row.said,
+        None if row.said is UNSET else row.said,
         row.pinned,
         row.by_program,
     )
 
 
-def session_row(row: RemoteRow) -> SessionRow:
+def session_row(row: SessionFacts) -> SessionRow:
     """Return the row of a session, as far as a server tells it."""
     return SessionRow(
         session_id=row.session_id,
@@ -263,21 +195,29 @@ def hit_of(hit: RemoteHit) -> SearchHit:
     return SearchHit(**{**asdict(hit), "at": milliseconds(hit.at)})
 
 
-def question_of(asked: RemoteQuestion) -> InboxQuestion:
+def question_of(asked: QuestionFacts) -> InboxQuestion:
     """Return a question, with its decision if there is one."""
     at = milliseconds(asked.at)
-    row = RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
+    row = SessionFacts(
+        session_id=asked.session_id,
+        agent=asked.agent,
+        cwd=asked.cwd,
+        title=asked.title,
+        created_at=asked.at,
+        updated_at=asked.at,
+    )
     decided = None
-    if asked.answered_at is not None:
-        decided = ClosedQuestion(asked.id, asked.outcome, client=asked.client, rules=asked.rules)
+    if asked.answered_at:
+        whose, rules = None if asked.client is UNSET else asked.client, asked.rules or ()
+        decided = ClosedQuestion(asked.id, asked.outcome or "", client=whose, rules=rules)
     return InboxQuestion(
         session_row(row),
         asked.seq,
         at,
-        AskedQuestion(asked.id, asked.method, bytes(asked.params)),
+        AskedQuestion(asked.id, asked.method, bytes(asked.params or b"{}")),
         {name: bytes(value) for name, value in (asked.tool_call or {}).items()},
         decided,
-        Came(asked.how, asked.said),
-        milliseconds(asked.answered_at),
+        Came(asked.how or "", asked.said or ""),
+        milliseconds(asked.answered_at or None),
         asked.asks,
     )

@@ -40,6 +40,7 @@ from acphold.journal.seams import Grouping, SearchHit, Sought, UsageSum, UsageSu
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.live.reading import bounds, requests, server_answers as answers
 from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.json_facts import SessionFacts
 from acphold.live.reading.session_reader import (
     SHORT_ID,
     ListedSession,
@@ -136,8 +137,8 @@ class ServerReader(SessionReader):
         ids = sorted(found)
         return found[only_one(given, lambda prefix: [it for it in ids if it.startswith(prefix)])]
 
-    async def _row(self, session_id: str) -> answers.RemoteRow:
-        return await self.get(requests.place_of(session_id), answers.RemoteRow)
+    async def _row(self, session_id: str) -> SessionFacts:
+        return await self.get(requests.place_of(session_id), SessionFacts)
 
     async def is_live(self, session_id: str) -> bool:
         return await self.live_state(session_id) is not None

@@ -22,7 +22,7 @@ Requests that open a session have a table of their own: see `server.open_params`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, Union, get_args, get_origin
 
@@ -75,15 +75,10 @@ class JsonShape(Struct, frozen=True):
 class Paring(Struct):
     """Leaves out of a JSON value what its type does not know, with the names of that in `left_out`.
 
-    `shape_of` returns the shape of a type, `stays` True for a member of a `_meta` that may always
-    be there. A type that is a dict is that of a `_meta`: the types of its members. Raises
-    InvalidParamsError for more than `most` values: each takes some microseconds, in which nobody
-    else is served.
+    A type that is a dict is that of a `_meta`: the types of its members. Raises InvalidParamsError
+    for more than PARED_VALUES: each takes some microseconds, in which nobody else is served.
     """
 
-    shape_of: Callable[[object], JsonShape]
-    stays: Callable[[str, bytes], bool]
-    most: int
     left_out: list[str] = []
     _values: int = 0
 
@@ -92,7 +87,7 @@ class Paring(Struct):
         raw = raw.strip()
         if isinstance(hint, dict):
             return self._pare_meta(hint, raw, path) or b"null"
-        shape = self.shape_of(hint)
+        shape = _shape(hint)
         is_object, is_list = raw.startswith(b"{"), raw.startswith(b"[")
         if is_object and shape.variants:
             return self._pare_object(shape.variants, raw, path)
@@ -142,12 +137,12 @@ class Paring(Struct):
         if isinstance(hint, dict):
             known = hint
         elif hint is not None:
-            for each in self.shape_of(hint).variants:
+            for each in _shape(hint).variants:
                 known |= each.hints
         kept: dict[str, bytes | None] = {}
         for name, value in given.items():
             here = f"{path}.{name}"
-            if self.stays(name, value):
+            if passes(name, value):
                 kept[name] = value
             elif name in known:
                 kept[name] = self.pare(known[name], value, here)
@@ -157,8 +152,8 @@ class Paring(Struct):
 
     def _count(self, found: Mapping[str, bytes] | Sequence[bytes]) -> None:
         self._values += len(found)
-        if self._values > self.most:
-            problem = f"the message has more than {self.most:,} values; send it in parts"
+        if self._values > (most := bounds.PARED_VALUES):
+            problem = f"the message has more than {most:,} values; send it in parts"
             raise InvalidParamsError(problem, "$")
 
 
@@ -234,5 +229,5 @@ def _pare(
 ) -> tuple[bytes, tuple[str, ...]]:
     if "manage" in scopes or not raw:
         return raw, ()
-    paring = Paring(_shape, passes, bounds.PARED_VALUES)
+    paring = Paring()
     return paring.pare(kind, raw), tuple(paring.left_out)

@@ -6,21 +6,26 @@ restarts or ends an agent is for processes of ours, and for whoever sees all ses
 
 from __future__ import annotations
 
+import os
+
 from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.processes.limits import shortfalls
 from acp_wire.rpc.requests import Request
+from acp_wire.schema import encode
 from acphold.conversation.history.raw_update import members
 from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.hub import Hub
-from acphold.live.reading import one_question, processes
-from acphold.live.reading.processes import AgentProgram, EditorFront, LiveSession
+from acphold.live.reading import one_question
+from acphold.live.reading.processes import AgentProgram, EditorFront, LiveSession, Process
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Entrance, OwnSessions, Principal
+from acphold.machine.installation import is_kept, is_replaced
+from acphold.version import __version__
 
 
 class ProcessRequests(Struct, eq=False):
@@ -108,4 +113,18 @@ def presence(
         for within in (front.frame.surroundings,)
     ]
     places = hub.places if is_ours else {}
-    return processes.answer(hub.agents, live, fronts, programs, places, onlooker, hangs)
+    return encode(
+        Process(
+            os.getpid(),
+            hub.agents,
+            live,
+            release=__version__,
+            keeps_code=is_kept(),
+            is_replaced=is_replaced(),
+            fronts=tuple(fronts),
+            programs=tuple(programs),
+            places=dict(places),
+            onlooker=onlooker,
+            hangs=hangs,
+        )
+    )
