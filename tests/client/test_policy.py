@@ -80,11 +80,6 @@ def test_a_mode_is_switched_only_by_someone_who_names_it() -> None:
     assert rule_for({"switch_mode": "allow"}, "switch_mode") == "allow"
 
 
-def test_without_a_policy_the_callback_is_asked_and_without_one_everything_is_rejected() -> None:
-    assert policy_to_follow(None, has_callback=True) == "ask"
-    assert policy_to_follow(None, has_callback=False) == "reject"
-
-
 @pytest.mark.parametrize("policy", ["ask", {"edit": "ask"}])
 def test_a_policy_that_asks_needs_somebody_to_ask(policy: Policy) -> None:
     assert policy_to_follow(policy, has_callback=True) == policy

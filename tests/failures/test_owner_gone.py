@@ -39,7 +39,7 @@ async def prompt(client: Guest, _: Journal, session: str) -> None:
 
 
 async def cancel(client: Guest, _: Journal, session: str) -> None:
-    turn = client.begin_prompt(session, {"say": "you"}, {"until": "cancel"})
+    turn = client.begin_prompt(session, {"say": "NEVER"}, {"until": "cancel"})
     client.tell("session/cancel", {"sessionId": session})
     assert await turn == {"stopReason": "cancelled"}
 
@@ -130,3 +130,4 @@ async def test_all_that_an_owner_owes_when_it_is_gone_is_answered(
         for ask in sessions.keys() - {delete, tell_it_a_change, read_its_queue_from_outside}:
             await client.prompt(sessions[ask], {"say": "again"})
             assert client.text(session_id=sessions[ask]).endswith("again")
+        assert "NEVER" not in client.text(session_id=sessions[cancel])

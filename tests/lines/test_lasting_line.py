@@ -218,22 +218,6 @@ class Lines(RuleBasedStateMachine):
 TestLines = Lines.TestCase
 
 
-def test_a_prompt_is_sent_again_with_a_position_from_before_it() -> None:
-    line = LastingLine[int]()
-    line.knows_positions = True
-    opening = line.ask(1, "session/load", params("a"), "a")
-    assert line.send(opening) is None
-    line.sessions["a"].advance(7)
-    line.on_answer(opening, b"{}")
-    prompt = line.ask(2, "session/prompt", params("a"), "a")
-    assert line.send(prompt) is None
-    line.sessions["a"].advance(9)
-    assert line.on_reconnect().resume[0].known == [prompt.sent_id]
-    place = line.send(prompt)
-    assert place is not None
-    assert place.position == 7
-
-
 def test_a_load_that_is_refused_leaves_open_what_was_open() -> None:
     line = LastingLine[int]()
     first = line.ask(1, "session/resume", params("a"), "a")

@@ -202,22 +202,6 @@ async def test_a_client_of_the_unix_socket_signs_in_like_any_other(
         await stranger.leave()
 
 
-async def test_another_process_asks_its_own_clients_to_sign_in_and_vouches_for_them(
-    journal: Path, calls: Calls
-) -> None:
-    async with served(journal) as here, served(journal) as elsewhere:
-        owner = await sign_in(await calls.to(here))
-        session = await owner.talk("gold")
-        visitor = await calls.to(elsewhere)
-        for method in ("session/list", "session/load", "session/resume"):
-            error = await visitor.refused(method, asked_of(session)[method])
-            assert error.code == SIGN_IN, method
-        await sign_in(visitor)
-        await visitor.load(session)
-        await visitor.prompt(session, "silver")
-        assert "the secret of silver" in owner.text()
-
-
 async def test_a_client_of_no_process_of_ours_vouches_for_nobody(
     calls: Calls, server: acphold.Server
 ) -> None:
@@ -370,19 +354,6 @@ def users(caller: Caller) -> list[str | None]:
     return [it.get("_meta", {}).get("acphold/client", {}).get("user") for it in prompts]
 
 
-async def test_a_prompt_has_the_name_of_who_has_signed_in_by_then_in_every_process(
-    journal: Path, calls: Calls
-) -> None:
-    async with shop().server(journal=journal) as here, shop().server(journal=journal) as there:
-        acme = await as_tenant(await calls.to(here), "acme")
-        session = await acme.talk("gold")
-        friend = await as_tenant(await calls.to(there), "acme")
-        await friend.load(session)
-        await friend.prompt(session, "silver")
-        assert users(acme) == ["acme"]
-        assert users(friend) == ["acme"]
-
-
 async def test_no_client_says_itself_whose_a_session_is(journal: Path, calls: Calls) -> None:
     async with shop().server(journal=journal) as server:
         globex = await as_tenant(await calls.to(server), "globex")
@@ -403,6 +374,7 @@ async def test_a_tenant_is_the_same_in_every_process_of_the_journal(
         await friend.load(session)
         await friend.prompt(session, "silver")
         assert "for acme: silver" in acme.text()
+        assert users(acme) == users(friend) == ["acme"]
 
 
 async def test_who_signs_in_as_somebody_else_has_nothing_open_of_before(

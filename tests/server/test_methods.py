@@ -10,7 +10,7 @@ import pytest
 
 from acphold.journal.access import Scope
 from acphold.live.agents import air
-from acphold.live.reading.one_question import PRESENCE, SIGNED_IN
+from acphold.live.reading.one_question import SIGNED_IN
 from acphold.live.server import bounds
 from acphold.live.server.methods import METHODS
 from acphold.live.server.principals import THIS_USER, Principal, Visitor
@@ -105,17 +105,6 @@ async def test_a_client_that_may_only_watch_lists_what_is_archived(tmp_path: Pat
         await watcher.introduce(None, {})
         assert await watcher.sessions() == []
         assert [it["sessionId"] for it in await watcher.sessions(archived="only")] == [session]
-
-
-async def test_whoever_may_not_watch_is_not_told_what_is_live_and_asks(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE), shared(tmp_path / "journal.db") as house:
-        owner = house.stranger(reader("watch", "prompt", "manage"))
-        await owner.introduce(None, {})
-        session = await owner.new()
-        watcher, manager = house.stranger(reader("watch")), house.stranger(reader("manage"))
-        answer = await watcher.call(PRESENCE, {})
-        assert [it["sessionId"] for it in answer["sessions"]] == [session]
-        assert "watch" in str(await manager.refused(PRESENCE, {}))
 
 
 async def test_whoever_may_not_prompt_restarts_no_agent_by_saying_that_somebody_signed_in(

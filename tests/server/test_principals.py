@@ -51,26 +51,6 @@ def test_what_is_refused_in_a_session_is_written_down(
     assert noted == [(method, "s1")]
 
 
-@pytest.mark.parametrize(
-    ("limits", "method"),
-    [
-        ({"sees_all": True}, "session/delete"),
-        ({"tenant": "acme"}, "session/delete"),
-        ({"session_id": "s1"}, "session/prompt"),
-        ({"tenant": "guests"}, "session/load"),
-        ({"tenant": "partners"}, "session/prompt"),
-        ({"tenant": "partners"}, "_session/steering"),
-    ],
-)
-def test_what_is_permitted_in_a_session_is_not_refused(
-    limits: dict[str, object], method: str
-) -> None:
-    noted: list[tuple[str, str | None]] = []
-    who = Principal(name="bob", refused=lambda *deed: noted.append(deed), **limits)  # type: ignore[arg-type]
-    who.check_in(ROW, Asked.read(method))
-    assert noted == []
-
-
 def test_who_watches_reads_the_prompts_that_wait_and_changes_none() -> None:
     noted: list[tuple[str, str | None]] = []
     who = Principal(

@@ -236,21 +236,6 @@ async def test_when_the_owner_leaves_the_client_there_goes_on_and_opens_nothing(
     assert client.text().endswith("goodbye")
 
 
-async def test_when_the_owner_is_killed_the_turn_there_is_answered_and_the_next_one_runs(
-    journal: Path, client: Guest
-) -> None:
-    async with program(journal) as one:
-        session = await one.talk({"say": "hello"})
-        await client.load(session)
-        turn = client.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
-        await client.until_text("cut")
-        await one.kill()
-        with pytest.raises(Refused, match="has ended"):
-            await turn
-    await client.prompt(session, {"say": "whole"})
-    await client.until_text("whole")
-
-
 async def test_what_the_owner_had_kept_and_not_told_reaches_the_client_there_once(
     journal: Path, client: Guest
 ) -> None:
@@ -275,21 +260,6 @@ def stopped_reading(client: Guest) -> Iterator[None]:
     client.reads.clear()
     yield
     client.reads.set()
-
-
-async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Path) -> None:
-    async with two(journal) as (left, right):
-        async with program(journal) as one:
-            session = await one.talk({"say": "hello"})
-            await asyncio.gather(left.load(session), right.load(session))
-            await one.kill()
-        await asyncio.gather(
-            left.prompt(session, {"say": "from left "}),
-            right.prompt(session, {"say": "from right "}),
-        )
-        for client in (left, right):
-            await client.until_text("from left ")
-            await client.until_text("from right ")
 
 
 @pytest.mark.of_a_file

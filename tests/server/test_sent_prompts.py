@@ -103,31 +103,6 @@ async def test_prompts_that_waited_at_the_dead_owner_are_sent_again_in_their_ord
         assert not any(text in other.text("user_message_chunk") for text in said)
 
 
-async def test_a_prompt_that_the_dead_owner_never_read_is_sent_again(journal: Path) -> None:
-    async with sharing(journal) as (other, owner, session):
-        os.kill(owner.process.pid, signal.SIGSTOP)
-        turn = other.begin_prompt(session, {"say": "once"})
-        await asyncio.sleep(0)  # it is on its way
-        await owner.kill()
-        assert await turn == {"stopReason": "end_turn"}
-        assert other.text().endswith("once")
-        assert (await prompts(journal, session)).count(steps({"say": "once"})) == 1
-
-
-async def test_a_prompt_that_was_cancelled_at_the_dead_owner_is_not_sent_again(
-    journal: Path,
-) -> None:
-    async with sharing(journal) as (other, owner, session):
-        os.kill(owner.process.pid, signal.SIGSTOP)
-        turn = other.begin_prompt(session, {"say": "never"})
-        other.tell("session/cancel", {"sessionId": session})
-        await other.refused("no/such", {})  # both were read here
-        await owner.kill()
-        assert await turn == {"stopReason": "cancelled"}
-        await other.prompt(session, {"say": "whole"})
-        assert "never" not in other.text()
-
-
 async def test_a_prompt_that_had_begun_without_a_word_of_it_is_not_run_again(
     journal: Path, tmp_path: Path
 ) -> None:
