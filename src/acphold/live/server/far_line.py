@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -261,22 +261,16 @@ class FarLine:
 
     # -- messages of the client --------------------------------------------------------------
 
-    def ask(
-        self,
-        request: Request,
-        on_answered: Callable[[], object] = bool,
-        opening: OpenSession | None = None,
-    ) -> Pending[Request]:
+    def ask(self, request: Request, opening: OpenSession | None = None) -> Pending[Request]:
         """Send a request of the client, now or when there is a connection, and answer it.
 
-        `on_answered` is called once it is answered, or not waited for any more. `opening` is where
-        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
-        for a prompt with an id that cannot be read.
+        `opening` is where the client begins in the session that it opens, if that is known. Raises
+        InvalidParamsError for a prompt with an id that cannot be read.
         """
         named = find_sent(request.params) if request.method == schema.PROMPT.name else None
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
-        asked.on_answered, asked.begins = on_answered, opening
+        asked.begins = opening
         if named is not None:
             asked.sent_id = named.id
             if named.after is not None:  # it may be in the journal already
@@ -298,17 +292,10 @@ class FarLine:
         elif not (asked.is_sent and asked.is_cancelled):  # by its id, over the next connection
             self._line.forget(asked)
 
-    async def open(
-        self, request: Request, opening: OpenSession, on_answered: Callable[[], object]
-    ) -> None:
+    async def open(self, request: Request, opening: OpenSession) -> None:
         """Send a request that opens a session, as in `ask`, and return once it is answered."""
-        answered = asyncio.Event()
-
-        def end_wait() -> None:
-            answered.set()
-            on_answered()
-
-        asked = self.ask(request, end_wait, opening)
+        answered, asked = asyncio.Event(), self.ask(request, opening)
+        asked.on_answered = answered.set
         try:
             await answered.wait()
         finally:
@@ -347,10 +334,6 @@ class FarLine:
             asked.request.answer(CANCELLED)
             if not asked.is_sent:
                 self._line.forget(asked)
-
-    def has(self, session_id: str) -> bool:
-        """Return True if the client has the session open over this line, or is opening it."""
-        return session_id in self._line.sessions
 
     @property
     def is_idle(self) -> bool:

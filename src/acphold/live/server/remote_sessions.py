@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp_wire.rpc import Transport
@@ -68,8 +67,8 @@ class RemoteSessions:
         self._watching: asyncio.Task[None] | None = None
 
     def has(self, session_id: str) -> bool:
-        """Return True if the client has a session open over a line, or is opening it there."""
-        return session_id in self._lines
+        """Return True if the client has a session open over a line, or waits for an answer."""
+        return session_id in self._lines and not self._lines[session_id].far.is_idle
 
     async def reach(self, session_id: str) -> bool:
         """Make a line to the owner of a session, over which nothing is open yet; return False if no
@@ -86,7 +85,7 @@ class RemoteSessions:
         """Send a request that opens a session over its line, and return once it is answered."""
         if (line := self._lines.get(session_id)) is None:  # it has ended, idle, meanwhile
             self._begin(line := SessionLine(session_id, self))
-        await line.far.open(request, opening, partial(self._end_if_left, line))
+        await line.far.open(request, opening)
         line.agent = (await self.hub.journal.session(session_id)).agent
 
     def follow(self, session_id: str, opened: OpenSession, agent: str) -> None:
@@ -127,7 +126,7 @@ class RemoteSessions:
             self._end(line)
             request.answer(b"{}")
             return
-        line.far.ask(request, partial(self._end_if_left, line))
+        line.far.ask(request)
 
     def tell(self, session_id: str, method: str, params: bytes) -> None:
         """Send a notification about a session to its owner. Raises TermsDifferError."""
@@ -152,11 +151,6 @@ class RemoteSessions:
             await line.far.call(ARCHIVE_SESSION.name, named)
             self._end(line)
 
-    def _end_if_left(self, line: SessionLine) -> None:
-        """End a line over which the client has nothing open."""
-        if not line.far.has(line.session_id):
-            self._end(line)
-
     def _end(self, line: SessionLine) -> None:
         if self._lines.get(line.session_id) is line:
             del self._lines[line.session_id]
@@ -164,11 +158,12 @@ class RemoteSessions:
             self._ending.start(line.aclose(), "end line")
 
     async def _watch(self) -> None:
-        """Check regularly if the owners respond, and still own their sessions."""
+        """Check regularly if the owners respond, and still own their sessions; end lines over which
+        the client has nothing open."""
         while self._lines:
             await asyncio.sleep(bounds.OWNER_CHECK_SECONDS)
             for line in tuple(self._lines.values()):
-                if line.far.is_idle:  # it could not be opened again
+                if line.far.is_idle:
                     self._end(line)
             await asyncio.gather(*(self._check(line) for line in tuple(self._lines.values())))
 

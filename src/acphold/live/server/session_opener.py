@@ -372,7 +372,9 @@ class SessionOpener(Struct, eq=False):
                 held = exc
             asked = clock()
             try:
-                if not await self.remote.reach(session_id) and self._directory.only_joins:
+                if await self.remote.reach(session_id):
+                    break
+                if self._directory.only_joins:
                     raise held
             except OwnerAwayError as away:
                 if asked > (until := min(until, away.until)):
