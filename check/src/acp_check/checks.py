@@ -474,6 +474,7 @@ async def _play(stage: Stage, check: Check) -> None:
                     raise unobservable(lost) from None
                 raise
             finally:
+                await stage.leave_those_of(check.part)
                 if not check.beside:  # the others are using them
                     await stage.leave_unanswered()
 

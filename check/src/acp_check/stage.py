@@ -70,11 +70,11 @@ def _scene() -> str:
 
 
 @contextmanager
-def playing(part: str) -> Iterator[None]:
+def playing(part: str) -> Iterator[str]:
     """Play the block as this part."""
     token = PART.set(part)
     try:
-        yield
+        yield part
     finally:
         PART.reset(token)
 
@@ -171,6 +171,8 @@ class Stage:
         self._playing: dict[Any, asyncio.Lock] = {}
         self._needed: defaultdict[str, set[str]] = defaultdict(set)
         """The episodes that each part has asked for."""
+        self._own: defaultdict[str, list[Dialogue]] = defaultdict(list)
+        """The processes that are left at the end of each part."""
 
     # -- episodes -----------------------------------------------------------------------------
 
@@ -181,8 +183,9 @@ class Stage:
         async with self._playing.setdefault(episode, asyncio.Lock()):
             if episode not in self._played:
                 try:
-                    with playing(part_of(episode)):
+                    with playing(part_of(episode)) as part:
                         self._played[episode] = (await episode(self), None)
+                        await self.leave_those_of(part)
                 except Signal as signal:
                     self._played[episode] = (None, signal)
         value, ended = self._played[episode]
@@ -210,9 +213,11 @@ class Stage:
     # -- connections ------------------------------------------------------------------------
 
     async def connect(
-        self, name: str, offers: Json = BARE, *, is_restart: bool = False
+        self, name: str, offers: Json = BARE, *, is_restart: bool = False, stays: bool = False
     ) -> Dialogue:
         """Return a new process of the agent, to which nothing has been sent.
+
+        It is left at the end of its part, unless it `stays` for others.
 
         One is always started ahead, because many agents take seconds for that; but not beside the
         very first, which may have to create its home. With `is_restart` it is started now.
@@ -240,6 +245,8 @@ class Stage:
         await stack.enter_async_context(listening(dialogue))
         self.records.append(record)
         self._running[dialogue] = stack
+        if not stays:
+            self._own[record.part].append(dialogue)
         return dialogue
 
     def start_ahead(self) -> None:
@@ -248,9 +255,11 @@ class Stage:
             return
         self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
 
-    async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:
+    async def meet(
+        self, name: str, offers: Json = BARE, *, is_restart: bool = False, stays: bool = False
+    ) -> Dialogue:
         """Return a new initialized process; raises NotObservable if that fails."""
-        dialogue = await self.connect(name, offers, is_restart=is_restart)
+        dialogue = await self.connect(name, offers, is_restart=is_restart, stays=stays)
         try:
             (await introduce(dialogue, offers)).require_result()
             await self.sign_in(dialogue)
@@ -271,6 +280,11 @@ class Stage:
         if stack is not None:
             await stack.aclose()
             self._alive.discard(dialogue.running)
+
+    async def leave_those_of(self, part: str) -> None:
+        """End the processes of a part."""
+        for dialogue in self._own.pop(part, ()):
+            await self.leave(dialogue)
 
     async def leave_gracefully(self, dialogue: Dialogue) -> None:
         """Leave one process properly: most save when their client does."""
@@ -303,7 +317,8 @@ class Stage:
             if found is not None:
                 await self.leave(found)
             with playing(""):
-                found = self._shared[key] = await self.meet(f"{name}: {key[0]}", offers)
+                met = await self.meet(f"{name}: {key[0]}", offers, stays=True)
+            found = self._shared[key] = met
         return found
 
     async def is_at_fault(self, lost: Silence | AgentGone) -> bool:
@@ -458,6 +473,13 @@ class Stage:
         dialogue = await self.full_client()
         return dialogue, await self._need_session(dialogue)
 
+    async def reopen(
+        self, dialogue: Dialogue, how: str, session: CheckedSession, **more: object
+    ) -> Call:
+        """Ask to load or to resume a session, `how` being "load" or "resume"."""
+        params = self.params(**{"sessionId": session.id, "cwd": session.cwd, **more})
+        return await dialogue.ask(f"session/{how}", params, seconds=3 * dialogue.timeout)
+
     async def _need_session(self, dialogue: Dialogue) -> CheckedSession:
         try:
             return await self.new_session(dialogue)
@@ -544,7 +566,7 @@ async def first_answer(stage: Stage) -> Call:
 
 async def first_process(stage: Stage) -> tuple[Dialogue, Call]:
     """Start the very first process and initialize it."""
-    dialogue = await stage.connect("the first")
+    dialogue = await stage.connect("the first", stays=True)
     answer = await introduce(dialogue)
     stage.start_ahead()
     return dialogue, answer

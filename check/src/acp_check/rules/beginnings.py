@@ -242,7 +242,6 @@ async def session_after_sign_in(stage: Stage) -> None:
     signed = await dialogue.ask("authenticate", {"methodId": stage.settings.sign_in})
     signed.require_result()
     made = await dialogue.ask("session/new", stage.params())
-    await stage.leave(dialogue)
     if made.code == AUTH_REQUIRED:
         raise Violation(
             "`session/new` still requires a sign-in after a successful one",
@@ -257,7 +256,6 @@ async def logout(stage: Stage) -> None:
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
     made = None if answer.is_refused else await dialogue.ask("session/new", stage.params())
-    await stage.leave(dialogue)
     answer.require_result()
     if not isinstance(answer.result or {}, dict):
         raise Violation("the result is not an object", *answer.lines)

@@ -151,7 +151,7 @@ async def delete_one(stage: Stage) -> Deleted:
     await stage.need(plain_turn)
     session = await stage.session_to_reopen("before a delete", GREET)
     kept = await stage.session_to_reopen("beside a delete", GREET)
-    dialogue = await stage.meet("a delete", is_restart=True)
+    dialogue = await stage.meet("a delete", is_restart=True, stays=True)
     has_list = advertises(await stage.capabilities(), "list")
     before = entries(await pages(dialogue, cwd=kept.cwd)) if has_list else {}
     answer = await dialogue.ask("session/delete", {"sessionId": session.id})
@@ -182,7 +182,6 @@ async def not_in_list(stage: Stage) -> None:
             if found.session.id in entries(listed):
                 lines = (*found.answer.lines, *listed[0].answer.lines)
                 raise Violation("it is still listed", *lines)
-    await stage.leave(dialogue)
 
 
 @RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")

@@ -46,7 +46,6 @@ async def independent(stage: Stage) -> None:
         except Violation as violation:
             why = f"once the others had been asked for, a session failed: {violation.why}"
             raise Violation(why, *asked, *violation.lines) from None
-    await stage.leave(dialogue)
 
 
 def _choices(session: CheckedSession) -> Iterator[tuple[str, Json]]:

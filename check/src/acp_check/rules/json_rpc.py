@@ -348,7 +348,6 @@ async def after_errors(stage: Stage) -> None:
     dialogue = await stage.meet("after an error")
     await dialogue.ask("check/no_such_method", {})
     await stage.new_session(dialogue)
-    await stage.leave(dialogue)
 
 
 @RULES.case("json-rpc.many-at-once", EXPECTED, OVERVIEW)
@@ -495,7 +494,6 @@ async def leave(stage: Stage) -> str | None:
     how = await dialogue.hang_up(stage.settings.timeout)
     if how is not None:
         stage.leftovers = await dialogue.running.leftovers(2.0)
-    await stage.leave(dialogue)
     return how
 
 

@@ -99,7 +99,7 @@ def reading(stage: Stage) -> Errand:
 async def restart(stage: Stage) -> Dialogue:
     """Return a process started after the sessions of `past` were over."""
     await stage.need(past)
-    return await stage.meet("restart", is_restart=True)
+    return await stage.meet("restart", is_restart=True, stays=True)
 
 
 class Loaded(Struct, frozen=True):
@@ -125,12 +125,10 @@ class Loaded(Struct, frozen=True):
 
 async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loaded:
     """Load a session; raises Violation if it is refused."""
-    params = stage.params(sessionId=session.id, cwd=session.cwd)
-    answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
+    answer = await stage.reopen(dialogue, "load", session)
     await dialogue.settle()
     answer.fitting(LoadSessionResponse)
-    record = dialogue.record
-    since = list(record.updates(session.id, since=answer.asked.number))
+    since = list(dialogue.record.updates(session.id, since=answer.asked.number))
     return Loaded(
         answer,
         tuple(line for line in since if line.number < answer.line.number),
@@ -138,14 +136,17 @@ async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loa
     )
 
 
+async def load_elsewhere(
+    stage: Stage, name: str, session: CheckedSession
+) -> tuple[Dialogue, Loaded]:
+    """Load a session in a new process; raises Violation if it is refused."""
+    dialogue = await stage.meet(name, is_restart=True)
+    return dialogue, await load(stage, dialogue, session)
+
+
 async def load_after_restart(stage: Stage) -> Loaded:
     """Load the first session of `past` in another process."""
-    session = (await stage.need(past)).session
-    dialogue = await stage.meet("a load", is_restart=True)
-    try:
-        return await load(stage, dialogue, session)
-    finally:
-        await stage.leave(dialogue)
+    return (await load_elsewhere(stage, "a load", (await stage.need(past)).session))[1]
 
 
 class ReplayedConversation(Struct, frozen=True):

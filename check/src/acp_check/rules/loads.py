@@ -23,6 +23,7 @@ from acp_check.rules.listings import (
     conversation_with_replay,
     load,
     load_after_restart,
+    load_elsewhere,
     newest,
     reading,
     sequence,
@@ -213,11 +214,9 @@ async def goes_on(stage: Stage) -> None:
     """A loaded session accepts prompts."""
     await stage.need(load_after_restart)
     session = await stage.session_to_reopen("before a load", GREET)
-    dialogue = await stage.meet("prompts after a load", is_restart=True)
-    await load(stage, dialogue, session)
+    dialogue, _ = await load_elsewhere(stage, "prompts after a load", session)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(dialogue, session, prompt)
-    await stage.leave(dialogue)
 
 
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
@@ -226,10 +225,8 @@ async def remembers(stage: Stage) -> None:
     await stage.need(_remembers_code_word)
     await stage.need(load_after_restart)
     session = await stage.session_to_reopen("remembers", Errand("remember", CODE_WORD), GREET)
-    dialogue = await stage.meet("recalls after a load", is_restart=True)
-    await load(stage, dialogue, session)
+    dialogue, _ = await load_elsewhere(stage, "recalls after a load", session)
     turn = await stage.prompt(dialogue, session, RECALL)
-    await stage.leave(dialogue)
     if CODE_WORD not in turn.text:
         raise Violation("the agent no longer knows the code word", *turn.answer.lines)
 
@@ -270,12 +267,10 @@ async def grow(stage: Stage) -> Grown:
     await stage.need(load_after_restart)
     # A new session: others are open elsewhere, and may get this one's updates.
     session = await stage.session_to_reopen("begins a session", GREET)
-    dialogue = await stage.meet("prompt after a load", is_restart=True)
-    first = await load(stage, dialogue, session)
+    dialogue, first = await load_elsewhere(stage, "prompt after a load", session)
     turn = await stage.prompt(dialogue, session, GROWING)
     await stage.leave_gracefully(dialogue)
-    dialogue = await stage.meet("load of the longer session", is_restart=True)
-    second = await load(stage, dialogue, session)
+    dialogue, second = await load_elsewhere(stage, "load of the longer session", session)
     await stage.leave_gracefully(dialogue)
     return Grown(session, first, turn, second)
 
@@ -303,13 +298,11 @@ async def grows(stage: Stage) -> None:
 async def again(stage: Stage) -> None:
     """A second load replays the same conversation."""
     now = await stage.need(grow)
-    dialogue = await stage.meet("another load", is_restart=True)
-    other = await load(stage, dialogue, now.session)
+    dialogue, other = await load_elsewhere(stage, "another load", now.session)
     _same(now.second, other)
     third: Loaded | None = None
     with suppress(Violation):  # a session that is open need not be opened again
         third = await load(stage, dialogue, now.session)
-    await stage.leave(dialogue)
     if third is not None:
         _same(other, third)
 
@@ -342,9 +335,7 @@ async def long_texts(stage: Stage) -> LongTexts:
     file = stage.new_file("long.txt", f"{LONG_WORDS}\n")
     read = await stage.prompt(dialogue, session, Errand("read", str(file)))
     await stage.leave_gracefully(dialogue)
-    dialogue = await stage.meet("a load of long texts", is_restart=True)
-    loaded = await load(stage, dialogue, session)
-    await stage.leave(dialogue)
+    _, loaded = await load_elsewhere(stage, "a load of long texts", session)
     return LongTexts(prompt, read, loaded)
 
 
@@ -368,9 +359,7 @@ async def relative_folder(stage: Stage) -> None:
     await stage.need(load_after_restart)
     session = await stage.session_to_reopen("before a relative load", GREET)
     dialogue = await stage.meet("a relative load", is_restart=True)
-    params = stage.params(sessionId=session.id, cwd=RELATIVE)
-    answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
-    await stage.leave(dialogue)
+    answer = await stage.reopen(dialogue, "load", session, cwd=RELATIVE)
     answer.require_error("the agent accepted a relative path")
 
 
@@ -384,10 +373,8 @@ async def folder(stage: Stage) -> None:
     before = await stage.prompt(dialogue, session, Errand("read", file.name))
     await stage.leave_gracefully(dialogue)
     before.repeats(SECRET)
-    dialogue = await stage.meet("a load elsewhere", is_restart=True)
-    await load(stage, dialogue, session)
+    dialogue, _ = await load_elsewhere(stage, "a load elsewhere", session)
     after = await stage.prompt(dialogue, session, Errand("read", file.name))
-    await stage.leave(dialogue)
     if SECRET not in after.text:
         raise Violation("the agent no longer reads the file", after.asked, *after.updates)
 
@@ -403,9 +390,7 @@ async def _reopen_with_directories(stage: Stage, how: str) -> None:
     session = await stage.session_to_reopen(f"before a {how} with folders", GREET)
     dialogue = await stage.meet(f"a {how} with folders", is_restart=True)
     more = [stage.new_folder("more")]
-    params = stage.params(sessionId=session.id, cwd=session.cwd, additionalDirectories=more)
-    answer = await dialogue.ask(f"session/{how}", params, seconds=3 * dialogue.timeout)
-    await stage.leave(dialogue)
+    answer = await stage.reopen(dialogue, how, session, additionalDirectories=more)
     answer.require_result()
 
 
@@ -493,12 +478,7 @@ async def kill_and_load(stage: Stage) -> _Killed:
     seen = bare_text(
         list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"
     )
-    await stage.leave(dialogue)
-    other = await stage.meet("after the kill", is_restart=True)
-    try:
-        loaded = await load(stage, other, session)
-    finally:
-        await stage.leave(other)
+    _, loaded = await load_elsewhere(stage, "after the kill", session)
     earlier = tuple(filter(None, ("".join(chunk_text(line).split()) for line in first.updates)))
     return _Killed(loaded.answer, loaded.replay, loaded.after_answer, seen, earlier)
 
@@ -551,8 +531,7 @@ async def resume(stage: Stage, *errands: Errand) -> ResumedSession:
     params = {"sessionId": session.id, "cwd": session.cwd}
     bare = answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
     if bare.is_refused:
-        params = stage.params(**params)
-        answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
+        answer = await stage.reopen(dialogue, "resume", session)
     await dialogue.settle()
     answer.fitting(ResumeSessionResponse)
     updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
@@ -586,7 +565,6 @@ async def resume_remembers(stage: Stage) -> None:
     await stage.need(plain_resume)
     found = await resume(stage, Errand("remember", OTHER_WORD), reading(stage))
     turn = await stage.prompt(found.dialogue, found.session, RECALL)
-    await stage.leave(found.dialogue)
     if OTHER_WORD not in turn.text:
         raise Violation("the agent forgot the code word", *found.answer.lines, *turn.answer.lines)
 
@@ -598,7 +576,6 @@ async def resume_goes_on(stage: Stage) -> None:
     found = await resume(stage, GREET)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(found.dialogue, found.session, prompt)
-    await stage.leave(found.dialogue)
 
 
 @RULES.case("resume.directories", MUST, ROOTS, "resume", "directories")

@@ -10,7 +10,7 @@ from acp_check.dialogue import Dialogue
 from acp_check.errands import COUNT, GREET
 from acp_check.record import Record
 from acp_check.rules.json_rpc import unknown_request
-from acp_check.rules.listings import load, load_after_restart, text_of
+from acp_check.rules.listings import load_after_restart, load_elsewhere, text_of
 from acp_check.rules.prompt_turns import plain_turn
 from acp_check.stage import CheckedTurn, Stage, begin_prompt
 from acp_check.verdicts import NotObservable, RuleSource, Violation
@@ -33,7 +33,6 @@ async def unread_answers(stage: Stage) -> None:
     dialogue.resume_reading()
     for call in calls:
         await dialogue.answer_to(call, 2 * dialogue.timeout)
-    await stage.leave(dialogue)
 
 
 async def _pause(dialogue: Dialogue) -> None:
@@ -49,7 +48,6 @@ async def notifications(stage: Stage) -> None:
     for number in range(3 * bounds.FLOOD_REQUESTS):
         dialogue.notify("_check/no_such_notification", {"number": number})
     await dialogue.ask("check/no_such_method", {}, seconds=2 * dialogue.timeout)
-    await stage.leave(dialogue)
 
 
 async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
@@ -86,9 +84,7 @@ async def long_replay(stage: Stage) -> None:
     """A load replays hundreds of updates to the last one."""
     turn, after = await stage.need(unread_count)
     await stage.need(load_after_restart)
-    dialogue = await stage.meet("a long replay", is_restart=True)
-    loaded = await load(stage, dialogue, turn.session)
-    await stage.leave(dialogue)
+    _, loaded = await load_elsewhere(stage, "a long replay", turn.session)
     counted = _numbers(turn.text)
     if len(counted) < COUNTED:
         raise NotObservable("the agent did not count when it was asked to")

@@ -101,7 +101,6 @@ async def partial_turns(stage: Stage) -> list[CheckedTurn]:
     for name, offers in PARTIAL.items():
         dialogue = await stage.meet(name, offers)
         turns += await _all_tools(stage, dialogue, name)
-        await stage.leave(dialogue)
     return turns
 
 

@@ -225,7 +225,7 @@ async def _initializes(stage: Stage, dialogue: Dialogue, session: CheckedSession
 async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     """Make a session with a stdio server, which the agent has connected."""
     await stage.need(plain_session)
-    dialogue = await stage.meet("tools")
+    dialogue = await stage.meet("tools", stays=True)
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
     if not await _initializes(stage, dialogue, session, log):
@@ -264,11 +264,9 @@ async def every_one(stage: Stage) -> None:
     session = await stage.new_session(dialogue, mcpServers=[named for _, named in servers])
     for log, _ in servers:
         if not await _initializes(stage, dialogue, session, log):
-            await stage.leave(dialogue)
             raise Violation(
                 f"the agent never connected to the server {log.path.stem}", *session.answer.lines
             )
-    await stage.leave(dialogue)
 
 
 @RULES.case("mcp.tools-listed", SHOULD, SERVERS)
@@ -288,7 +286,6 @@ async def tool_used(stage: Stage) -> None:
     dialogue = await stage.meet("a tool is called")
     [log], session = await _sessions_with_servers(stage, dialogue, "chestnut")
     turn = await stage.prompt(dialogue, session, CALL)
-    await stage.leave(dialogue)
     if not log.of("tools/call"):
         raise NotObservable("the agent did not call the tool that it was asked to call")
     if tool_server.SECRET not in str([line.raw for line in turn.updates]):
@@ -329,7 +326,6 @@ async def own_session(stage: Stage) -> None:
     if first:
         raise Violation("the agent called the server of another session", turn.asked, *turn.updates)
     bare = await stage.prompt(dialogue, await stage.new_session(dialogue), CALL)
-    await stage.leave(dialogue)
     if len(logs[0].of("tools/call")) + len(logs[1].of("tools/call")) > len(second):
         why = "a session without servers called the server of another session"
         raise Violation(why, bare.asked, *bare.updates)
@@ -347,9 +343,7 @@ async def end_on_close(stage: Stage) -> None:
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
     answer.require_result()
     ended = await wait_until(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
-    is_alone = all(map(_runs, others))
-    await stage.leave(dialogue)
-    if not is_alone:
+    if not all(map(_runs, others)):
         raise Violation("the server of another session has ended", *answer.lines)
     if not ended:
         raise Violation(
@@ -371,7 +365,6 @@ async def end_with_agent(stage: Stage) -> None:
         raise NotObservable("the agent did not end by itself")
     if not await wait_until(lambda: not any(map(_runs, pids)), 2.0):
         raise Violation("a server still runs 2 s after the end of the agent")
-    await stage.leave(dialogue)
 
 
 def _pids(log: Log) -> set[int]:
@@ -408,7 +401,6 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
             await stage.need(with_server)  # an agent that connects to no server fails only once
             if not await wait_until(came, _loading_seconds(stage)):
                 raise Violation("the agent never connected to the server", *session.answer.lines)
-        await stage.leave(dialogue)
         for method, where, lost in [*endpoint.calls]:
             if where == path and lost:
                 why = f"the agent sent {method} without the header {lost}"
@@ -430,31 +422,28 @@ async def sse(stage: Stage) -> None:
 # -- opened again ---------------------------------------------------------------------------
 
 
-async def _open_again(stage: Stage, method: str) -> None:
+async def _open_again(stage: Stage, how: str) -> None:
     await stage.need(with_server)
     # An open session may be shared between connections, and then keeps the servers it has.
-    session = await stage.session_to_reopen(f"before {method}", GREET)
-    dialogue = await stage.meet(f"tools of {method}", is_restart=True)
-    log, named = server(stage, method.replace("/", "-"))
-    params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
-    answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
+    session = await stage.session_to_reopen(f"before session/{how}", GREET)
+    dialogue = await stage.meet(f"tools of session/{how}", is_restart=True)
+    log, named = server(stage, f"session-{how}")
+    answer = await stage.reopen(dialogue, how, session, mcpServers=[named])
     answer.require_result()
-    connected = await _initializes(stage, dialogue, session, log)
-    await stage.leave(dialogue)
-    if not connected:
+    if not await _initializes(stage, dialogue, session, log):
         raise Violation("the agent never connected to the server", *answer.lines)
 
 
 @RULES.case("mcp.on-load", SHOULD, RuleSource(PAGE, "Loading a Session"), "load")
 async def on_load(stage: Stage) -> None:
     """A load connects to the servers that it names."""
-    await _open_again(stage, "session/load")
+    await _open_again(stage, "load")
 
 
 @RULES.case("mcp.on-resume", SHOULD, RuleSource(PAGE, "Resuming a Session"), "resume")
 async def on_resume(stage: Stage) -> None:
     """A resume connects to the servers that it names."""
-    await _open_again(stage, "session/resume")
+    await _open_again(stage, "resume")
 
 
 # -- broken ---------------------------------------------------------------------------------
@@ -474,8 +463,6 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         await stage.prompt(dialogue, session, GREET)
     except Silence as silence:
         raise Violation(f"with a broken server, {silence.why}", *silence.lines) from None
-    finally:
-        await stage.leave(dialogue)
 
 
 @RULES.case("mcp.missing", EXPECTED, SERVERS)

@@ -29,6 +29,7 @@ from acp_check.rules.listings import (
     entries,
     load,
     load_after_restart,
+    load_elsewhere,
     pages,
     tool_calls,
 )
@@ -77,7 +78,7 @@ class Hour(Struct, frozen=True):
 async def begin_hour(stage: Stage) -> Hour:
     """Make the sessions."""
     await stage.need(plain_turn)
-    dialogue = await stage.meet("an hour", EQUIPPED)
+    dialogue = await stage.meet("an hour", EQUIPPED, stays=True)
     alder = await stage.new_session(dialogue, cwd=stage.new_folder("under alders"))
     birch = await stage.new_session(dialogue, cwd=stage.new_folder("under birches"))
     third = await stage.new_session(dialogue, cwd=birch.cwd)
@@ -300,14 +301,12 @@ async def go_on(stage: Stage) -> GoneOn:
     """
     now = await stage.need(hour)
     await stage.leave_gracefully(now.dialogue)
-    dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
+    dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True, stays=True)
     is_resumable = advertises(await stage.capabilities(), "resume")
-    method = "session/resume" if is_resumable else "session/load"
-    params = stage.params(sessionId=now.alder.id, cwd=now.alder.cwd)
-    (await dialogue.ask(method, params, seconds=3 * dialogue.timeout)).require_result()
+    how = "resume" if is_resumable else "load"
+    (await stage.reopen(dialogue, how, now.alder)).require_result()
     if is_resumable:
-        params = stage.params(sessionId=now.birch.id, cwd=now.birch.cwd)
-        await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
+        await stage.reopen(dialogue, how, now.birch)
     await dialogue.settle()
     read = await stage.prompt(dialogue, now.alder, Errand("read", BESIDE))
     last = await stage.prompt(dialogue, now.alder, FINE)
@@ -384,11 +383,8 @@ async def reopen(stage: Stage) -> tuple[Loaded, Loaded]:
         another = (await stage.judge(deletion)).another  # it takes the third one's place
         await stage.prompt(dialogue, another, Errand("remember", THIRD))
     await stage.leave_gracefully(dialogue)
-    dialogue = await stage.meet("the hour after that", is_restart=True)
-    try:
-        return await load(stage, dialogue, now.alder), await load(stage, dialogue, now.birch)
-    finally:
-        await stage.leave(dialogue)
+    dialogue, alder = await load_elsewhere(stage, "the hour after that", now.alder)
+    return alder, await load(stage, dialogue, now.birch)
 
 
 def _prompts_of(loaded: Loaded) -> list[WireLine]:
