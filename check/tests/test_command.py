@@ -291,12 +291,6 @@ def test_an_agent_that_does_not_end_delays_the_end_of_no_check(run: Run, tmp_pat
     assert json.loads(done.out)["checks"]
 
 
-def test_an_option_that_is_gone_names_its_successor(run: Run) -> None:
-    done = run("--quick", "--", "true")
-    assert done.code == CheckExit.USAGE
-    assert "--quick is gone; use --within SECONDS" in done.err
-
-
 def test_the_list_has_every_check_and_starts_nothing(run: Run) -> None:
     done = run("--list", "--json")
     assert done.code == CheckExit.OK

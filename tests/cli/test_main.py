@@ -50,9 +50,9 @@ WITHOUT_JOURNAL = {
 
 
 def flags(name: str) -> set[str]:
-    """The options of a command, without one that is gone."""
+    """The options of a command."""
     actions = parser_of(name).actions
-    return {flag for action in actions for flag in action.option_strings} - {"--quick"}
+    return {flag for action in actions for flag in action.option_strings}
 
 
 def test_every_command_and_argument_has_help_which_shows_every_option(

@@ -41,58 +41,45 @@ def next_offers() -> str:
     return name
 
 
-class ClientCheck:
-    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
-    names the capabilities that are advertised, `next` those of the next start."""
+def check_client(
+    checks: Sequence[Check],
+    expected: frozenset[str],
+    fail_on: Level,
+    files: ReportFiles,
+    *,
+    as_json: bool,
+    offers: str,
+) -> int:
+    """Serve until the client leaves or we are told to end; return the exit code.
 
-    def __init__(
-        self,
-        checks: Sequence[Check],
-        expected: frozenset[str],
-        fail_on: Level,
-        files: ReportFiles,
-        as_json: bool,
-        offers: str,
-    ) -> None:
-        self._checks = checks
-        self._expected = expected
-        self._fail_on = fail_on
-        self._files = files
-        self._as_json = as_json
-        self._offers = next_offers() if offers == "next" else offers
-        if offers == "next":
-            print(f"acphold check: advertising {self._offers!r} this time", file=sys.stderr)
-        self._record = Record("the client", {})
-        self._began = time.monotonic()
+    Without `files` the report goes to stderr, at the end. `offers` names the capabilities that are
+    advertised, `next` those of the next start.
+    """
+    if offers == "next":
+        offers = next_offers()
+        print(f"acphold check: advertising {offers!r} this time", file=sys.stderr)
+    record, began = Record("the client", {}), time.monotonic()
 
-    def run(self) -> int:
-        """Serve until the client leaves or we are told to end; returns the exit code."""
-        self._write()  # an unwritable file is reported before an editor is started
-        asyncio.run(self._serve())
-        outcome = self._write()
-        if not self._files:
-            text = json_report(outcome) if self._as_json else text_report(outcome)
-            # Stdout is the protocol's.
-            print(text, end="", file=sys.stderr, flush=True)
-        return CheckExit.OK if outcome.is_good else CheckExit.ERROR
+    def write() -> CheckOutcome:
+        report = report_on(checks, record, time.monotonic() - began)
+        outcome = CheckOutcome(report, expected, fail_on)
+        files.write(outcome)
+        return outcome
 
-    async def _serve(self) -> None:
-        watcher = Watcher(
-            stdio_transport(),
-            Memory(),
-            self._record,
-            self._write,  # a check that is killed has reported all turns before its end
-            self._offers,
-        )
+    async def serve() -> None:
+        # A check that is killed has reported all turns before its end.
+        watcher = Watcher(stdio_transport(), Memory(), record, write, offers)
         serving = asyncio.ensure_future(watcher.serve())
         # Editors end agents by SIGTERM as well, some without closing stdin first.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
         with suppress(asyncio.CancelledError):
             await serving
 
-    def _write(self) -> CheckOutcome:
-        seconds = time.monotonic() - self._began
-        report = report_on(self._checks, self._record, seconds)
-        outcome = CheckOutcome(report, self._expected, self._fail_on)
-        self._files.write(outcome)
-        return outcome
+    write()  # an unwritable file is reported before an editor is started
+    asyncio.run(serve())
+    outcome = write()
+    if not files:
+        text = json_report(outcome) if as_json else text_report(outcome)
+        # Stdout is the protocol's.
+        print(text, end="", file=sys.stderr, flush=True)
+    return CheckExit.OK if outcome.is_good else CheckExit.ERROR

@@ -207,17 +207,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="time limit for the whole check: what was not seen by then is reported as such",
         type=_seconds,
     )
-    add("--quick", action=_Gone, const="--within SECONDS", nargs=0, help=argparse.SUPPRESS)
     signing = "sign in first, with this one of the agent's methods"
     add("--sign-in", metavar="METHOD", help=signing, type=_name)
-
-
-class _Gone(argparse.Action):
-    """An option of an earlier release; `const` is its successor."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(f"{self.option_strings[0]} is gone; use {self.const}")
-        raise AssertionError  # `error` does not return
 
 
 def _seconds(text: str) -> float:
@@ -331,10 +322,16 @@ def check(*, program: tuple[str, ...], name: str, began: float, **given: object)
             raise CheckUsageError(
                 "--client cannot be combined with an agent, --server or --model-endpoint"
             )
-        from acp_check.client_check import ClientCheck
+        from acp_check.client_check import check_client
 
-        made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
-        return made.run()
+        return check_client(
+            checks,
+            expected,
+            options.level,
+            files,
+            as_json=options.as_json,
+            offers=options.offers,
+        )
 
     if bool(program) is (options.server is not None):
         raise CheckUsageError(

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from acp_check.report import PAGE_MARKS, POLICY, by_group
+from acp_check.report import PAGE_MARKS, by_group, page_head
 from acp_check.usage import CheckUsageError
 from acp_check.verdicts import RuleSource, Verdict
 from acp_wire.markdown_text import code, plain
@@ -122,13 +122,9 @@ def markdown_comparison(reports: Sequence[ReadReport]) -> str:
 
 def page_comparison(reports: Sequence[ReadReport]) -> str:
     """Return the page as HTML: it runs no script and loads nothing."""
-    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     page = [
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-        f"<title>acp-check: {len(reports)} programs</title>\n<style>{style}</style>\n",
-        "</head>\n<body>\n<main>\n<table>\n<thead><tr><th>rule<th>level",
+        page_head(f"acp-check: {len(reports)} programs"),
+        "<main>\n<table>\n<thead><tr><th>rule<th>level",
         *(f'<th title="{escape(it.command)}">{escape(it.name)}' for it in reports),
         "</tr></thead>\n<tbody>\n<tr><th>all<td>",
         *(f"<td>{_counts(report)}" for report in reports),

@@ -53,8 +53,9 @@ EQUIPPED: Json = {
 }
 """Client capabilities of an editor that offers everything."""
 
-Decision = Literal["allow", "reject", "hold"]
-"""Answers to permissions: `hold` gives none until the turn is over."""
+Decision = Literal["allow", "reject", "hold", "hold files", "fail"]
+"""Answers of a host: `hold` answers no permission until the turn is over, `hold files` reads no
+file until then, with `fail` files and terminals fail, as on a full disk."""
 
 
 class Shell(Protocol):
@@ -68,48 +69,36 @@ class Shell(Protocol):
 
 
 class Host:
-    """Answers an agent's requests.
-
-    `decision` may be changed at any time; `on_hold` is called when a permission begins to wait.
-    """
+    """Answers an agent's requests; `on_hold` is called when one begins to wait, see `deciding`."""
 
     def __init__(self, offers: Json, shell: Callable[[], Shell]) -> None:
         self.decision: Decision = "allow"
-        self.is_broken = False
-        """True if files and terminals fail, as on a full disk."""
         self.on_hold: Callable[[], None] = lambda: None
-        self.files = asyncio.Event()
-        """Not set while files are not read: the agent waits for one then."""
-        self.files.set()
-        self.waits_for_file = False
         self._offers = offers
         self._new_shell = shell
         self._shell: Shell | None = None
-        self._held: list[asyncio.Future[Json]] = []
+        self._held: list[asyncio.Event] = []
 
     async def answer(self, method: str, params: Json) -> Json:
         """Return the result; raises AcpError for an error."""
         match method:
             case "session/request_permission":
                 if self.decision == "hold":
-                    question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-                    self._held.append(question)
-                    self.on_hold()
-                    return {"outcome": await question}
+                    await self._hold()
+                    return {"outcome": {"outcome": "cancelled"}}
+                wanted = "reject_once" if self.decision == "reject" else "allow_once"
                 for option in objects(params.get("options")):
-                    if option.get("kind") == f"{self.decision}_once":
+                    if option.get("kind") == wanted:
                         chosen = {"outcome": "selected", "optionId": option.get("optionId")}
                         return {"outcome": chosen}
                 return {"outcome": {"outcome": "cancelled"}}
-            case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
+            case _ if self.decision == "fail" and method.startswith(("fs/", "terminal/")):
                 raise RefusalError(
                     errors.INTERNAL_ERROR, "this client cannot access files or terminals"
                 )
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
-                if not self.files.is_set():
-                    self.waits_for_file = True
-                    self.on_hold()
-                    await self.files.wait()
+                if self.decision == "hold files":
+                    await self._hold()
                 return read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
                 return write(params)
@@ -121,29 +110,36 @@ class Host:
                 return await self._shell.call(method, params)
         raise RefusalError(errors.METHOD_NOT_FOUND, f"this client has no {method}")
 
+    async def _hold(self) -> None:
+        """Wait until the turn is over."""
+        held = asyncio.Event()
+        self._held.append(held)
+        self.on_hold()
+        await held.wait()
+
     @contextmanager
     def deciding(self, decision: Decision) -> Iterator[None]:
-        """Answer permissions like this for the block."""
+        """Answer like this for the block."""
         self.decision = decision
         try:
             yield
         finally:
             self.decision = "allow"
+            self.release()
 
     def offers(self, *path: str) -> bool:
         """Return True if this was offered: present, and neither null nor false."""
         return has_capability(self._offers, *path)
 
     def release(self) -> None:
-        """Answer every held permission as cancelled, because the turn is."""
+        """Answer every held request: a permission as cancelled, because the turn is."""
         held, self._held = self._held, []
-        for question in held:
-            if not question.done():
-                question.set_result({"outcome": "cancelled"})
+        for one in held:
+            one.set()
 
     @property
     def holds(self) -> bool:
-        """True if a permission waits for an answer."""
+        """True if a request waits for an answer."""
         return bool(self._held)
 
     async def aclose(self) -> None:
@@ -339,13 +335,8 @@ class Dialogue:
         self.running.transport.send(raw + b"\n")
         return self.record.add(self._now(), "client", raw)
 
-    def send_pieces(self, *pieces: bytes) -> None:
-        """Send bytes that are no line by themselves; they are not recorded."""
-        for piece in pieces:
-            self.running.transport.send(piece)
-
     def note(self, raw: bytes) -> WireLine:
-        """Record a line whose bytes are sent by `send_pieces`."""
+        """Record a line whose bytes are sent to the transport in pieces."""
         return self.record.add(self._now(), "client", raw)
 
     def expect(self, asked: WireLine) -> Call:

@@ -144,6 +144,12 @@ class CheckOutcome:
             )
         return said
 
+    @property
+    def failures(self) -> dict[str, list[Finding]]:
+        """The failures below a heading, without headings for none."""
+        all_of_them = {"Failed": self.unexpected, "Failed as expected": self.known}
+        return {title: found for title, found in all_of_them.items() if found}
+
     def notes(self) -> list[Finding]:
         """Return the passes of which there is something to say."""
         return [it for it in self.report.of(Verdict.PASS) if it.why]
@@ -205,15 +211,11 @@ def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = Fal
     used = {it.verdict for it in report.findings} - {Verdict.NOT_APPLIED}
     legend = "  ".join(f"{MARKS[it][0]} {it.value}" for it in Verdict if it in used)
     console.print(Text(f"\n{legend}", "faint"))
-    for title, failures in (
-        ("Failed", outcome.unexpected),
-        ("Failed as expected", outcome.known),
-    ):
-        if failures:
-            console.print()
-            console.print(Text(title, "heading"))
-            for finding in failures:
-                _print_failure(outcome, finding, console)
+    for title, failures in outcome.failures.items():
+        console.print()
+        console.print(Text(title, "heading"))
+        for finding in failures:
+            _print_failure(outcome, finding, console)
     for finding in outcome.notes():
         console.print()
         console.print(Text(f"{finding.rule.id} passes: {on_one_line(finding.why)}", "busy"))
@@ -285,6 +287,17 @@ PAGE_MARKS = {
 """Class and mark of verdicts; all others were not seen."""
 
 
+def page_head(title: str) -> str:
+    """Return the beginning of a page of HTML, to its body."""
+    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+    )
+
+
 def page_report(outcome: CheckOutcome) -> str:
     """Return the page."""
     return "".join(_CheckPage(outcome).pieces())
@@ -297,12 +310,8 @@ class _CheckPage:
 
     def pieces(self) -> Iterator[str]:
         outcome, report = self._outcome, self._outcome.report
-        style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
         name = escape(on_one_line(outcome.name))
-        yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        yield f"<title>acphold check: {name}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        yield page_head(f"acphold check: {name}")
         yield f"<header>\n<h1>{name}</h1>\n"
         yield f"<p><code>{escape(on_one_line(report.subject))}</code></p>\n"
         kind, word = ("pass", "Good") if outcome.is_good else ("fail", "Failed")
@@ -320,12 +329,8 @@ class _CheckPage:
         for finding in outcome.notes():
             yield f"<p>{escape(f'{finding.rule.id} passes: {on_one_line(finding.why)}')}</p>\n"
         yield "</header>\n<main>\n"
-        for title, failures in (
-            ("Failed", outcome.unexpected),
-            ("Failed as expected", outcome.known),
-        ):
-            if failures:
-                yield f"<h2>{title}</h2>\n"
+        for title, failures in outcome.failures.items():
+            yield f"<h2>{title}</h2>\n"
             for finding in failures:
                 yield from self._failure(finding)
         unseen = self._outcome.unseen()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from acp_check import verdicts
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.dialogue import AgentGone, Call, Silence
@@ -368,19 +366,15 @@ async def pieces(stage: Stage) -> None:
     """A message can arrive in pieces, and several in one piece."""
     await stage.need(unknown_request)
     dialogue = await stage.main()
-    lines = [_request_line(f"check-piece-{n}") for n in range(3)]
+    line = b'{"jsonrpc":"2.0","id":"check-piece-%d","method":"check/no_such_method","params":{}}'
+    lines = [line % n for n in range(3)]
     calls = [dialogue.expect(dialogue.note(line)) for line in lines]
     whole = b"".join(line + b"\n" for line in lines)
     for start, end in ((0, 9), (9, 70), (70, len(whole))):
-        dialogue.send_pieces(whole[start:end])
+        dialogue.running.transport.send(whole[start:end])
         await dialogue.pause_briefly()
     for call in calls:
         await dialogue.answer_to(call)
-
-
-def _request_line(id: str, **params: object) -> bytes:
-    message = {"jsonrpc": "2.0", "id": id, "method": "check/no_such_method", "params": params}
-    return msgspec.json.encode(message)
 
 
 @RULES.case("stdio.line-separators", MUST, STDIO)
@@ -388,10 +382,7 @@ async def line_separators(stage: Stage) -> None:
     r"""Only \n ends a line: U+2028, U+0085 and \u000b inside a text do not."""
     await stage.need(unknown_request)
     dialogue = await stage.main()
-    asked = dialogue.note(_request_line("check-separators", text="a\u2028b\u2029c\u0085d\u000be"))
-    call = dialogue.expect(asked)
-    dialogue.send_pieces(asked.raw + b"\n")
-    await dialogue.answer_to(call)
+    await dialogue.ask("check/no_such_method", {"text": "a\u2028b\u2029c\u0085d\u000be"})
 
 
 LONG = 1 << 20

@@ -10,13 +10,12 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.dialogue import Dialogue, Silence
+from acp_check.dialogue import Call, Dialogue, Silence
 from acp_check.errands import Errand
 from acp_check.record import Exchange, Json, Record, WireLine, objects, twice
 from acp_check.rules.prompt_turns import (
     CANCELLATION,
     Cancelled,
-    cancel,
     end_by_cancel,
     plain_turn,
 )
@@ -186,11 +185,8 @@ async def turns_of_broken_client(stage: Stage) -> list[CheckedTurn]:
     dialogue, session = await stage.full_session_after(run_turn)
     before = len(dialogue.record.lines)
     errands = _one_of_each(stage, "broken", "nothing")
-    dialogue.host.is_broken = True
-    try:
+    with dialogue.host.deciding("fail"):
         turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
-    finally:
-        dialogue.host.is_broken = False
     asked = [line for line in dialogue.record.lines[before:] if line.by == "agent"]
     if not any((line.method or "").startswith(("fs/", "terminal/")) for line in asked):
         raise NotObservable("the agent used neither files nor terminals of its client")
@@ -312,26 +308,28 @@ async def ends_after_rejection(stage: Stage) -> None:
     await stage.judge(reject_turn)
 
 
+async def _is_held(dialogue: Dialogue, call: Call) -> bool:
+    """Wait until a turn waits for its client, or has ended; return True if it waits."""
+
+    def waits() -> bool | None:
+        return False if call.answer is not None else dialogue.host.holds or None
+
+    return await dialogue.until(waits, 3 * dialogue.timeout)
+
+
 async def hold_turn(stage: Stage) -> Cancelled:
     """Cancel a turn while it waits for a permission."""
     dialogue, session = await stage.full_session_after(reject_turn)
-    dialogue.host.decision = "hold"
-    try:
+    with dialogue.host.deciding("hold"):
         path = str(stage.work / "held.txt")
         call = begin_prompt(dialogue, session, Errand("write", path, SECRET))
         try:
-            await dialogue.until(
-                lambda: True if dialogue.host.holds or call.answer is not None else None,
-                3 * dialogue.timeout,
-            )
+            is_waiting = await _is_held(dialogue, call)
         except Silence as silence:  # nothing was cancelled yet, so no rule is broken
             raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
-        if call.answer is not None:
+        if not is_waiting:
             raise NotObservable(NO_PERMISSION)
         return await end_by_cancel(dialogue, session, call)
-    finally:
-        dialogue.host.decision = "allow"
-        dialogue.host.release()
 
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
@@ -344,22 +342,14 @@ async def cancel_at_permission(stage: Stage) -> None:
 async def cancel_at_file(stage: Stage) -> None:
     """A turn cancelled while waiting for a file ends with `cancelled`."""
     dialogue, session = await stage.full_session_after(read_turn)
-    host = dialogue.host
-    host.waits_for_file = False
-    host.files.clear()
-    try:
+    with dialogue.host.deciding("hold files"):
         path = str(stage.new_file("awaited.txt", f"{SECRET}\n"))
         call = begin_prompt(dialogue, session, Errand("read", path))
+        is_waiting = False
         with suppress(Silence):
-            await dialogue.until(
-                lambda: True if host.waits_for_file or call.answer is not None else None,
-                3 * dialogue.timeout,
-            )
-        is_waiting = host.waits_for_file and call.answer is None
-        cancellation = cancel(dialogue, session)
+            is_waiting = await _is_held(dialogue, call)
+        cancellation = dialogue.notify("session/cancel", {"sessionId": session.id})
         await dialogue.pause_briefly()
-    finally:
-        host.files.set()
     answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
     if not is_waiting:
         raise NotObservable("the agent read no file of its client")
