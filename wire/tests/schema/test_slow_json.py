@@ -1,4 +1,4 @@
-"""JSON that msgspec refuses: halves of surrogate pairs, and how much is too much."""
+"""JSON that msgspec refuses: halves of surrogate pairs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 import pytest
 from hypothesis import example, given, strategies as st
 
-from acp_wire.errors import InvalidParamsError
-from acp_wire.schema.salvage import MAX_ELEMENTS, MAX_VALUES, Scan, repair
+from acp_wire.schema.salvage import repair
 
 ESCAPES = st.sampled_from(
     ["\\ud83d", "\\uDE00", "\\uD83D\\ude00", "\\\\", '\\"', "\\n", "\\u00e4", "u", "d83d", "é", " "]
@@ -35,16 +34,3 @@ def test_a_long_text_of_escapes_is_repaired_in_one_pass(run: str) -> None:
     text = ('"' + run * 300_000 + '\\ud83d"').encode()
     assert repair(text).endswith(b'\\ufffd"')
     assert repair(text[:-1]).endswith(b"\\ufffd")
-
-
-def test_more_values_than_are_made_into_objects_are_refused() -> None:
-    with pytest.raises(InvalidParamsError, match="values"):
-        Scan(b"[" + b"[]," * MAX_VALUES + b"1]")
-    text = json.dumps("[]," * MAX_VALUES).encode()
-    assert Scan(text).value()[1] == text
-
-
-def test_more_elements_than_are_cut_one_by_one_are_refused() -> None:
-    scan = Scan(b"[%b1]" % (b"1," * MAX_ELEMENTS))
-    with pytest.raises(InvalidParamsError, match="elements"):
-        [scan.value() for _ in scan.elements("[", "]")]

@@ -2,48 +2,68 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-from acp_wire.errors import InvalidParamsError
-from acp_wire.schema.salvage import Scan
+_SPACE = r"[ \t\n\r]*+"
+_MARK = re.compile(rf"{_SPACE}([{{,]){_SPACE}")
+"""The mark before a member, the first or another one."""
+_COLON = re.compile(f"{_SPACE}:{_SPACE}")
+_END = re.compile(f"{_SPACE}}}{_SPACE}")
 
 _SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
 """A JSON value that is neither an object nor an array."""
 
 
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Numbers stay text: they are not used, and int() refuses more than 4300 digits.
+_decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
+
+
 def leading_members(head: bytes) -> dict[str, bytes]:
     """Return the top-level members of the object that begins with `head`; the value of a cut one
     is b""."""
-    return _members(Scan(head))
+    return _members(head)
 
 
 def leading_params(head: bytes) -> dict[str, bytes]:
     """Return the members of the `params` of a message whose first bytes are `head`."""
-    scan = Scan(head)
-    try:
-        for _ in scan.elements("{", "}"):
-            if scan.name()[0] == "params":
-                return _members(scan)
-            scan.value()
-    except InvalidParamsError:
-        pass
-    return {}
+    return _members(head, "params")
 
 
-def _members(scan: Scan) -> dict[str, bytes]:
-    """Return the members of the object where `scan` is; the value of a cut member is b""."""
+def _members(head: bytes, inside: str | None = None) -> dict[str, bytes]:
+    """Return the members of an object, or those of its member `inside`, which is one.
+
+    A value is b"" if it may be cut: if neither another member follows, nor the end of the text.
+    """
+    # Bytes that are not UTF-8 are restored on encoding.
+    text, at, before = head.decode("utf-8", "surrogateescape"), 0, "{"
     found: dict[str, bytes] = {}
-    whole: dict[str, bytes] = {}
+    name, value = "", b""
     try:
-        for _ in scan.elements("{", "}"):
-            found |= whole
-            name, _ = scan.name()
+        while (mark := _MARK.match(text, at)) and mark[1] == before:
+            if before == ",":
+                found[name] = value
+            if text[mark.end() : mark.end() + 1] != '"':
+                break
+            name, at = _decode(text, mark.end())
+            if (colon := _COLON.match(text, at)) is None:
+                raise ValueError("a name without a value")
+            at, before = colon.end(), ","
+            if name == inside:
+                inside, before, found = None, "{", {}
+                continue
             found[name] = b""
-            whole = {name: scan.value()[1]}
-        found |= whole
-    except InvalidParamsError:
-        pass  # the line was cut in this member: return the earlier ones
-    return found
+            _, end = _decode(text, at)
+            value, at = text[at:end].encode("utf-8", "surrogateescape"), end
+        if before == "," and _END.fullmatch(text, at):
+            found[name] = value
+    except (ValueError, RecursionError):
+        pass  # the line was cut in this member
+    return found if inside is None else {}
 
 
 def trailing_members(tail: bytes) -> dict[str, bytes]:
