@@ -275,7 +275,6 @@ class CheckReport(Struct):
         return [finding for finding in self.findings if finding.verdict is verdict]
 
 
-OnFinding = Callable[[verdicts.Finding], None]
 OnCheck = Callable[[Check], None]
 OnReport = Callable[[CheckReport], None]
 
@@ -313,13 +312,12 @@ async def inspect(
     catalogue: Sequence[Check] = (),
     shell: Callable[[], Shell] | None = None,
     on_check: OnCheck = lambda _: None,
-    on_finding: OnFinding = lambda _: None,
     on_report: OnReport = lambda _: None,
     records: list[Record] | None = None,
     stop: asyncio.Event | None = None,
 ) -> CheckReport:
-    """Check `subject`; the callbacks are called when a check begins, when its finding is final, and
-    with the report, before the agent's processes are ended.
+    """Check `subject`; the callbacks are called when a check begins, and with the report, before
+    the agent's processes are ended.
 
     `catalogue` has the cases that observers look at besides. Connections are added to `records` as
     they begin. First all cases are played, then observers look at the connections. When `stop` is
@@ -356,7 +354,6 @@ async def inspect(
                 ):
                     on_check(check)
                     findings[id] = await _finding(stage, check, partial(_observe, cases))
-                on_finding(findings[id])
             agent = None
             if stage.has_begun:
                 with suppress(verdicts.Signal, AgentStartError):

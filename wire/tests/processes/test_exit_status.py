@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from acp_wire.processes import exit_status as exits
-from acp_wire.processes.exit_status import ExitWatch, describe, exit_status, signal_name
+from acp_wire.processes.exit_status import ExitWatch, describe, exit_status
 
 Agent = Callable[[str], list[str]]
 
@@ -31,10 +31,6 @@ def started(command: list[str]) -> subprocess.Popen[bytes]:
 )
 def test_every_end_has_words(status: int | None, words: str) -> None:
     assert describe(status) == words
-
-
-def test_a_signal_without_a_name_has_its_number() -> None:
-    assert (signal_name(15), signal_name(35)) == ("SIGTERM", "SIG35")
 
 
 @pytest.mark.parametrize("pidfd", [True, False])

@@ -180,12 +180,6 @@ def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
     assert acphold.guardian not in reached
 
 
-def test_the_tokens_of_outer_guards_are_kept() -> None:
-    outer, inner = Guard(), Guard()
-    nested = inner.environment(outer.environment({"A": "b"}))
-    assert nested == {"A": "b", VARIABLE: f"{outer.mark}:{inner.mark}"}
-
-
 def test_ending_what_has_ended_already_takes_no_time(agent: Agent) -> None:
     program = launch(agent("pass"))
     os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)

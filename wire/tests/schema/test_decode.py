@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, strategies as st
@@ -16,7 +16,6 @@ from acp_wire.schema import (
     AuthMethodAgent,
     AuthMethodTerminal,
     AvailableCommandsUpdate,
-    CancelledPermissionOutcome,
     CloseSessionResponse,
     Content,
     CreateElicitationRequest,
@@ -32,9 +31,7 @@ from acp_wire.schema import (
     NewSessionRequest,
     NewSessionResponse,
     PromptRequest,
-    PromptResponse,
     RequestPermissionResponse,
-    SelectedPermissionOutcome,
     SessionConfigBoolean,
     SessionConfigSelect,
     SessionConfigSelectGroup,
@@ -167,11 +164,6 @@ def test_an_answer_to_a_permission_request_that_cannot_be_read_permits_nothing()
     for outcome in (b'{"outcome":"maybe"}', b'{"outcome":"selected"}', b"{}", b"true"):
         with pytest.raises(InvalidParamsError, match="outcome"):
             decode(RequestPermissionResponse, b'{"outcome":%b}' % outcome)
-
-
-def test_a_stop_reason_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidParamsError, match=r"\$\.stopReason"):
-        decode(PromptResponse, b'{"stopReason":"bored"}')
 
 
 def test_no_params_read_as_params_without_members() -> None:
@@ -317,17 +309,6 @@ def test_an_elicitation_of_a_newer_mode_passes() -> None:
     assert decode(CreateElicitationRequest, raw).value.mode == "voice"
 
 
-def test_a_type_checker_sees_every_kind_of_permission_outcome() -> None:
-    outcome = decode(RequestPermissionResponse, b'{"outcome":{"outcome":"cancelled"}}')
-    match outcome.value.outcome:
-        case CancelledPermissionOutcome():
-            pass
-        case SelectedPermissionOutcome():
-            pytest.fail("nothing was selected")
-        case unexpected:
-            assert_never(unexpected)
-
-
 # --- text that is none ----------------------------------------------------------------------------
 
 
@@ -364,14 +345,6 @@ def test_what_is_no_json_is_refused() -> None:
 
 def _pair(decoded: Decoded[T]) -> tuple[T, tuple[str, ...]]:
     return decoded.value, decoded.flaws
-
-
-def test_a_prompt_with_a_block_that_is_no_object_is_refused_by_field() -> None:
-    raw = b'{"sessionId":"s","prompt":[{"type":"text","text":"a"},7]}'
-    with pytest.raises(InvalidParamsError) as refused:
-        decode(PromptRequest, raw)
-    assert refused.value.field == "$.prompt[1]"
-    assert refused.value.code == -32602
 
 
 def test_what_is_hardly_anything_but_flaws_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

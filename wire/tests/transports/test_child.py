@@ -54,13 +54,6 @@ def is_known(pid: int) -> bool:
     return True
 
 
-async def test_messages_go_both_ways(agent: Agent) -> None:
-    async with running(agent("print(input().upper())")) as process:
-        process.transport.send(b"hello\n")
-        await hears(process, b"HELLO\n")
-        assert await process.transport.receive() == b""
-
-
 @pytest.mark.parametrize(
     ("code", "status", "returncode"),
     [

@@ -52,21 +52,6 @@ def test_bytes_go_through_untouched() -> None:
     assert run(ECHO, data).stdout == data
 
 
-def test_the_transport_over_stdio_can_be_had_in_one_call() -> None:
-    code = """
-import asyncio
-from acp_wire.transports.stdio import stdio_transport
-
-async def answer():
-    transport = stdio_transport()
-    transport.send(await transport.receive())
-    await transport.aclose()
-
-asyncio.run(answer())
-"""
-    assert run(code, b"hello").stdout == b"hello"
-
-
 def test_a_stray_print_lands_on_stderr() -> None:
     done = run(CLAIM + "print('stray'); os.write(writing, b'wire')")
     assert done.stdout == b"wire"

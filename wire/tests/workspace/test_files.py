@@ -30,9 +30,7 @@ from acp_wire.workspace.files import (
     Files,
     LineWindow,
     decode_lines,
-    has_crlf,
     refuse_binary,
-    with_crlf,
 )
 from acp_wire.workspace.roots import Roots
 from tests.watched_processes import until
@@ -410,13 +408,6 @@ async def test_readers_see_the_old_contents_or_the_new_and_never_half(tool: File
     await writing
 
 
-async def test_many_requests_at_once_all_get_their_answer(tool: Files) -> None:
-    async with asyncio.timeout(20):
-        await asyncio.gather(*(tool.write(f"d/{n}", str(n)) for n in range(60)))
-        texts = await asyncio.gather(*(tool.read(f"d/{n}") for n in range(60)))
-    assert texts == [str(n) for n in range(60)]
-
-
 # -- lines and encodings, without I/O ----------------------------------------------------------
 
 TEXT = st.text("ab\n\r\u00e9", max_size=30).map(str.encode)
@@ -440,25 +431,6 @@ def test_a_window_has_as_many_lines_as_asked_for_from_its_first(
     lines[-1] = lines[-1][:-1]
     last = None if limit is None else first - 1 + limit
     assert window(data, size, first, limit) == b"".join(lines[first - 1 : last])
-
-
-@given(TEXT, st.integers(1, 9), st.integers(1, 4))
-def test_consecutive_windows_make_up_the_file(data: bytes, size: int, limit: int) -> None:
-    pages = [window(data, size, line, limit) for line in range(1, 40, limit)]
-    assert b"".join(pages) == data
-
-
-@given(TEXT)
-def test_every_line_gets_crlf_once(data: bytes) -> None:
-    changed = with_crlf(data)
-    assert has_crlf(changed) == (b"\n" in data)
-    assert changed.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
-    assert with_crlf(changed) == changed
-
-
-@pytest.mark.parametrize("text", [b"", b"a", b"a\r\nb\n", b"a\nb\n", b"\r"])
-def test_a_text_of_mixed_line_ends_keeps_none(text: bytes) -> None:
-    assert not has_crlf(text)
 
 
 def test_a_byte_that_is_no_utf8_is_told_with_its_line() -> None:

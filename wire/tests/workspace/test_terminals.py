@@ -18,7 +18,6 @@ from acp_wire.errors import (
     MissingFileError,
     OutsideRootsError,
     TerminalStartError,
-    UnknownTerminalError,
 )
 from acp_wire.schema import TerminalExitStatus
 from acp_wire.surroundings import Limits, Surroundings
@@ -184,13 +183,6 @@ async def test_the_end_of_a_long_output_is_kept_from_a_characters_beginning(
     assert output.truncated
 
 
-async def test_an_output_limit_of_zero_keeps_nothing_and_says_so(terminals: Terminals) -> None:
-    terminal = await terminals.create("echo", ["x"], output_byte_limit=0)
-    await ended(terminal)
-    assert terminal.output().output == ""
-    assert terminal.output().truncated
-
-
 async def test_a_killed_commands_output_can_still_be_read(
     terminals: Terminals, pid_file: Path
 ) -> None:
@@ -219,16 +211,6 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     await terminals.release(terminal.id)
     assert not any(map(lives, pids(pid_file)))
     assert await waiting == TerminalExitStatus(signal="SIGKILL")
-
-
-async def test_a_released_terminal_is_unknown(terminals: Terminals) -> None:
-    terminal = await terminals.create("true")
-    assert terminals[terminal.id] is terminal
-    await terminals.release(terminal.id)
-    assert terminal.id not in terminals
-    with pytest.raises(UnknownTerminalError) as caught:
-        await terminals.release(terminal.id)
-    assert caught.value.code == -32002
 
 
 async def test_processes_that_a_command_left_running_end_with_the_release(
@@ -460,11 +442,3 @@ def test_the_tail_is_the_longest_end_of_the_output_that_fits(
     assert tail.is_truncated == (len(tail.text) < len(whole))
     if tail.is_truncated:
         assert len(longer.encode()) > limit
-
-
-def test_half_a_character_waits_for_the_rest_of_it() -> None:
-    tail = OutputTail(10)
-    tail.feed("\u20ac".encode()[:2])
-    assert tail.text == ""
-    tail.feed("\u20ac".encode()[2:])
-    assert tail.text == "\u20ac"
