@@ -167,14 +167,15 @@ for _id, _level, _source, _behind, _sentence in (
 # -- files ------------------------------------------------------------------------------------
 
 
-def _file_calls(record: Record) -> Iterator[tuple[Exchange, str | None]]:
-    """Yield each use of the tour's file that was answered, and what stands in it then; None
-    before it is written."""
+def _file_calls(record: Record, *, own: bool = False) -> Iterator[tuple[Exchange, str | None]]:
+    """Yield each use of the tour's file that was answered, and what the client has written there
+    before, None for nothing; or of the file that the agent writes itself, its `own`."""
     written: dict[str, str] = {}
     for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
         path = str(exchange.asked.params.get("path"))
         name = os.path.basename(path)
-        if not name.startswith(FILE) or name.startswith(FILE + OWN) or exchange.answer is None:
+        is_own = name.startswith(FILE + OWN)
+        if not name.startswith(FILE) or is_own is not own or exchange.answer is None:
             continue
         yield exchange, written.get(path)
         if exchange.asked.method == "fs/write_text_file" and "result" in exchange.answer.message:
@@ -231,21 +232,12 @@ def file_content(record: Record, witness: Witness) -> None:
 )
 def file_exact(record: Record, witness: Witness) -> None:
     """A file is read and written as UTF-8, with its white space."""
-    written: dict[str, str] = {}
-    for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
-        path = str(exchange.asked.params.get("path"))
-        if not os.path.basename(path).startswith(FILE + OWN):
-            continue
-        if not _is_read(exchange):
-            if exchange.answer is not None and not exchange.is_refused:
-                written[path] = str(exchange.asked.params["content"])
-        elif "content" in exchange.result:
+    for exchange, written in _file_calls(record, own=True):
+        if _is_read(exchange) and "content" in exchange.result:
+            text = OWN_LINES if written is None else written
             # There is another rule for a text that is not written at all.
-            texts = {OWN_LINES, written.get(path, OWN_LINES)}
-            is_same = any(_same_text(exchange.result["content"], it) for it in texts)
-            witness.check(
-                is_same, f"the file's text is {written.get(path, OWN_LINES)!r}", *exchange.lines
-            )
+            is_same = any(_same_text(exchange.result["content"], it) for it in (OWN_LINES, text))
+            witness.check(is_same, f"the file's text is {text!r}", *exchange.lines)
 
 
 @RULES.observer(

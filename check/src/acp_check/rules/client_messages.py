@@ -8,7 +8,7 @@ from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.grammar import schema_messages
 from acp_check.record import Record, WireLine, id_of
 from acp_check.rules.client_answers import was_given_up, was_passed_over
-from acp_check.rules.json_rpc import check_kinds
+from acp_check.rules.json_rpc import check_kinds, check_pending
 from acp_check.rules.messages_fit import fits, own_members, own_methods
 from acp_check.verdicts import RuleSource
 
@@ -114,15 +114,7 @@ def null_ids(record: Record, witness: Witness) -> None:
 )
 def unique_ids(record: Record, witness: Witness) -> None:
     """No two pending requests share an id."""
-    waiting: dict[bytes, WireLine] = {}
-    for line in record.lines:
-        if line.by == "agent" and line.is_response:
-            waiting.pop(id_of(line), None)
-        elif line.by == "client" and line.is_request:
-            witness.saw()
-            if (before := waiting.get(id_of(line))) is not None:
-                witness.accuse("two pending requests share an id", before, line)
-            waiting[id_of(line)] = line
+    check_pending(record, "client", id_of, witness)
 
 
 @RULES.observer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from acp_check import verdicts
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.dialogue import AgentGone, Call, Silence
@@ -94,18 +96,26 @@ def check_kinds(record: Record, side: Side, witness: Witness) -> None:
 )
 def own_ids(record: Record, witness: Witness) -> None:
     """Pending requests of the agent have different ids."""
-    waiting: dict[str, WireLine] = {}
+    for line in record.by("agent"):
+        id = line.message.get("id")
+        if line.is_request and (not isinstance(id, str | int) or isinstance(id, bool)):
+            witness.accuse(f"{id!r} is not an id", line)
+    check_pending(record, "agent", loose_id, witness)
+
+
+def check_pending(
+    record: Record, side: Side, form: Callable[[WireLine], bytes | str], witness: Witness
+) -> None:
+    """Accuse requests with the id, in this form, of one that still waits for its answer."""
+    waiting: dict[bytes | str, WireLine] = {}
     for line in record.lines:
-        if line.by == "client" and line.is_response:
-            waiting.pop(loose_id(line), None)
-        elif line.by == "agent" and line.is_request:
+        if line.by != side and line.is_response:
+            waiting.pop(form(line), None)
+        elif line.by == side and line.is_request:
             witness.saw()
-            id = line.message["id"]
-            if not isinstance(id, str | int) or isinstance(id, bool):
-                witness.accuse(f"{id!r} is not an id", line)
-            elif loose_id(line) in waiting:
-                witness.accuse("two pending requests share an id", waiting[loose_id(line)], line)
-            waiting[loose_id(line)] = line
+            if (before := waiting.get(form(line))) is not None:
+                witness.accuse("two pending requests share an id", before, line)
+            waiting[form(line)] = line
 
 
 # -- answers --------------------------------------------------------------------------------

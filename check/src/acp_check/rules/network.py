@@ -253,14 +253,17 @@ class Streams:
         await self._stack.aclose()
 
 
+def _new_route(stage: Stage) -> Route:
+    assert isinstance(stage.subject, ServerSubject)
+    return stage.subject.new_route()
+
+
 @asynccontextmanager
 async def http_of(stage: Stage) -> AsyncIterator[Http]:
     """Connect for the block; raises NotAdvertised if the server has no HTTP."""
-    subject = stage.subject
-    assert isinstance(subject, ServerSubject)
     from acp_wire.transports.http_client import http_client
 
-    route = subject.new_route()
+    route = _new_route(stage)
     async with http_client(route, http2=True) as client:
         http = Http(route, client, stage.settings.timeout)
         await http.initialize()
@@ -450,12 +453,10 @@ async def delete(stage: Stage) -> None:
 
 @asynccontextmanager
 async def _socket(stage: Stage) -> AsyncIterator[ClientConnection]:
-    subject = stage.subject
-    assert isinstance(subject, ServerSubject)
     from websockets.asyncio import client
     from websockets.exceptions import WebSocketException
 
-    route = subject.new_route()
+    route = _new_route(stage)
     try:
         async with client.connect(
             route.socket_url,
@@ -468,12 +469,16 @@ async def _socket(stage: Stage) -> AsyncIterator[ClientConnection]:
         raise Violation(f"the WebSocket was refused or lost: {error}") from None
 
 
+def _id_of(socket: ClientConnection) -> str | None:
+    assert socket.response is not None
+    return socket.response.headers.get(CONNECTION_ID)
+
+
 @RULES.case("websocket.connection-id", MUST, UPGRADE)
 async def connection_id(stage: Stage) -> None:
     """The answer to the upgrade has `Acp-Connection-Id`."""
     async with _socket(stage) as socket:
-        assert socket.response is not None
-        if not socket.response.headers.get(CONNECTION_ID):
+        if not _id_of(socket):
             raise Violation(f"the header {CONNECTION_ID} is missing")
 
 
@@ -481,9 +486,7 @@ async def connection_id(stage: Stage) -> None:
 async def socket_ids(stage: Stage) -> None:
     """Each WebSocket has a unique connection id."""
     async with _socket(stage) as socket, _socket(stage) as other:
-        assert socket.response is not None
-        assert other.response is not None
-        ids = [it.headers.get(CONNECTION_ID) for it in (socket.response, other.response)]
+        ids = [_id_of(it) for it in (socket, other)]
         if None in ids:
             raise NotObservable(f"the header {CONNECTION_ID} is missing")
         if ids[0] == ids[1]:
