@@ -232,9 +232,6 @@ class Record:
         self.ended = ""
         self.broken = False
         self.awaited: list[WireLine] = []
-        self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[Exchange]] = {}
-        self._answers: dict[tuple[Side, int], dict[bytes | str, list[WireLine]]] = {}
-        self._parts: list[str] = []
         self._views: dict[frozenset[str], tuple[object, Record | None]] = {}
 
     def add(self, at: float, by: Side, raw: bytes) -> WireLine:
@@ -283,8 +280,6 @@ class Record:
 
     def _part_of_each(self) -> list[str]:
         """Return the part of each line."""
-        if len(self._parts) == len(self.lines):
-            return self._parts
         found: list[str] = []
         last = self.part
         asked: dict[tuple[Side, str], str] = {}
@@ -305,7 +300,6 @@ class Record:
             if line.is_request:
                 asked[line.by, loose_id(line)] = part
             found.append(part)
-        self._parts = found
         return found
 
     def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[WireLine]:
@@ -341,23 +335,16 @@ class Record:
 
         An id may be used again once it is answered.
         """
-        # Every rule asks for these, mostly after the last line: so they are cached.
-        key = by, methods, len(self.lines)
-        found = self._exchanges.get(key)
-        if found is None:
-            answers = self._answers.get((by, len(self.lines)))
-            if answers is None:
-                answers = self._answers[by, len(self.lines)] = {}
-                for line in self.by("agent" if by == "client" else "client"):
-                    if line.is_response:
-                        answers.setdefault(id_of(line), []).append(line)
-                        answers.setdefault(loose_id(line), []).append(line)
-            found = self._exchanges[key] = [
-                Exchange(it, _behind(it, answers, id_of) or _behind(it, answers, loose_id))
-                for it in self.by(by)
-                if it.is_request and (not methods or it.method in methods)
-            ]
-        return found
+        answers: dict[bytes | str, list[WireLine]] = {}
+        for line in self.by("agent" if by == "client" else "client"):
+            if line.is_response:
+                answers.setdefault(id_of(line), []).append(line)
+                answers.setdefault(loose_id(line), []).append(line)
+        return [
+            Exchange(it, _behind(it, answers, id_of) or _behind(it, answers, loose_id))
+            for it in self.by(by)
+            if it.is_request and (not methods or it.method in methods)
+        ]
 
 
 def _behind(
