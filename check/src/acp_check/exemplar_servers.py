@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from acp_check.record import Json
@@ -23,22 +22,32 @@ INTRODUCTION: Json = {
 }
 
 
-class ServerLink(Protocol):
+class ServerLink:
     """A connection to one server."""
 
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+
     async def call(self, method: str, params: Json) -> Json:
-        """Return the result of a request; raises OSError, ValueError or TimeoutError."""
+        """Return the result of a request; raises OSError, ValueError, KeyError or TimeoutError."""
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        result: Json = json.loads(await self.exchange(json.dumps(message).encode()))["result"]
+        return result
+
+    async def exchange(self, message: bytes) -> bytes:
+        """Send a message and return the answer."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection, if one is kept."""
 
 
-class StdioLink:
+class StdioLink(ServerLink):
     """A server started as a program."""
 
     def __init__(self, process: Process) -> None:
+        super().__init__()
         self._process = process
-        self._ids = itertools.count(1)
 
     @classmethod
     async def to(cls, server: Json) -> StdioLink:
@@ -54,56 +63,44 @@ class StdioLink:
         )
         return cls(process)
 
-    async def call(self, method: str, params: Json) -> Json:
-        """See `ServerLink`."""
+    async def exchange(self, message: bytes) -> bytes:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(_request(next(self._ids), method, params)).encode())
-        self._process.stdin.write(b"\n")
-        return _result(await self._process.stdout.readline())
+        self._process.stdin.write(message + b"\n")
+        return await self._process.stdout.readline()
 
     async def aclose(self) -> None:
-        """See `ServerLink`."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
 
 
-class HttpLink:
+class HttpLink(ServerLink):
     """A server at a URL that takes each message in its own request."""
 
     def __init__(self, url: str, headers: Json) -> None:
+        super().__init__()
         self.url = url
         self.headers = headers
-        self._ids = itertools.count(1)
 
-    async def call(self, method: str, params: Json) -> Json:
-        """See `ServerLink`."""
-        return _result(await self.post(_request(next(self._ids), method, params)))
-
-    async def post(self, message: Json) -> bytes:
-        """Send a message and return the body of the answer."""
-        body = json.dumps(message).encode()
-        reader, writer = await _open(self.url, "POST", self.headers, body)
+    async def exchange(self, message: bytes) -> bytes:
+        reader, writer = await _open(self.url, "POST", self.headers, message)
         try:
             return (await reader.read()).partition(b"\r\n\r\n")[2]
         finally:
             writer.close()
 
-    async def aclose(self) -> None:
-        """See `ServerLink`."""
 
-
-class SseLink:
+class SseLink(ServerLink):
     """A server at a URL that answers on a stream."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, poster: HttpLink
     ) -> None:
+        super().__init__()
         self._reader = reader
         self._writer = writer
         self._poster = poster
-        self._ids = itertools.count(1)
 
     @classmethod
     async def to(cls, server: Json) -> SseLink:
@@ -114,13 +111,11 @@ class SseLink:
         place = urlsplit(server["url"])
         return cls(reader, writer, HttpLink(f"http://{place.netloc}{path}", headers))
 
-    async def call(self, method: str, params: Json) -> Json:
-        """See `ServerLink`."""
-        await self._poster.post(_request(next(self._ids), method, params))
-        return _result(await _data(self._reader))
+    async def exchange(self, message: bytes) -> bytes:
+        await self._poster.exchange(message)
+        return await _data(self._reader)
 
     async def aclose(self) -> None:
-        """See `ServerLink`."""
         self._writer.close()
 
 
@@ -153,15 +148,6 @@ async def _data(reader: asyncio.StreamReader) -> bytes:
 
 def _headers(server: Json) -> Json:
     return {it["name"]: it["value"] for it in server.get("headers") or ()}
-
-
-def _request(id: int, method: str, params: Json) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
-def _result(raw: bytes) -> Json:
-    result: Json = json.loads(raw)["result"]
-    return result
 
 
 async def connect(server: Json, seconds: float) -> ServerLink | None:

@@ -130,7 +130,7 @@ class _PostsToStreams(Exemplar):
     async def connect(self, session_id: str, servers: list[Json]) -> None:
         streams = [server for server in servers if server.get("type") == "sse"]
         for server in streams:
-            await HttpLink(server["url"], {}).post({"method": "hello"})
+            await HttpLink(server["url"], {}).exchange(b'{"method": "hello"}')
         await super().connect(session_id, [it for it in servers if it not in streams])
 
 
