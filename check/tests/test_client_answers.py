@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from acp_check.checks import CheckReport
-from acp_check.errands import Memory
 from acp_check.record import Record
 from acp_check.rules.client_answers import RULES
 from acp_check.rules.clients import CHECKS
 from acp_check.verdicts import Verdict
-from acp_check.watcher import FENCE, Watcher, report_on
-from acp_wire.transports.streams import memory_pair
+from acp_check.watcher import FENCE, report_on
 from tests.caller import Guest
 from tests.talker import Refused
-from tests.toured_client import CAN, FAULTS, Toured
-from tests.virtual_time import play
+from tests.toured_client import CAN, FAULTS, Toured, watched
 
 
 def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
     """Check a client in a short tour and return the report."""
-    record = Record("the client", {})
 
-    async def meet() -> None:
-        ours, theirs = memory_pair()
-        watching = asyncio.ensure_future(Watcher(theirs, Memory(), record, lambda: None).serve())
-        client = Guest(ours, watching)
+    async def tour(client: Guest) -> None:
         spoiled(Toured(client))
-        reading = asyncio.ensure_future(client.read())
-        who = {"name": "editor", "version": "1"}
-        hello = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": CAN}
-        await client.begin("initialize", hello)
         with TemporaryDirectory() as folder:
-            session = await client.begin("session/new", {"cwd": folder, "mcpServers": []})
-            await client.begin_prompt(session["sessionId"], "Hello")
-        await client.leave()
-        await reading
+            await client.begin_prompt(await client.new(folder), "Hello")
 
-    play(meet())
-    return report_on(CHECKS, record, 0.0)
+    return watched(tour, CAN)[1]
 
 
 def failed(report: CheckReport) -> dict[str, str]:

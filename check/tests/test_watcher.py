@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from acp_check.errands import Memory
-from acp_check.record import Record
 from acp_check.rules.clients import CHECKS
 from acp_check.verdicts import Level, Verdict
-from acp_check.watcher import FENCE, Watcher, report_on
-from acp_wire.transports.streams import memory_pair
+from acp_check.watcher import FENCE
+from tests import toured_client
 from tests.caller import Guest
 from tests.talker import Refused
-from tests.virtual_time import play
 
 ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 WRITE = "With your tool for writing files, write the text `heron` into the file `note.txt`."
@@ -27,27 +24,14 @@ SESSION = "session-1"
 def watched(
     conversation: Callable[[Guest], Any], offers: str = "some"
 ) -> tuple[Guest, dict[str, str]]:
-    """A conversation with the watcher: the client, and the rules that it broke."""
-    record = Record("the client", {})
+    """A conversation in a session: the client, and the rules that it broke."""
 
-    async def meet() -> Guest:
-        ours, theirs = memory_pair()
-        watcher = Watcher(theirs, Memory(), record, lambda: None, offers)
-        watching = asyncio.ensure_future(watcher.serve())
-        client = Guest(ours, watching)
-        reading = asyncio.ensure_future(client.read())
-        who = {"name": "editor", "version": "1"}
-        params = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": ALL}
-        await client.call("initialize", params)
+    async def in_session(client: Guest) -> None:
         await client.new("/w")
         await conversation(client)
-        await client.leave()
-        await reading
-        return client
 
-    client = play(meet())
-    failed = report_on(CHECKS, record, 0.0).of(Verdict.FAIL)
-    return client, {finding.rule.id: finding.why for finding in failed}
+    client, report = toured_client.watched(in_session, ALL, offers)
+    return client, {finding.rule.id: finding.why for finding in report.of(Verdict.FAIL)}
 
 
 def asked(client: Guest, method: str) -> list[dict[str, Any]]:

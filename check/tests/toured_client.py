@@ -7,14 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from acp_check import bounds
-from acp_check.watcher import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
+from acp_check.checks import CheckReport
+from acp_check.errands import Memory
+from acp_check.record import Record
+from acp_check.rules.clients import CHECKS
+from acp_check.watcher import (
+    ARGUMENT,
+    LIMIT,
+    LOOKS,
+    PRINTS_LONG,
+    RUNS_ON,
+    SHOWS,
+    Watcher,
+    report_on,
+)
+from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
 from tests.talker import Refused
+from tests.virtual_time import play
 
 Json = dict[str, Any]
 
@@ -24,6 +39,28 @@ CAN: Json = {
     "elicitation": {"form": {}, "url": {}},
 }
 GONE = Refused({"code": -32002, "message": "there is none"})
+
+
+def watched(
+    conversation: Callable[[Guest], Awaitable[object]], can: Json, offers: str = "some"
+) -> tuple[Guest, CheckReport]:
+    """A conversation of a client with the watcher: the client, and the report on it."""
+    record = Record("the client", {})
+
+    async def meet() -> Guest:
+        ours, theirs = memory_pair()
+        watcher = Watcher(theirs, Memory(), record, lambda: None, offers)
+        client = Guest(ours, asyncio.ensure_future(watcher.serve()))
+        reading = asyncio.ensure_future(client.read())
+        who = {"name": "editor", "version": "1"}
+        params = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": can}
+        await client.call("initialize", params)
+        await conversation(client)
+        await client.leave()
+        await reading
+        return client
+
+    return play(meet()), report_on(CHECKS, record, 0.0)
 
 
 class PlayedTerminal:

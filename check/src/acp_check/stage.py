@@ -99,18 +99,16 @@ class CheckSettings(Struct, frozen=True):
 
 
 class CheckedSession(Struct, frozen=True):
-    """A session of the agent; `opened` is the answer that opened it."""
+    """A session of the agent, and the answer that opened it."""
 
     id: str
     cwd: str
-    opened: NewSessionResponse
     answer: Call
 
     @classmethod
     def of(cls, answer: Call, cwd: str) -> CheckedSession:
         """Return the session from an answer to `session/new`; raises Violation if there is none."""
-        opened = answer.fitting(NewSessionResponse)
-        return cls(opened.session_id, cwd, opened, answer)
+        return cls(answer.fitting(NewSessionResponse).session_id, cwd, answer)
 
 
 class CheckedTurn(Struct, frozen=True):
