@@ -119,19 +119,52 @@ def serving(server: ThreadingHTTPServer, name: str) -> Iterator[None]:
         thread.join()
 
 
-class _ModelServer(ThreadingHTTPServer):
-    endpoint: ModelEndpoint
-    mind: Mind
+class StandInServer(ThreadingHTTPServer):
+    """The server of a stand-in."""
+
     daemon_threads = True
     block_on_close = False  # a killed client leaves a thread that notices later
 
 
-class _ModelHandler(BaseHTTPRequestHandler):
-    server: _ModelServer
+class StandInHandler(BaseHTTPRequestHandler):
+    """Its answers: whole, or as a stream of events. It prints nothing."""
+
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
         return None
+
+    def answer(self, body: bytes, status: int = 200) -> None:
+        """Answer with this body, which is JSON."""
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def begin_stream(self) -> None:
+        """Begin a stream of events, which the connection ends with."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+
+    def event(self, data: Json | str, name: str = "") -> None:
+        """Send an event."""
+        text = data if isinstance(data, str) else json.dumps(data)
+        named = f"event: {name}\n" if name else ""
+        self.wfile.write(f"{named}data: {text}\n\n".encode())
+        self.wfile.flush()
+
+
+class _ModelServer(StandInServer):
+    endpoint: ModelEndpoint
+    mind: Mind
+
+
+class _ModelHandler(StandInHandler):
+    server: _ModelServer
 
     def do_GET(self) -> None:
         self._json({"object": "list", "data": [{"id": "stand-in", "object": "model"}]})
@@ -172,25 +205,7 @@ class _ModelHandler(BaseHTTPRequestHandler):
         return None
 
     def _json(self, body: Json, status: int = 200) -> None:
-        raw = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def _begin_stream(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("connection", "close")
-        self.end_headers()
-        self.close_connection = True
-
-    def _event(self, data: Json | str, name: str = "") -> None:
-        text = data if isinstance(data, str) else json.dumps(data)
-        self.wfile.write((f"event: {name}\n" if name else "").encode())
-        self.wfile.write(f"data: {text}\n\n".encode())
-        self.wfile.flush()
+        self.answer(json.dumps(body).encode(), status)
 
     # -- chat completions -----------------------------------------------------------------
 
@@ -210,17 +225,17 @@ class _ModelHandler(BaseHTTPRequestHandler):
                 message["content"] = "".join(reply.pieces)
             self._json(_completion("chat.completion", {"message": message}, _finish(reply)))
             return
-        self._begin_stream()
+        self.begin_stream()
         kind = "chat.completion.chunk"
         if isinstance(reply, ToolUse):
             made = {"index": 0, **_tool_call(reply)}
-            self._event(_completion(kind, {"delta": {"tool_calls": [made]}}))
+            self.event(_completion(kind, {"delta": {"tool_calls": [made]}}))
         else:
             for piece in reply.pieces:
                 delta = {"role": "assistant", "content": piece}
-                self._event(_completion(kind, {"delta": delta}))
-        self._event(_completion(kind, {"delta": {}}, _finish(reply)))
-        self._event("[DONE]")
+                self.event(_completion(kind, {"delta": delta}))
+        self.event(_completion(kind, {"delta": {}}, _finish(reply)))
+        self.event("[DONE]")
 
     # -- responses ------------------------------------------------------------------------
 
@@ -233,11 +248,11 @@ class _ModelHandler(BaseHTTPRequestHandler):
         reply = self._reply(items, functions, _flat(last["output"]) if is_output else None)
         if reply is None:
             return
-        self._begin_stream()
+        self.begin_stream()
         numbers = iter(range(1_000_000))
 
         def say(kind: str, **fields: object) -> None:
-            self._event({"type": kind, "sequence_number": next(numbers), **fields}, kind)
+            self.event({"type": kind, "sequence_number": next(numbers), **fields}, kind)
 
         response = {"id": _id("resp"), "object": "response", "model": "stand-in", "output": []}
         say("response.created", response={**response, "status": "in_progress"})
@@ -297,9 +312,9 @@ class _ModelHandler(BaseHTTPRequestHandler):
             stop = _stop_reason(reply)
             self._json({**_MESSAGE, "id": _id("msg"), "content": [block], "stop_reason": stop})
             return
-        self._begin_stream()
+        self.begin_stream()
         for event in messages_stream(reply):
-            self._event(event, event["type"])
+            self.event(event, event["type"])
 
     # -- generateContent ------------------------------------------------------------------
 
@@ -320,13 +335,13 @@ class _ModelHandler(BaseHTTPRequestHandler):
         if not is_streamed:
             self._json(_candidate(_parts(reply), "STOP"))
             return
-        self._begin_stream()
+        self.begin_stream()
         if isinstance(reply, Words):
             for piece in reply.pieces:
-                self._event(_candidate([{"text": piece}]))
-            self._event(_candidate([{"text": ""}], "STOP"))
+                self.event(_candidate([{"text": piece}]))
+            self.event(_candidate([{"text": ""}], "STOP"))
         else:
-            self._event(_candidate(_parts(reply), "STOP"))
+            self.event(_candidate(_parts(reply), "STOP"))
 
 
 def messages_stream(reply: ToolUse | Words) -> Iterator[Json]:

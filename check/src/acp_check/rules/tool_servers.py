@@ -12,14 +12,13 @@ import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from acp_check import bounds, tool_server
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules
 from acp_check.dialogue import Dialogue, Silence
 from acp_check.errands import GREET, Errand
-from acp_check.model_endpoint import serving
+from acp_check.model_endpoint import StandInHandler, StandInServer, serving
 from acp_check.record import Json
 from acp_check.rules.beginnings import plain_session
 from acp_check.rules.prompt_turns import plain_turn
@@ -39,7 +38,7 @@ class ToolEndpoint:
         self.port = port
         self.calls: list[tuple[str, str, str]] = []
         self.closed = False
-        self.streams: dict[str, queue.Queue[bytes]] = {}
+        self.streams: dict[str, queue.Queue[Json]] = {}
 
     def url(self, path: str) -> str:
         """Return the URL of `/mcp` or `/sse`."""
@@ -62,18 +61,12 @@ def served() -> Iterator[ToolEndpoint]:
             endpoint.closed = True
 
 
-class _ToolServer(ThreadingHTTPServer):
+class _ToolServer(StandInServer):
     endpoint: ToolEndpoint
-    daemon_threads = True
-    block_on_close = False  # an open stream notices a moment later
 
 
-class _ToolHandler(BaseHTTPRequestHandler):
+class _ToolHandler(StandInHandler):
     server: _ToolServer
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:
-        return None
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -90,7 +83,7 @@ class _ToolHandler(BaseHTTPRequestHandler):
         if path == "/messages":
             waiting = self.server.endpoint.streams.get(stream)
             if waiting is not None and answer is not None:
-                waiting.put(json.dumps(answer).encode())
+                waiting.put(answer)
             self._send(202 if waiting is not None else 404, b"")
         elif path != "/mcp":
             self._send(404, b"")
@@ -106,31 +99,19 @@ class _ToolHandler(BaseHTTPRequestHandler):
         endpoint = self.server.endpoint
         stream = f"s{len(endpoint.streams) + 1}"
         messages = endpoint.streams[stream] = queue.Queue()
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("cache-control", "no-store")
-        self.end_headers()
-        self.close_connection = True
+        self.begin_stream()
         with suppress(ConnectionError):  # the client has gone
-            self._event("endpoint", f"/messages?{stream}".encode())
+            self.event(f"/messages?{stream}", "endpoint")
             while not endpoint.closed:
                 with suppress(queue.Empty):
-                    self._event("message", messages.get(timeout=bounds.STREAM_LOOK_SECONDS))
-
-    def _event(self, name: str, data: bytes) -> None:
-        self.wfile.write(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
-        self.wfile.flush()
+                    self.event(messages.get(timeout=bounds.STREAM_LOOK_SECONDS), "message")
 
     def do_DELETE(self) -> None:
         self._send(200, b"")
 
     def _send(self, status: int, body: bytes) -> None:
         with suppress(ConnectionError):  # the client has gone
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(body, status)
 
 
 # -- the rules ------------------------------------------------------------------------------
