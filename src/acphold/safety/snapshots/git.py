@@ -60,15 +60,21 @@ class GitNotStartedError(GitError):
 
 
 @contextmanager
-def working(seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
-    """Work with git for a block, for so many seconds; its errors become a WorkspaceError.
+def working(seconds: float, doing: str) -> Iterator[ProgramGroup]:
+    """Work with git for a block, for so many seconds; its errors are `explained`."""
+    with explained(doing), ProgramGroup(time.monotonic() + seconds) as group:
+        yield group
+
+
+@contextmanager
+def explained(doing: str, refusal: str = "") -> Iterator[None]:
+    """Have the errors of a block of work with git become a WorkspaceError.
 
     `doing` took too long, or failed here, on a full disk for example, or git has a reason, which
     stands behind a `refusal`.
     """
     try:
-        with ProgramGroup(time.monotonic() + seconds) as group:
-            yield group
+        yield
     except TimeoutError as error:
         raise WorkspaceError(f"{doing} took too long") from error
     except OSError as error:

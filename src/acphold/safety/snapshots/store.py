@@ -31,7 +31,7 @@ from hashlib import sha256
 from acp_wire.workspace.regular_files import contents
 from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import bounds
-from acphold.safety.snapshots.git import Git, GitError, working
+from acphold.safety.snapshots.git import Git, GitError, explained
 
 CONFIG = """[core]
 \trepositoryformatversion = 0
@@ -146,8 +146,13 @@ class SnapshotStore:
 
     @contextmanager
     def working(self, seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
-        """Work with git on the store for a block, as `git.working` does."""
-        with working(seconds, doing, refusal) as group, self.used(group.deadline):
+        """Work with git on the store for a block, for so many seconds; errors are `explained`."""
+        deadline = time.monotonic() + seconds
+        with (
+            explained(doing, refusal),
+            self.used(deadline),
+            ProgramGroup(deadline) as group,  # all of it has ended before others may use it
+        ):
             yield group
 
     def note_fresh(self, tree: str) -> None:
