@@ -167,6 +167,7 @@ _REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=
 _REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
 _REFERENCED_END: Final = "\n--- End of content ---"
 
+_OUTPUTS: Final = ("output", "error")
 _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 
@@ -228,7 +229,7 @@ class GeminiForm(AgentConverter):
         if path and text(display, "fileDiff"):
             old = text(display, "originalContent")
             return [diff(self._absolute(path), old or None, text(display, "newContent"))]
-        return contents(first_text(response, ("output", "error")))
+        return contents(first_text(response, _OUTPUTS))
 
 
 class _GeminiConverter(GeminiForm):
@@ -292,16 +293,11 @@ class _GeminiConverter(GeminiForm):
             self._written[message_id] = (0, 0, 0)
             parts = message.get("content")
             results = [part for part in objects(parts) if "functionResponse" in part]
-            for result in (obj(part, "functionResponse") for part in results):
-                call_id = text(result, "id")
-                if call_id and call_id not in self._written_calls:
-                    # Its call is in no message: it was refused.
-                    self._written_calls.add(call_id)
-                    name, response = text(result, "name"), obj(result, "response")
-                    fields: Object = {"title": name, "kind": kind_of(name)}
-                    fields["status"] = "failed" if text(response, "error") else "completed"
-                    fields["content"] = self._result_contents(None, response)
-                    self._writer.call(call_id, fields | {"rawOutput": response})
+            for part in results:
+                result = obj(part, "functionResponse")
+                if text(result, "id"):  # its call may be in no message: it was refused
+                    status = "error" if text(result, "response", "error") else ""
+                    self._call(result | {"status": status, "result": [part]})
             if not results and not self._writer.caller:
                 self.tell_stopped(milliseconds(message.get("timestamp")))
                 self._prompt_id = message_id
@@ -347,19 +343,18 @@ class _GeminiConverter(GeminiForm):
             # A call that never ran has its tool's description instead.
             title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
-        is_text = isinstance(display, str)
-        shown = contents(text(display)) if is_text else self._result_contents(display, None)
+        results = objects(call, "result")
+        response = obj(results[0], "functionResponse", "response") if results else {}
+        told = text(display) or first_text(response if display is None else {}, _OUTPUTS)
         fields: Object = {
             "title": title or text(call, "displayName") or name,
             "kind": kind_of(name),
             "status": "completed" if status in ("success", "") else "failed",
             "rawInput": arguments,
-            "content": shown,
+            "content": self._result_contents(display, {"output": told}),
             "locations": where,
         }
-        if results := objects(call, "result"):
-            fields["rawOutput"] = obj(results[0], "functionResponse", "response")
-        self._writer.call(call_id, fields)
+        self._writer.call(call_id, fields | ({"rawOutput": response} if results else {}))
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents:
             untold = [it for it in self._subagents if it not in self.told]
