@@ -140,24 +140,6 @@ def test_a_call_without_a_result_is_told_as_ended(tmp_path: Path) -> None:
     assert end["interrupted"] is None
 
 
-def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
-    tmp_path: Path,
-) -> None:
-    transcript = Transcript("Hello.")
-    fork = transcript.assistant("Hi.")
-    transcript.user("Left behind.")
-    transcript.assistant("Also left behind.")
-    transcript.user("Another way.", after=fork)
-    transcript.write(tmp_path)
-    assert READER.branches is not None
-    (source,) = sources(READER, tmp_path)
-    (branch,) = READER.branches(source)
-    assert branch.session_id != source.session_id
-    said = Story(READER, branch).said()
-    assert said[-2:] == [("user", "Left behind."), ("agent", "Also left behind.")]
-    assert said[:2] == [("user", "Hello."), ("agent", "Hi.")]
-
-
 @pytest.mark.parametrize("kind", ["progress", "file-history-snapshot", "from-the-future"])
 @pytest.mark.parametrize("before", ["prompts", "calls"])
 def test_records_that_are_no_messages_still_link_the_chain(
@@ -562,15 +544,6 @@ def reply(message: str, received: int, *blocks: Json, request: str = "") -> Json
     usage = {"input_tokens": 2, "output_tokens": received}
     found = {"id": message, "role": "assistant", "model": "m", "content": blocks, "usage": usage}
     return {"message": found} | ({"requestId": request} if request else {})
-
-
-def test_a_reply_counts_with_the_largest_tokens_of_its_records(tmp_path: Path) -> None:
-    transcript = Transcript("Hello.")
-    for received, block in enumerate((thinking("One."), {"type": "text", "text": "Two."})):
-        transcript.add("assistant", **reply("m1", 1 + 400 * received, block))
-    transcript.add("assistant", **reply("m1", 7, {"type": "text", "text": "Three."}))
-    (end,) = story(transcript, tmp_path).ends()
-    assert end["usage"] == {"inputTokens": 2, "outputTokens": 401, "totalTokens": 403}
 
 
 def test_a_reply_counts_once_though_records_of_another_and_a_prompt_are_in_between(

@@ -220,13 +220,6 @@ def test_turns_that_were_rolled_back_are_counted_and_branches(tmp_path: Path) ->
     ]
 
 
-def test_rolling_back_without_a_newer_prompt_takes_nothing_away(tmp_path: Path) -> None:
-    rolled_back(0, 1).write(tmp_path)
-    told = story(tmp_path)
-    assert said(told) == ["Prompt 1.", "1", "Prompt 2.", "2"]
-    assert told.facts.missed.counts == {}
-
-
 def test_words_about_rolling_back_take_nothing_away(tmp_path: Path) -> None:
     rollout = rolled_back(0, 0)
     rollout.user('Say "thread_rolled_back".')

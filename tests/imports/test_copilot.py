@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.copilot import READER, workspace
-from acphold.imports.values import ABANDONED
-from tests.imports.told import Story, sources, write_lines
+from tests.imports.told import Story, write_lines
 
 Json = Any
 SESSION = "f6274b9f-cbce-4d4b-b478-c79a421de505"
@@ -204,31 +203,6 @@ def test_what_a_subagent_thinks_and_says_is_told_as_the_part_of_its_call(tmp_pat
         for update in told.updates(kind)
     ]
     assert parents == ["c1", None, "c1", None]
-
-
-def test_events_that_the_person_went_back_from_are_left_once_there_is_a_newer_prompt(
-    tmp_path: Path,
-) -> None:
-    events = Events()
-    for words in ("One.", "Two.", "Three."):
-        events.user(words)
-        events.lines[-1]["id"] = words
-        events.agent(f"On {words}")
-    rewind = {"upToEventId": "Two.", "eventsRemoved": 4}
-    events.lines.append(events.lines[-1] | {"type": "session.snapshot_rewind", "data": rewind})
-    events.lines[-1]["id"] = "rewind"
-    assert [words for who, words in story(events, tmp_path).said() if who == "user"] == [
-        "One.",
-        "Two.",
-        "Three.",
-    ]
-    events.user("Instead.")
-    told = story(events, tmp_path)
-    assert [words for who, words in told.said() if who == "user"] == ["One.", "Instead."]
-    assert told.facts.missed.counts == {ABANDONED: 2}
-    assert READER.branches is not None
-    (left,) = READER.branches(sources(READER, tmp_path)[0])
-    assert "Two." in [words for _, words in Story(READER, left).said()]
 
 
 @pytest.mark.parametrize("is_named", [True, False])

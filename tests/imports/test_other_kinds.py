@@ -10,6 +10,7 @@ import pytest
 
 from acphold.imports import reader
 from acphold.imports.sources import path_in
+from acphold.imports.values import ABANDONED
 from tests.imports.claude_home import CWD
 from tests.imports.every_reader import READERS, Said, found, write
 from tests.imports.told import Story, write_lines
@@ -108,14 +109,43 @@ def test_a_prompt_that_is_sent_again_behind_an_old_record_leaves_nothing_behind(
     assert said[-2:] == ["Q4", "A4"]
 
 
-@pytest.mark.parametrize("name", [name for name in TREES if name != "copilot"])
-def test_a_newer_prompt_behind_an_old_record_leaves_what_was_behind_that(
-    tmp_path: Path, name: str
+def went_back(name: str, row: Any) -> Any:
+    """The record of going back to a prompt in a log, made from that of the prompt."""
+    if name == "codex":
+        event = {"type": "thread_rolled_back", "num_turns": 3}
+        return row | {"type": "event_msg", "payload": event}
+    if name == "gemini":
+        return {"$rewindTo": row["id"]}
+    kind, about = "session.snapshot_rewind", {"upToEventId": row["id"]}
+    return row | {"id": "went-back", "type": kind, "data": about}
+
+
+@pytest.mark.parametrize("is_gone_on", [True, False])
+@pytest.mark.parametrize("name", ["claude", "pi", "qwen", "codex", "copilot", "gemini"])
+def test_a_newer_prompt_in_the_place_of_others_leaves_these_as_a_branch(
+    tmp_path: Path, name: str, *, is_gone_on: bool
 ) -> None:
-    records = Records(name, tmp_path)
-    records.add("Q4", behind="A0")
-    records.add("A4", behind="Q4")
-    assert records.said() == ["Q0", "A0", "Q4", "A4"]
+    """Going back alone takes nothing away."""
+    write(name, tmp_path, [Said(n + 1, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(5)])
+    (source,) = found(name, tmp_path)
+    rows = [json.loads(it) for it in source.path.read_bytes().splitlines()]
+
+    def place(words: str) -> int:
+        return next(n for n, row in enumerate(rows) if f'"{words}"' in json.dumps(row))
+
+    end = place("t5" if name == "codex" else "Q4")
+    if name in ("claude", "pi", "qwen"):
+        key, parent = TREES[name]
+        rows[end][parent] = rows[place("A0")][key]
+    else:
+        rows.insert(end, went_back(name, rows[place("Q1")]))
+        end += 1
+    write_lines(source.path, *(rows if is_gone_on else rows[:end]))
+    reading, way = reader(name), ["Q0", "A0", "Q4", "A4"] if is_gone_on else WHOLE
+    assert reading.branches is not None
+    told = [Story(reading, it) for it in (source, *reading.branches(source))]
+    assert [[words for _, words in it.said()] for it in told] == [way, *[WHOLE] * is_gone_on]
+    assert told[0].facts.missed.counts == ({ABANDONED: 3} if is_gone_on else {})
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -136,20 +136,6 @@ def test_a_compaction_and_what_the_program_said_of_it_are_told(tmp_path: Path) -
     ]
 
 
-def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path: Path) -> None:
-    chat = Chat("Hello.")
-    fork = chat.agent("Hi.")
-    chat.user("Left behind.")
-    chat.agent("Yes.")
-    chat.user("Another way.", after=fork)
-    told = story(chat, tmp_path)
-    assert [words for who, words in told.said() if who == "user"] == ["Hello.", "Another way."]
-    assert READER.branches is not None
-    (branch,) = READER.branches(sources(READER, tmp_path)[0])
-    said = Story(READER, branch).said()
-    assert [words for who, words in said if who == "user"] == ["Hello.", "Left behind."]
-
-
 @pytest.mark.parametrize(("gone", "kept"), [(2, ["One.", "1", "Two.", "2"]), (6, [])])
 def test_going_back_after_a_resume_leaves_as_many_messages_as_it_says(
     tmp_path: Path, gone: int, kept: list[str]
