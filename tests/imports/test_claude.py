@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from acphold.imports import Source
 from acphold.imports.claude import READER
 from acphold.imports.claude_tools import call_fields
 from acphold.imports.values import ABANDONED
@@ -527,16 +526,6 @@ def test_a_subagents_file_may_be_a_link_to_that_of_a_conversation_it_was_forked_
     (source,) = sources(READER, tmp_path)
     assert source.paths[1:2] == (str(folder / "agent-abc.jsonl"),)
     assert str(folder / "agent-def.jsonl") not in source.paths
-
-
-def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> None:
-    from acphold.imports import Home
-
-    transcript = Transcript("Hello.")
-    transcript.write(tmp_path)
-    moved = Home(tmp_path / "nowhere", {"CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")})
-    found: list[Source] = list(READER.find(moved))
-    assert [source.session_id for source in found] == [SESSION]
 
 
 def reply(message: str, received: int, *blocks: Json, request: str = "") -> Json:

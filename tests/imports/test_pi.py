@@ -201,12 +201,9 @@ def test_the_name_a_summary_and_a_command_of_the_person_are_told(tmp_path: Path)
     assert told.call()["content"][0]["content"]["text"] == "They met."
 
 
-def test_sessions_lie_where_a_variable_says(tmp_path: Path) -> None:
+def test_sessions_lie_in_the_folder_that_a_variable_names(tmp_path: Path) -> None:
     path = Session().write(tmp_path)
     moved = write_lines(tmp_path / "mine" / path.name, *Session().records)
-    below = Home(tmp_path / "x", {"PI_CODING_AGENT_DIR": str(tmp_path / ".pi/agent")})
-    (found,) = READER.find(below)
-    assert found.paths == (str(path),)
     flat = Home(tmp_path / "x", {"PI_CODING_AGENT_SESSION_DIR": str(tmp_path / "mine")})
     (found,) = READER.find(flat)
     assert (found.paths, found.session_id) == ((str(moved),), SESSION)

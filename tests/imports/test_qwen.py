@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import Home
 from acphold.imports.qwen import READER
 from tests.imports.told import Story, sources, write_lines
 
@@ -220,15 +219,6 @@ def test_the_one_document_of_version_0_1_is_told(tmp_path: Path) -> None:
     whole = {"sessionId": SESSION, "messages": messages}
     (folder / "session-2025-11-20T11-44-7ee88a59.json").write_text(json.dumps(whole))
     assert Story.of(READER, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
-
-
-def test_a_relative_folder_in_the_environment_is_not_below_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Chat("Hello.").write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    moved = Home(tmp_path / "nowhere", {"QWEN_HOME": ".qwen"})
-    assert [source.session_id for source in READER.find(moved)] == [SESSION]
 
 
 def test_an_archived_session_is_read_and_a_ledger_is_none(tmp_path: Path) -> None:

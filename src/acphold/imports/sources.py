@@ -237,7 +237,7 @@ class Home(Struct, frozen=True):
         """Return the folder in `variable` with `below` appended, or else `default`: a Path as it
         is, a name inside this home."""
         if moved := self.variable(variable):
-            return Path(moved, below)
+            return Path(moved, below).absolute()  # the next search may begin elsewhere
         return default if isinstance(default, Path) else self.path / default
 
     @property
