@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,28 @@ def test_equal_prompts_at_one_time_are_all_told(tmp_path: Path, name: str) -> No
 def test_ids_that_sort_otherwise_change_no_order(tmp_path: Path, name: str) -> None:
     turns = [Said(9 - n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)]
     assert told(name, tmp_path, turns) == ["Q0", "A0", "Q1", "A1", "Q2", "A2", "Q3", "A3"]
+
+
+@pytest.mark.parametrize("name", ["cline", "cursor", "vscode"])
+def test_messages_that_a_program_wrote_down_twice_are_told_once(tmp_path: Path, name: str) -> None:
+    write(name, tmp_path, [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(2)])
+    if name == "cursor":
+        path = next(tmp_path.rglob("state.vscdb"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            which = "WHERE key = 'composerData:c1'"
+            ((raw,),) = database.execute(f"SELECT value FROM cursorDiskKV {which}")
+            twice = (json.dumps(_doubled(json.loads(raw))),)
+            database.execute(f"UPDATE cursorDiskKV SET value = ? {which}", twice)
+    for path in tmp_path.rglob("*.json"):
+        path.write_text(json.dumps(_doubled(json.loads(path.read_bytes()))))
+    (source,) = found(name, tmp_path)
+    said = [words for _, words in Story(reader(name), source).said()]
+    assert said == ["Q0", "A0", "Q1", "A1"]
+
+
+def _doubled(whole: Any) -> Any:
+    """A document with each item of its lists, behind all of them once more."""
+    return {key: it * 2 if isinstance(it, list) else it for key, it in whole.items()}
 
 
 TREES = {

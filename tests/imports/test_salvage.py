@@ -342,15 +342,19 @@ DOCUMENTS: dict[str, tuple[str, Callable[[Path], tuple[Path, Json]]]] = {
 }
 
 
+def told_of(which: str, home: Path, change: Callable[[bytes], bytes]) -> Story:
+    """The story of a document whose bytes were changed."""
+    name, make = DOCUMENTS[which]
+    path, whole = make(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return told(name, home, change(json.dumps(whole).encode()), path)
+
+
 @pytest.mark.parametrize("which", DOCUMENTS)
 def test_a_document_without_its_end_is_told_as_far_as_its_messages_are_whole(
     tmp_path: Path, which: str
 ) -> None:
-    name, make = DOCUMENTS[which]
-    path, whole = make(tmp_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = json.dumps(whole).encode()
-    story = told(name, tmp_path, raw[: raw.rindex(b"Bye.")], path)
+    story = told_of(which, tmp_path, lambda raw: raw[: raw.rindex(b"Bye.")])
     assert story.said() in (SAID[:2], SAID[:3])
     assert story.facts.missed.sizes["damaged parts of files"] > 0
 
@@ -358,18 +362,19 @@ def test_a_document_without_its_end_is_told_as_far_as_its_messages_are_whole(
 @pytest.mark.parametrize("which", DOCUMENTS)
 @pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
 def test_a_document_with_a_byte_order_mark_is_whole(tmp_path: Path, which: str, mark: str) -> None:
-    name, make = DOCUMENTS[which]
-    path, whole = make(tmp_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    story = told(name, tmp_path, json.dumps(whole).encode(mark), path)
+    story = told_of(which, tmp_path, lambda raw: raw.decode().encode(mark))
     assert (story.said(), story.facts.missed.counts) == (SAID, {})
 
 
 @pytest.mark.parametrize("which", DOCUMENTS)
-def test_what_stands_behind_a_whole_document_is_counted(tmp_path: Path, which: str) -> None:
-    name, make = DOCUMENTS[which]
-    path, whole = make(tmp_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    story = told(name, tmp_path, json.dumps(whole).encode() + b'old"}]}', path)
+@pytest.mark.parametrize("form", ['{0}old"}}]}}', "{0}\n{1}", "{1} {0}", "{1}{0}{1}"])
+def test_of_what_stands_behind_one_another_the_longest_document_is_told_the_rest_counted(
+    tmp_path: Path, which: str, form: str
+) -> None:
+    def beside(raw: bytes) -> bytes:
+        older = raw.replace(b"Hello.", b"Old.")
+        return form.format(raw.decode(), older.decode()).encode()
+
+    story = told_of(which, tmp_path, beside)
     assert story.said() == SAID
-    assert story.facts.missed.sizes == {"damaged parts of files": 7}
+    assert story.facts.missed.counts == {"damaged parts of files": 1}

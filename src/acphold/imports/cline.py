@@ -117,8 +117,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
-    # None is there twice.
-    yield from converter.take_all(it for it, _ in groupby(objects(whole, "messages")))
+    messages: dict[object, Object] = {}
+    for place, message in enumerate(objects(whole, "messages")):  # some may be there twice
+        messages.setdefault(text(message, "id") or place, message)
+    yield from converter.take_all(messages.values())
     converter.tell_stopped()
     title = " ".join(text(manifest, "metadata", "title").split())
     if title and title not in converter.first_prompt:

@@ -190,8 +190,7 @@ def _bubbles(tables: databases.AgentTables, composer: Object, composer_id: str) 
         where = f"{_OF_BUBBLES.format('key', '?1')} ORDER BY {_SAID_AT}, rowid"
         for (value,) in tables.rows("cursorDiskKV", "value", where, composer_id):
             yield readable(as_bytes(value), tables.missed) or {}
-    for header in headers:
-        bubble_id = text(header, "bubbleId")
+    for bubble_id in dict.fromkeys(text(header, "bubbleId") for header in headers):
         if bubble := obj(within, bubble_id):
             yield bubble
             continue

@@ -283,11 +283,18 @@ def _is_place_of_value(half: bytes) -> bool:
 
 def salvage_document(raw: bytes) -> tuple[object, int]:
     """Return what decodes of a damaged document, and how many bytes do not, at least one if it
-    breaks off; None if nothing does."""
+    breaks off; None if nothing does. Of several whole ones it is the longest."""
     text = repair(raw).decode("utf-8", "replace")
-    found = _parts(text, _skip(text, 0), SHALLOW)
-    lost = len(text[found.end :].strip().encode("utf-8", "replace"))
-    return found.value, lost or int(not found.is_whole)
+    begin = _skip(text, 0)
+    longest = found = _parts(text, begin, SHALLOW)
+    first = begin
+    while found.is_whole and (begin := _skip(text, found.end)) < len(text):
+        found = _parts(text, begin, SHALLOW)
+        is_alike = type(found.value) is type(longest.value)
+        if found.is_whole and is_alike and found.end - begin > longest.end - first:
+            longest, first = found, begin
+    around = text[:first].strip() + text[longest.end :].strip()
+    return longest.value, len(around.encode("utf-8", "replace")) or int(not longest.is_whole)
 
 
 class _Parts(NamedTuple):
