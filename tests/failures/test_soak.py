@@ -27,7 +27,7 @@ async def test_prompts_that_wait_begin_once_and_in_order_whatever_is_killed(
     soaking = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.failures.queue_soak", str(kills), "5", line),
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": "wire:safety:conversation:check"},  # as `make soak` does
+        env={**os.environ, "PYTHONPATH": "wire:check"},  # as `make soak` does
         stdout=PIPE,
         stderr=STDOUT,
     )

@@ -77,7 +77,7 @@ def presence(
     hub: Hub, principal: Principal, onlooker: str = "", hangs: str = "", *, is_ours: bool
 ) -> bytes:
     """Return what runs in this process, as far as this principal may know; only one that `is_ours`
-    hears of fronts and places. See `reading.one_question.Process` for the rest."""
+    hears of fronts and places. See `reading.processes.Process` for the rest."""
     live = [
         LiveSession(
             conversation.id,
