@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from acp_wire.schema import Diff
-from acphold.conversation.presentation.diffs import CONTEXT, DIFF_LINES, diff_lines
+from acphold.conversation.presentation.diffs import DIFF_LINES, diff_lines
+from acphold.conversation.reports.line_changes import CONTEXT
 
 HEADER = re.compile(r"@@ -(\d+)(,0)?(?:,\d+)? \+(\d+)(,0)?(?:,\d+)? @@")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acphold.conversation.reports import session_diff
+from acphold.conversation.reports import line_changes, session_diff
 from acphold.conversation.reports.file_edits import ABSENT, FileText
 from acphold.conversation.reports.session_diff import part_patch, whole_patch
 
@@ -108,7 +108,7 @@ def test_lines_that_both_begin_or_end_with_change_nothing_but_numbers(
 def test_so_many_lines_that_comparing_them_takes_long_are_taken_for_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_diff, "COMPARED_LINES", 5)
+    monkeypatch.setattr(line_changes, "CLOSE_WORK", 0)
     before = "".join(f"{number}\n" for number in range(20))
     after = before.replace("3\n", "x\n").replace("9\n", "y\n")
     applies("f", before, after, whole_patch("f", before, after))

@@ -1,8 +1,4 @@
-"""Two versions of a file, line by line, in time that grows with their length.
-
-difflib alone takes many seconds for some files of 5,000 lines. So the files are first cut at lines
-that occur once in each ("patience diff"), and only the pieces in between are compared closely, as
-long as there is time for it. The other pieces count as changed entirely.
+"""The changes of files as agents show them, as lines for people.
 
 Some agents give a unified diff beside the two texts, among the arguments of a call: `is_shown`.
 """
@@ -10,25 +6,17 @@ Some agents give a unified diff beside the two texts, among the arguments of a c
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Sequence
-from difflib import Match, SequenceMatcher
 from typing import Final
 
 from msgspec import Struct
 
 from acp_wire.schema import Diff
 from acphold.conversation.presentation.visible_text import quantity, visible
+from acphold.conversation.reports.line_changes import hunks
 
 DIFF_LINES: Final = 5000
 """Longest file that is compared, in lines; of a longer one only the two lengths are shown."""
-
-CLOSE_WORK: Final = 4_000_000
-"""Limit of close comparisons in one diff, as counted by `_work`: a quarter of a second."""
-
-CONTEXT: Final = 3
-"""Unchanged lines around a change."""
 
 
 def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
@@ -45,16 +33,7 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
     if max(before, now) > DIFF_LINES and not whole:  # nothing of it is looked at
         return [f"@@ {quantity(before, 'line')} became {quantity(now, 'line')} @@"]
     old, new = visible_lines(diff.old_text or ""), visible_lines(diff.new_text)
-    lines: list[str] = []
-    for group in _Comparison(old, new).get_grouped_opcodes(CONTEXT):
-        (_, before, _, after, _), (_, _, before_end, _, after_end) = group[0], group[-1]
-        lines.append(f"@@ -{_range(before, before_end)} +{_range(after, after_end)} @@")
-        for tag, i, i_end, j, j_end in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in old[i:i_end]]
-            else:
-                lines += [f"-{line}" for line in old[i:i_end]]
-                lines += [f"+{line}" for line in new[j:j_end]]
+    lines = [line for hunk in hunks(old, new) for line in hunk]
     return lines or ["@@ only line ends change @@"]
 
 
@@ -68,78 +47,6 @@ def visible_lines(text: str) -> list[str]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\\x0d")
     return visible(text).splitlines()
-
-
-def _range(start: int, end: int) -> str:
-    """Return lines `start` to before `end` as a range of a unified diff, which counts from 1."""
-    length = end - start
-    return f"{start + bool(length)},{length}" if length != 1 else f"{start + 1}"
-
-
-class _Comparison(SequenceMatcher[str]):
-    """difflib's matcher with a different search for equal lines: see the module."""
-
-    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
-        super().__init__()
-        self._old = old
-        self._new = new
-
-    def get_matching_blocks(self) -> list[Match]:
-        old, new = self._old, self._new
-        shorter = min(len(old), len(new))
-        begin = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-        left = shorter - begin
-        end = next((i for i in range(left) if old[-1 - i] != new[-1 - i]), left)
-        # Blocks of places at which the files have the same lines, in order, next to each other.
-        found = [Match(0, 0, begin)]
-        i, j = begin, begin
-        last = (len(old) - end, len(new) - end)
-        room = CLOSE_WORK
-        for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
-            one, other = old[i:i_next], new[j:j_next]
-            if one and other:
-                # The most work difflib can have with them: it looks at all pairs of equal lines,
-                # once for each block of lines that it finds.
-                counts = Counter(other)
-                work = min(len(one), len(other)) * sum(counts[line] for line in one)
-                if work <= room:
-                    room -= work
-                    matches = SequenceMatcher(None, one, other).get_matching_blocks()
-                    found += [Match(i + it.a, j + it.b, it.size) for it in matches]
-            if (i_next, j_next) != last:
-                found.append(Match(i_next, j_next, 1))
-            i, j = i_next + 1, j_next + 1
-        found.append(Match(*last, end))
-
-        blocks = found[:1]
-        for it in found[1:]:
-            before = blocks[-1]
-            if (it.a, it.b) == (before.a + before.size, before.b + before.size):
-                blocks[-1] = before._replace(size=before.size + it.size)
-            else:
-                blocks.append(it)
-        return [*(block for block in blocks if block.size), Match(len(old), len(new), 0)]
-
-
-def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[int, int]]:
-    """Return the longest sequence of unique lines common to both, in order, from `begin` on."""
-    in_old, in_new = Counter(old[begin:]), Counter(new[begin:])
-    places = {line: j for j, line in enumerate(new[begin:], begin) if in_new[line] == 1}
-    ends: list[int] = []  # for each length, the last place in `new` of the best sequence
-    rows: list[tuple[int, int, int]] = []  # place in both, and which of `rows` precedes it
-    tops: list[int] = []
-    for i, line in enumerate(old[begin:], begin):
-        if in_old[line] == 1 and (j := places.get(line)) is not None:
-            length = bisect_left(ends, j)
-            rows.append((i, j, tops[length - 1] if length else -1))
-            ends[length : length + 1] = [j]
-            tops[length : length + 1] = [len(rows) - 1]
-    found: list[tuple[int, int]] = []
-    top = tops[-1] if tops else -1
-    while top >= 0:
-        i, j, top = rows[top]
-        found.append((i, j))
-    return found[::-1]
 
 
 # -- unified diffs of agents ------------------------------------------------------------------

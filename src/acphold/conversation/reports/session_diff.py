@@ -8,12 +8,10 @@ of the file; any other is searched for by its lines.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
-from difflib import SequenceMatcher
 from enum import Enum
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
@@ -30,9 +28,7 @@ from acphold.conversation.reports.file_edits import (
     edits,
     state_after,
 )
-
-Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
-
+from acphold.conversation.reports.line_changes import CONTEXT, hunks
 
 FILE_BYTES: Final = 16 << 20
 """Longer files on disk are not read: no edit of an agent is in one."""
@@ -169,19 +165,6 @@ def relative(path: str, folder: str) -> str:
 
 # -- patches ---------------------------------------------------------------------------------
 
-CONTEXT: Final = 3
-"""Lines around a change."""
-
-COMPARED_LINES: Final = 10_000
-"""Most lines compared one by one; a longer run of differing lines counts as changed entirely.
-
-The time for comparing grows with the square of their number.
-"""
-
-COMPARED_PAIRS: Final = 500_000
-"""Most pairs of equal lines in what is compared: with the same line thousands of times on both
-sides, comparing would take hours."""
-
 NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 _MODE: Final = "100644"
@@ -253,38 +236,11 @@ def _lines(text: str) -> list[str]:
 
 
 def _hunks(changed: _Changed, first: int) -> Iterator[str]:
-    old, new = changed.old, changed.new
-    first += changed.skipped
-    least = min(len(old), len(new))  # common ends are not compared
-    head = next((n for n in range(least) if old[n] != new[n]), least)
-    least -= head
-    tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
-    i, j = len(old) - tail, len(new) - tail
-    one, other = old[head:i], new[head:j]
-    counts = Counter(other)
-    pairs = sum(count * counts[line] for line, count in Counter(one).items())
-    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
-        middle: list[Opcode] = [("replace", head, i, head, j)]
-    else:
-        matcher = SequenceMatcher(None, one, other, autojunk=False)
-        middle = [
-            (tag, i1 + head, i2 + head, j1 + head, j2 + head)
-            for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        ]
-    opcodes: list[Opcode] = [
-        ("equal", 0, head, 0, head),
-        *middle,
-        ("equal", i, len(old), j, len(new)),
-    ]
-    for group in _KnownOpcodes(opcodes).get_grouped_opcodes(CONTEXT):
-        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        yield f"@@ -{_range(i1, i2, first)} +{_range(j1, j2, first)} @@\n"
-        for tag, o1, o2, n1, n2 in group:
-            if tag == "equal":
-                yield from (_line(" ", line) for line in old[o1:o2])
-            else:
-                yield from (_line("-", line) for line in old[o1:o2])
-                yield from (_line("+", line) for line in new[n1:n2])
+    """Yield the hunks of lines that have their ends; the first of all is number `first`."""
+    for places, *lines in hunks(changed.old, changed.new, changed.skipped + first - 1):
+        yield f"{places}\n"
+        for line in lines:
+            yield line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}"
 
 
 class _Changed(Struct, frozen=True):
@@ -332,25 +288,6 @@ def _same(most: int, is_same: Callable[[int, int], bool]) -> int:
         else:
             step //= 2
     return at
-
-
-def _line(sign: str, line: str) -> str:
-    return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n{NO_NEWLINE}"
-
-
-def _range(start: int, end: int, first: int) -> str:
-    """Return the line range of a hunk; for none, the line before it."""
-    return f"{start + first if end > start else start + first - 1},{end - start}"
-
-
-class _KnownOpcodes(SequenceMatcher[str]):
-    """Groups opcodes that are known already."""
-
-    def __init__(self, known: list[Opcode]) -> None:
-        self._known = known
-
-    def get_opcodes(self) -> list[Opcode]:
-        return self._known
 
 
 def _mark(side: str, path: str, state: FileText) -> str:
