@@ -10,7 +10,6 @@ from acphold.conversation.history.attributes import (
     NO_ATTRIBUTES,
     fold_settings,
     fold_update,
-    is_known,
 )
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.fold import EMPTY, Fold, SessionState, fold
@@ -249,40 +248,6 @@ def test_the_timeline_tells_how_each_turn_ended() -> None:
         TurnEnd("interrupted", 6),
         TurnEnd("unanswered", 7),
     )
-
-
-def test_what_says_nothing_new_is_told_from_news() -> None:
-    known = updates(
-        {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
-        {"sessionUpdate": "config_option_update", "configOptions": [{"id": "model"}]},
-        {"sessionUpdate": "available_commands_update", "availableCommands": []},
-        {"sessionUpdate": "usage_update", "used": 1, "size": 2},
-        {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
-    ).attributes
-    repeated: list[dict[str, object]] = [
-        {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
-        {"sessionUpdate": "config_option_update", "configOptions": [{"id": "model"}]},
-        {"availableCommands": [], "sessionUpdate": "available_commands_update"},
-        {"sessionUpdate": "usage_update", "used": 1, "size": 2},
-        {"sessionUpdate": "session_info_update", "title": "T"},
-        {"sessionUpdate": "session_info_update", "updatedAt": "2026-01-01", "title": "T"},
-    ]
-    news: list[dict[str, object]] = [
-        {"sessionUpdate": "current_mode_update", "currentModeId": "ask"},
-        {"sessionUpdate": "current_mode_update", "currentModeId": "code", "_meta": {"k": 1}},
-        {"sessionUpdate": "config_option_update", "configOptions": []},
-        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "x"}]},
-        {"sessionUpdate": "usage_update", "used": 1, "size": 3},
-        {"sessionUpdate": "session_info_update", "title": None},
-        {"sessionUpdate": "session_info_update", "_meta": {"acphold/turn": {}}},
-        {"sessionUpdate": "session_info_update"},
-        chunk("agent_message", "a"),
-        {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"},
-        {"sessionUpdate": "from_the_future"},
-    ]
-    for told, expected in ((repeated, True), (news, False)):
-        for update in told:
-            assert is_known(known, str(update["sessionUpdate"]), encode(update)) is expected, update
 
 
 def test_a_compaction_is_open_until_it_is_said_to_be_over() -> None:

@@ -144,7 +144,6 @@ async def test_opencode_keeps_the_turn_open_and_goes_on_by_itself(place: Place) 
             assert (await client.answer(turn))["stopReason"] == "end_turn"
             assert WENT_ON in text(client.updates(session_id))
             await client.leave()
-    assert VENDOR_LIMITS["opencode"].waits
 
 
 SOON = """

@@ -16,7 +16,6 @@ from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acphold.conversation.history.raw_update import (
     ATTRIBUTE_KINDS,
     encode_object,
-    encode_text,
     items,
     members,
     meta_without_marks,
@@ -81,25 +80,6 @@ def is_snapshot(kind: str, raw: bytes) -> bool:
     return kind in SNAPSHOTS and fold_update(NO_ATTRIBUTES, kind, raw) != NO_ATTRIBUTES
 
 
-def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
-    """Return True if an update of this kind would change nothing."""
-    now: dict[str, bytes | None] = {}  # the members that would change nothing
-    if kind in _ARRAYS:
-        field, member = _ARRAYS[kind]
-        now[member] = getattr(attributes, field)
-    elif kind == "current_mode_update":
-        now["currentModeId"] = _json(attributes.current_mode_id)
-    elif kind == "session_info_update":
-        now["title"], now["updatedAt"] = _json(attributes.title), _json(attributes.updated_at)
-    elif kind == "usage_update":
-        parts = members(attributes.usage or b"")
-        now |= {name: _normalize(value) for name, value in parts.items()}
-    stated = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
-    return bool(stated) and all(
-        now.get(name) == _normalize(value) for name, value in stated.items()
-    )
-
-
 def changes_meta(meta: bytes) -> bool:
     """Return True if this `_meta` of a `session_info_update` may change what is kept of it."""
     return meta == b"null" or bool(_lasting(meta))
@@ -113,16 +93,6 @@ def _lasting(meta: bytes) -> dict[str, bytes]:
         return {}
     parts = members(meta_without_marks(meta))
     return {name: value for name, value in parts.items() if name not in PASSING}
-
-
-def _json(text: str | None) -> bytes:
-    return b"null" if text is None else encode_text(text)
-
-
-def _normalize(value: bytes) -> bytes:
-    """Return a JSON value; a string is written as we write it."""
-    text = string(value)
-    return value if text is None else encode_text(text)
 
 
 def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:

@@ -270,33 +270,21 @@ def _opencode(error: _Error) -> str | None:
 class VendorLimits(Struct, frozen=True):
     """The way in which an agent tells of its vendor's limit over ACP.
 
-    `agent` is its name in `known_agents`, `version` the one that was looked at. `words_of` returns
-    the agent's words if an error is the limit, and `moment_of` the reset that updates of the turn
-    told, if they did. `waits` is True if the agent may keep the turn open until the reset, and say
-    nothing: then there is no end to recognise. `goes_on` is True if it continues by itself after
-    the turn has ended: then nobody else may. `continues_with` is its own command for that, if it
-    has one.
+    `words_of` returns the agent's words if an error is the limit, and `moment_of` the reset that
+    updates of the turn told, if they did.
     """
 
-    agent: str
-    version: str
     words_of: Callable[[_Error], str | None]
     moment_of: Callable[[Iterable[bytes]], float | None] = lambda _: None
-    waits: bool = False
-    goes_on: bool = False
-    continues_with: str | None = None
 
 
 VENDOR_LIMITS: Final[Mapping[str, VendorLimits]] = {
-    limits.agent: limits
-    for limits in (
-        VendorLimits("claude", "claude-agent-acp 0.101.0", _claude, _claude_moment),
-        VendorLimits("codex", "codex-acp 2.6.0", _codex),
-        VendorLimits("gemini", "gemini-cli 0.61.0", _gemini, waits=True),
-        VendorLimits("opencode", "opencode 1.18.34", _opencode, waits=True),
-    )
+    "claude": VendorLimits(_claude, _claude_moment),
+    "codex": VendorLimits(_codex),
+    "gemini": VendorLimits(_gemini),
+    "opencode": VendorLimits(_opencode),
 }
-"""The table, by the agent's name."""
+"""The table, by the agent's name in `known_agents`."""
 
 
 def limit_of(
@@ -331,4 +319,4 @@ def limit_of(
         return None
     told = limits.moment_of(updates)
     moment = moment_told(words, now, zone) if told is None else plausible_moment(told, now)
-    return Limit(limits.agent, moment, " ".join(words.split())[:MOST_WORDS])
+    return Limit(known, moment, " ".join(words.split())[:MOST_WORDS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 from pathlib import PurePath
 
@@ -22,8 +21,6 @@ from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
 from acphold.safety.snapshots import worktree
 from acphold.safety.snapshots.branches import tree_of
-
-log = logging.getLogger(__name__)
 
 
 async def snapshot_at(

@@ -21,7 +21,6 @@ removed from its updates before they are published.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -56,9 +55,6 @@ from acphold.machine.addresses import is_node
 if TYPE_CHECKING:
     from acphold.live.hub.forks import Forked
     from acphold.live.hub.kept_files import KeptThere
-
-
-log = logging.getLogger(__name__)
 
 
 MESSAGE_COUNT = "acphold/messageCount"

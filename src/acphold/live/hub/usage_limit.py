@@ -18,13 +18,13 @@ from acphold.conversation.history import prompt_queue
 from acphold.conversation.history.entries import QUEUE
 from acphold.conversation.history.timeline import with_limit
 from acphold.live.agents.interface import HubAgent
-from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
+from acphold.live.agents.vendor_limits import Limit, limit_of
 from acphold.live.hub import bounds
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.session import HubSession
 
 GO_ON = "Go on with what the usage limit cut off."
-"""The prompt for an agent without a command of its own for that."""
+"""The prompt by which an agent goes on."""
 
 
 async def with_limit_reached(
@@ -63,8 +63,7 @@ def going_on(
 ) -> list[bytes]:
     """Return the changes of the queue by which the session goes on by itself at the reset, with the
     turn of a `guest` or of its owner; none if it does not. It is `now`, in ms since the epoch."""
-    by_agent = VENDOR_LIMITS[limit.agent]
-    if limit.resets_at is None or by_agent.goes_on:
+    if limit.resets_at is None:
         return []
     if queue.held in (prompt_queue.BY_PERSON, prompt_queue.ELSEWHERE):
         return []  # nothing begins until they say so
@@ -79,11 +78,10 @@ def going_on(
     held = encode(prompt_queue.QueueChange("hold", why=prompt_queue.LIMITED, until=until))
     if any(it.id.startswith(prompt_queue.GOING_ON) for it in queue.waiting):
         return [held]  # a prompt waits for this limit already
-    words = by_agent.continues_with or GO_ON
     add = prompt_queue.QueueChange(
         "add",
         f"{prompt_queue.GOING_ON}{uuid4().hex[:8]}",
-        msgspec.Raw(encode([{"type": "text", "text": words}])),
+        msgspec.Raw(encode([{"type": "text", "text": GO_ON}])),
         before=queue.waiting[0].id if queue.waiting else "",
         client=msgspec.Raw(b'{"name":"acphold"}'),
         guest=guest,
