@@ -144,9 +144,6 @@ class Fold:
         self._open_questions = {*state.open_questions}
         self._open_compactions = {*state.open_compactions}
         self._timeline: list[Item | Draft] = [*state.timeline]
-        self._messages: dict[tuple[Role, str], int] = {}
-        self._tools: dict[str, int] = {}
-        self._compactions: dict[str, int] = {}
         for known in state.open_children:  # nothing else is known of them
             self._children[known.session_id] = child = ChildDraft(known.session_id, self)
             child.spelling, child.depth, child.parent = known.spelling, known.depth, known.parent
@@ -156,19 +153,28 @@ class Fold:
             )
             child.folding = Fold(left, child)
         for index, item in enumerate(state.timeline):
-            if isinstance(item, ToolCall):
-                self._tools[item.tool_call_id] = index
-            elif isinstance(item, SubAgent):
+            if isinstance(item, SubAgent):
                 left_open = self._children.get(item.session_id)
                 child = ChildDraft(item.session_id, self)
                 self._children[item.session_id] = self._timeline[index] = child
                 if left_open is not None:
                     child.spelling = left_open.spelling
                 child.resume(item, left_open)
-            elif isinstance(item, ContextCompaction):
+        self._note_places()
+
+    def _note_places(self) -> None:
+        """Note where on the timeline the items are that an update names."""
+        self._messages: dict[tuple[Role, str], int] = {}
+        self._tools: dict[str, int] = {}
+        self._compactions: dict[str, int] = {}
+        for index, item in enumerate(self._timeline):
+            if isinstance(item, Message | MessageDraft):
+                if item.message_id is not None:
+                    self._messages[item.role, item.message_id] = index
+            elif isinstance(item, ToolCall | ToolDraft):
+                self._tools[item.tool_call_id] = index
+            elif isinstance(item, ContextCompaction | CompactionDraft):
                 self._compactions[item.compaction_id] = index
-            elif isinstance(item, Message) and item.message_id is not None:
-                self._messages[item.role, item.message_id] = index
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry."""
@@ -224,17 +230,7 @@ class Fold:
             if not is_left:
                 kept.append(item)
         self._timeline = kept
-        self._messages.clear()
-        self._tools.clear()
-        self._compactions.clear()
-        for index, item in enumerate(kept):
-            match item:
-                case Message() | MessageDraft() if item.message_id is not None:
-                    self._messages[item.role, item.message_id] = index
-                case ToolCall() | ToolDraft():
-                    self._tools[item.tool_call_id] = index
-                case ContextCompaction() | CompactionDraft():
-                    self._compactions[item.compaction_id] = index
+        self._note_places()
         self._open_tools &= self._tools.keys()
         self._open_compactions &= self._compactions.keys()
 

@@ -30,7 +30,7 @@ from acphold.live.hub.choices import settings_in
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.routes import is_usable_id
 from acphold.live.hub.session_list import check_folder
-from acphold.live.hub.turns import SharedParts
+from acphold.live.hub.shared_parts import SharedParts
 
 log = logging.getLogger(__name__)
 

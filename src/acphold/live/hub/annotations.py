@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw
 
-from acp_wire.schema import encode, items, splice
+from acp_wire.schema import encode, splice
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.children import OpenChild
 from acphold.conversation.history.entries import PROMPT, UPDATE, Segment, iso
@@ -23,6 +23,7 @@ from acphold.conversation.history.raw_update import (
     METHOD,
     NOTICE,
     is_the_persons,
+    items,
     members,
     storable,
     string,
@@ -31,7 +32,7 @@ from acphold.conversation.history.raw_update import (
 from acphold.conversation.history.replay import CLIENT_MARK
 from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.conversation.history.titles import shorten
-from acphold.errors import AcpError, InvalidParamsError
+from acphold.errors import AcpError
 from acphold.journal.copies import TITLE
 
 AGENT = "acphold/agent"
@@ -238,11 +239,8 @@ def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[by
 
 def repeats(update: bytes, prompt: bytes) -> bool:
     """Return True if an update is one block of this prompt, or all of its text, sent back."""
-    try:
-        content = _bare(members(update).get("content", b"null"))
-        blocks = [_bare(block) for block in items(prompt)]
-    except InvalidParamsError:
-        return False
+    content = _bare(members(update).get("content", b"null"))
+    blocks = [_bare(block) for block in items(prompt)]
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     joined = "".join(map(str, texts))
     return content in blocks or (content.get("type") == "text" and content.get("text") == joined)

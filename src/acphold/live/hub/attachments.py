@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from acp_wire.newest import Newest
 from acp_wire.schema import encode
@@ -196,15 +196,15 @@ class Attachments:
 
     def tell_deleted(self, but: Client | None = None) -> None:
         """Tell all clients but one that the session is gone for good."""
-        self.tell_aside(DELETED_NOTICE, lambda client: client is but)
+        self.tell_aside(DELETED_NOTICE, but)
 
     def tell_history_lost(self, error: HistoryLostError) -> None:
         """Tell all clients that the journal has gone back, and what it lacks now."""
         update = notice(HISTORY_LOST, HISTORY_LOST_HOW.format(error.last_seq), "warning")
         self.tell_aside(update)
 
-    def tell_aside(self, update: bytes, knows: Callable[[Client], bool] = lambda _: False) -> None:
-        """Send an update that is not journalled to all clients that do not know it."""
+    def tell_aside(self, update: bytes, but: Client | None = None) -> None:
+        """Send an update that is not journalled to all clients but one."""
         for attachment in self:
-            if attachment.is_open and not knows(attachment.client):
+            if attachment.is_open and attachment.client is not but:
                 attachment.tell_aside(update)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from acp_wire.schema import encode, members, splice
+from acp_wire.schema import encode, splice
 from acp_wire.schema.splice import json_value
 from acphold.conversation.history.attributes import Attributes
-from acphold.conversation.history.raw_update import array, items
-from acphold.errors import InvalidParamsError
+from acphold.conversation.history.raw_update import array, items, members
 from acphold.live.hub.annotations import CHOICE
 
 
@@ -32,10 +31,7 @@ def option_list(raw: bytes) -> list[bytes]:
 def without_booleans(holder: bytes) -> bytes:
     """Return the object without boolean options in `configOptions`: for clients that did not opt
     in."""
-    try:
-        options = members(holder).get("configOptions", b"null")
-    except InvalidParamsError:
-        return holder
+    options = members(holder).get("configOptions", b"null")
     kept = [item for item in option_list(options) if _option(item).type != "boolean"]
     return holder if options == b"null" else splice(holder, {"configOptions": array(kept)})
 

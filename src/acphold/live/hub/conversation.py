@@ -47,10 +47,11 @@ from acphold.live.hub.restoration import Restoration
 from acphold.live.hub.services import Services, TerminalTexts
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import GivenTitle
+from acphold.live.hub.shared_parts import SharedParts
 from acphold.live.hub.standing_answers import StandingAnswers
 from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import TurnFiles
-from acphold.live.hub.turns import SharedParts, Turns
+from acphold.live.hub.turns import Turns
 from acphold.live.hub.waiting_prompts import Interjections, WaitingQueue, prompt_in
 
 log = logging.getLogger(__name__)
@@ -92,14 +93,14 @@ class Conversation:
                 self.when_at_rest()
 
         self.questions = questions = Questions(
-            *(session, side, shared.options, alerts, shared.tasks, self.standing),
+            *(session, side, shared, alerts, self.standing),
             lambda client: self.turns.hear(client),
             go_on,
         )
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(session, questions, self.terminals, shared, agent)
+        self.services = Services(session, questions, self.terminals, shared)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             *(session, side, self.restoration, questions, self.terminals, alerts, shared),

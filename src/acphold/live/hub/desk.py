@@ -45,9 +45,9 @@ from acphold.live.hub.hub import Hub, can_close, close_at
 from acphold.live.hub.router import Asker, Router
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
+from acphold.live.hub.shared_parts import SharedParts
 from acphold.live.hub.terms_in_use import forget_sign_in, takes_over
 from acphold.live.hub.turn_files import FileKeeper
-from acphold.live.hub.turns import SharedParts
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -37,8 +37,8 @@ from acphold.live.hub.conversation import INTERRUPTED, Conversation
 from acphold.live.hub.outages import Outage
 from acphold.live.hub.pauses import Pause
 from acphold.live.hub.session import HubSession
+from acphold.live.hub.shared_parts import SharedParts
 from acphold.live.hub.tool_calls import close_children
-from acphold.live.hub.turns import SharedParts
 
 log = logging.getLogger(__name__)
 

@@ -213,8 +213,6 @@ class ListedRow:
     def followers_change(self, followers: int) -> RowChange:
         """Return the change to this number of clients that may come back to their positions, which
         a later owner needs."""
-        if followers == self.followers:
-            return NO_CHANGE
         self.followers = followers
         return RowChange(followers=followers)
 

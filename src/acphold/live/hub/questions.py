@@ -50,9 +50,9 @@ from acphold.live.hub.alerts import SessionAlerts
 from acphold.live.hub.annotations import first_line_of, notice
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.session import HubSession
+from acphold.live.hub.shared_parts import SharedParts
 from acphold.live.hub.standing_answers import Considered, StandingAnswers
 from acphold.live.hub.tool_calls import close_refused, read_additions
-from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 
@@ -265,9 +265,8 @@ class Questions(Struct, eq=False):
 
     _session: HubSession
     _side: AgentSession
-    _options: ServeOptions
+    _shared: SharedParts
     _alerts: SessionAlerts
-    _tasks: EagerTasks
     _standing: StandingAnswers
     _hear: Callable[[Client], None]
     _go_on: Callable[[], None]
@@ -292,7 +291,7 @@ class Questions(Struct, eq=False):
         Waits while nobody is attached. Raises RemoteError if all who could answer refused,
         ConnectionLostError if `only` has gone.
         """
-        request = ClientRequest(asked, self._tasks, self._session.last_seq, only)
+        request = ClientRequest(asked, self._shared.tasks, self._session.last_seq, only)
         self._open.append(request)
         try:
             for attachment in self._session.attachments:
@@ -310,7 +309,9 @@ class Questions(Struct, eq=False):
         """
         entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         before = self._alerts.before_turn
-        question = Question(asked, self._tasks, known_as=entry.id, entry=entry, before=before)
+        question = Question(
+            asked, self._shared.tasks, known_as=entry.id, entry=entry, before=before
+        )
         self._open.append(question)  # a cancellation finds it from here on
         considered: Considered | None = None
 
@@ -341,7 +342,7 @@ class Questions(Struct, eq=False):
                 self._alerts.on_question(question.entry, question.seq)
                 for attachment in self._session.attachments:
                     question.put_to(attachment)
-                if (seconds := self._options.answer_timeout) is not None:
+                if (seconds := self._shared.options.answer_timeout) is not None:
                     expired = Reply("expired", refusal(asked, "expired"))
                     timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
             while not question.reply.done():
@@ -365,7 +366,7 @@ class Questions(Struct, eq=False):
         """Handle a question that no attached client can show, and tell clients that only watch."""
         here = tuple(self._session.attachments)
         is_shown = any(question.suits(attachment) for attachment in here)
-        if not is_shown and self._options.when_detached == "reject":
+        if not is_shown and self._shared.options.when_detached == "reject":
             question.end(Reply("rejected", refusal(question.asked, "rejected")))
             return
         for attachment in here:

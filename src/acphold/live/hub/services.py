@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -40,20 +40,15 @@ from acphold.conversation.history.raw_update import (
     update_kind,
 )
 from acphold.conversation.history.timeline import terminal_entry
-from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
+from acphold.live.agents.interface import AgentRequest, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
 from acphold.live.hub.session import HubSession
+from acphold.live.hub.shared_parts import SharedParts
 
 if TYPE_CHECKING:
     from acp_wire.workspace.workspace import Workspace
-
-    class HasOffer(Protocol):
-        """Has the client capabilities that the agent was told."""
-
-        offered: schema.ClientCapabilities
-
 
 log = logging.getLogger(__name__)
 
@@ -214,8 +209,7 @@ class Services(Struct, eq=False):
     _session: HubSession
     _questions: Questions
     _texts: TerminalTexts
-    _shared: HasOffer
-    _agent: HubAgent
+    _shared: SharedParts
     _workspaces: dict[tuple[tuple[str, ...], Surroundings], Workspace] = {}
     _closed: bool = False
 
@@ -295,7 +289,7 @@ class Services(Struct, eq=False):
             from acp_wire.workspace.workspace import Workspace
 
             folders = self._session.row.folders
-            place = folders, self._agent.surroundings
+            place = folders, self._shared.agent.surroundings
             if place not in self._workspaces:
                 # It resolves the folders in the file system.
                 roots = await Threads(1).run(Roots, folders[0], folders[1:])

@@ -35,62 +35,31 @@ from time import monotonic
 
 from msgspec import Struct, field
 
-from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.schema import CANCEL, ClientCapabilities, splice
+from acp_wire.schema import CANCEL, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
-from acphold.journal.journal import Journal
 from acphold.journal.owners import clock
 from acphold.journal.rows import RowChange
-from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
-from acphold.live.hub.alerts import Activity, Alerts, SessionAlerts
+from acphold.live.hub.alerts import SessionAlerts
 from acphold.live.hub.annotations import title_update
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.prompt_turn import CANCELLED, ENDED, PromptCall, PromptTurn, TurnStage
 from acphold.live.hub.questions import Questions
 from acphold.live.hub.restoration import Restoration
-from acphold.live.hub.routes import Routes
 from acphold.live.hub.services import TerminalTexts
-from acphold.live.hub.session import CommonRelease, HubSession
+from acphold.live.hub.session import HubSession
+from acphold.live.hub.shared_parts import SharedParts
 from acphold.live.hub.tool_calls import close_open
-from acphold.live.hub.turn_files import FileKeeper, TurnFiles
-from acphold.logs import NONE, listener
-from acphold.serve_options import ServeOptions
+from acphold.live.hub.turn_files import TurnFiles
+from acphold.logs import NONE
 
 log = logging.getLogger(__name__)
-
-
-class SharedParts(Struct, kw_only=True):
-    """The parts of a desk that its sessions share.
-
-    `offered` are the client capabilities that the agent was told, `introduced` is its answer to
-    `initialize`, once it has answered. `follow_title` is called with the folder of a session that
-    has a title of its first prompt; `made_titles` are those of `AgentsList.made`. `providers` are
-    the clients that provide MCP servers over ACP, by `serverId`. What is logged is `heard` by a
-    handler.
-    """
-
-    agent: HubAgent
-    journal: Journal
-    routes: Routes
-    release: CommonRelease
-    tasks: EagerTasks
-    options: ServeOptions
-    files: FileKeeper
-    alerts: Alerts
-    activity: Activity
-    providers: dict[str, Client]
-    follow_title: Callable[[str], None]
-    made_titles: dict[str, str]
-    offered: ClientCapabilities = ClientCapabilities()
-    introduced: bytes | None = None
-    heard: logging.Handler | None = field(default_factory=listener)
 
 
 class Turns(Struct, eq=False):

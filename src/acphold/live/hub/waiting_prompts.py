@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.rpc.requests import Answer
-from acp_wire.schema import encode, items
+from acp_wire.schema import encode
 from acp_wire.tasks import TaskSet
 from acphold.conversation.history.entries import AUTHOR, QUEUE
 from acphold.conversation.history.prompt_queue import (
@@ -36,7 +36,7 @@ from acphold.conversation.history.prompt_queue import (
     content_in,
     fitting,
 )
-from acphold.conversation.history.raw_update import members, string, text_block
+from acphold.conversation.history.raw_update import items, members, string, text_block
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession
@@ -339,25 +339,20 @@ class Interjections:
 def prompt_in(method: str, params: bytes) -> bytes | None:
     """Return the content blocks that a client's extension says to the agent; None if it says
     nothing."""
-    try:
-        parts = members(params)
-        if _is_prompt(prompt := parts.get("prompt", b"")):
-            return prompt
-        if re.search(SAYING, method):
-            for name in WORDS:
-                if _is_prompt(raw := parts.get(name, b"")):
-                    return raw
-                if text := string(raw):
-                    return b"[%b]" % text_block(text)
-    except InvalidParamsError:
-        pass
+    parts = members(params)
+    if _is_prompt(prompt := parts.get("prompt", b"")):
+        return prompt
+    if re.search(SAYING, method):
+        for name in WORDS:
+            if _is_prompt(raw := parts.get(name, b"")):
+                return raw
+            if text := string(raw):
+                return b"[%b]" % text_block(text)
     return None
 
 
 def _is_prompt(raw: bytes) -> bool:
     """Return True if this is an array of content blocks, and not an empty one."""
-    if not raw.startswith(b"["):
-        return False
     blocks = items(raw)
     return bool(blocks) and all(
         block.startswith(b"{") and string(members(block).get("type")) for block in blocks

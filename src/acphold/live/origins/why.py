@@ -284,7 +284,7 @@ async def turn_facts(
     seq, prompt = span.first, ""
     asked: dict[str, AskedQuestion] = {}
     answered: dict[str, list[str]] = {}
-    async for segment in history(journal, session_id, span.first - 1):
+    async for segment in history(journal, session_id, span.first - 1, span.last):
         for entry in segment.entries():
             if not span.first <= entry.seq <= span.last:
                 continue
@@ -300,8 +300,6 @@ async def turn_facts(
                 call = string(about.tool_call.get("toolCallId")) or ""
                 if call in calls:
                     answered.setdefault(call, []).append(_answer(entry.raw, closed, about))
-        if segment.last_seq >= span.last:
-            break
     allowed = dict.fromkeys(line for call in calls for line in answered.get(call, ()))
     return TurnFacts(session_id, row.title or "", row.agent, turn, seq, prompt, (*allowed,))
 
