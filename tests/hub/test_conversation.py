@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from acphold.conversation.history.entries import milliseconds
 from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds
@@ -80,15 +79,6 @@ async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_
         await house.agent.listener.hear(Notified("_vendor/note", params))
     with pytest.raises(Refused, match="the disk is full"):
         await turn
-
-
-async def test_an_agents_own_time_of_a_session_stands_in_the_list(house: Shared) -> None:
-    _, session = await house.opened()
-    at = "2031-05-06T07:08:09.000Z"
-    info = {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": at}
-    await hear(house, session, json.dumps(info).encode())
-    row = await house.journal.session(session)
-    assert (row.title, row.updated_at) == ("T", milliseconds(at))
 
 
 @pytest.mark.parametrize("at", ["2031-05-06T07:08:09.000Z", "2020-05-06T07:08:09.000Z"])

@@ -146,33 +146,27 @@ async def test_the_line_stays_when_the_agent_replaces_the_content_of_the_call(
             assert shown["_meta"]["acphold/rule"]["words"] == line["content"]["text"]
 
 
-async def test_what_no_rule_covers_is_asked(journal: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [("pytest; rm -rf ~", KINDS), ("pytest", ("allow_always", "reject_once"))],
+    ids=["no rule", "nothing allows once"],
+)
+async def test_what_no_rule_covers_or_can_allow_once_is_asked(
+    command: str, kinds: tuple[str, ...], journal: Path, tmp_path: Path
+) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        assert await is_asked(house, person, asking(house, session, "pytest; rm -rf ~"))
+        assert await is_asked(house, person, asking(house, session, command, *kinds))
         [answer] = await house.entries(session, "answer")
         assert "rule" not in answer
 
 
-async def test_without_a_single_option_that_allows_once_it_is_asked(
-    journal: Path, tmp_path: Path
+@pytest.mark.parametrize("known_as", ["", "codex"])
+async def test_an_agent_is_what_it_was_started_as_and_not_what_it_calls_itself(
+    known_as: str, journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        question = asking(house, session, "pytest", "allow_always", "reject_once")
-        assert await is_asked(house, person, question)
-
-
-async def test_an_agent_that_has_no_row_is_asked_about(journal: Path, tmp_path: Path) -> None:
-    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        house.agent.known_as = ""
-        assert await is_asked(house, person, asking(house, session, "pytest"))
-
-
-async def test_an_agent_that_calls_itself_another_one_is_what_it_was_started_as(
-    journal: Path, tmp_path: Path
-) -> None:
-    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        house.agent.key = house.agent.own_name = "@agentclientprotocol/claude-agent-acp"
-        house.agent.known_as = "codex"
+        house.agent.own_name = house.agent.key
+        house.agent.known_as = known_as
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 
@@ -286,19 +280,6 @@ async def test_a_rule_that_asks_and_was_made_while_another_answers_is_heeded(
         assert not [it for it in await access.deeds(0, 10) if it.deed == "answer by rule"]
 
 
-async def test_a_person_is_asked_when_a_rule_fails_in_any_way(
-    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
-        client.answers[PERMISSION] = lambda _: REFUSED
-
-        async def fails(*_: Any) -> list[StandingRule]:
-            raise UnknownSessionError(session)
-
-        monkeypatch.setattr(house.journal.access, "change_rules", fails)
-        assert await asking(house, session, "pytest") == REFUSED
-
-
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_a_folder_that_takes_long_to_look_at_holds_up_its_own_session_alone(
     is_late: bool, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -361,12 +342,19 @@ async def test_a_rule_does_not_answer_once_the_session_is_shared_while_it_is_jud
         assert rule.uses == 0
 
 
-@pytest.mark.parametrize("name", ["rules", "change_rules"])
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("rules", JournalUnavailableError("disk full")),
+        ("change_rules", JournalUnavailableError("disk full")),
+        ("change_rules", UnknownSessionError("x")),
+    ],
+)
 async def test_rules_that_cannot_be_read_or_noted_answer_nothing(
-    name: str, journal: Path, tmp_path: Path
+    name: str, error: Exception, journal: Path, tmp_path: Path
 ) -> None:
     async def fails(*_: object) -> Any:
-        raise JournalUnavailableError("disk full")
+        raise error
 
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
         with pytest.MonkeyPatch.context() as patch:

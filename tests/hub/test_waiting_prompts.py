@@ -493,25 +493,6 @@ async def test_two_clients_that_change_it_at_once_agree_and_each_change_is_in_th
     assert live.queue.waiting == kept.queue.waiting
 
 
-async def test_a_prompt_begins_no_sooner_than_its_moment(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [1_000_000]
-    monkeypatch.setattr(HubSession, "now_ms", lambda _: clock[0])
-    monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await add(client, session, "late", at=clock[0] + 3_600_000)
-        await add(client, session, "at once")
-        await house.agent.prompted(session)
-        assert prompts(house) == ["at once"]
-        await house.agent.end(session)
-        assert house.desk.is_busy  # a daemon stays for it
-        clock[0] += 3_600_000  # the machine has slept
-        await house.agent.prompted(session)
-        assert prompts(house) == ["at once", "late"]
-
-
 async def test_a_clock_that_is_set_forward_and_back_begins_nothing_early_and_nothing_twice(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -521,20 +502,24 @@ async def test_a_clock_that_is_set_forward_and_back_begins_nothing_early_and_not
         client, session = await house.opened()
         await add(client, session, "in two hours", at=start + 2 * HOURS)
         await add(client, session, "in five hours", at=start + 5 * HOURS)
+        await add(client, session, "at once")
+        await house.agent.prompted(session)
+        await house.agent.end(session)
         for hours in (1, -8, 0):  # set right, wrong by a battery that was empty, and right again
             clock[0] = start + hours * HOURS
             await looks.again()
-            assert prompts(house) == []
+            assert prompts(house) == ["at once"]
+        assert house.desk.is_busy  # a daemon stays for them
         clock[0] = start + 3 * HOURS
         await house.agent.prompted(session)
         clock[0] = start  # behind the moment of the one that runs
         await house.agent.end(session)
         await looks.again()
-        assert prompts(house) == ["in two hours"]
+        assert prompts(house) == ["at once", "in two hours"]
         clock[0] = start + 50 * HOURS  # asleep over a weekend
         await house.agent.prompted(session)
         await house.agent.end(session)
-        assert prompts(house) == ["in two hours", "in five hours"]
+        assert prompts(house) == ["at once", "in two hours", "in five hours"]
         assert waiting(await state(client, session)) == []
 
 
@@ -576,32 +561,6 @@ class Looks:
         for _ in range(2):
             self._looked.clear()
             await asyncio.wait_for(self._looked.wait(), DEADLINE)
-
-
-async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [now_ms()]
-    looks = Looks(monkeypatch, clock)
-    async with shared(journal, when_limited="wait") as house:
-        house.agent.key = "claude"
-        client, session, turn = await house.in_turn("first")
-        await add(client, session, "second")
-        raws = [window(clock[0] // 1000 + 3600)]
-        await house.agent.listener.hear(Updates(session, "update", raws))
-        await house.agent.end(session, LIMIT)
-        with pytest.raises(Refused):
-            await turn
-        await looks.again()
-        assert len(prompts(house)) == 1
-        clock[0] += 12 * HOURS  # the lid was closed; no timer of this process has run on
-        await house.agent.prompted(session)
-        clock[0] -= 12 * HOURS  # and the clock is set back once more
-        assert prompts(house)[1:] == [usage_limit.GO_ON]
-        await house.agent.end(session)
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert prompts(house)[1:] == [usage_limit.GO_ON, "second"]
 
 
 async def test_what_is_in_it_can_be_read_whole_with_its_pictures(house: Shared) -> None:
@@ -659,8 +618,7 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
     journal: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     clock = [now_ms()]
-    monkeypatch.setattr(HubSession, "now_ms", lambda _: clock[0])
-    monkeypatch.setattr(bounds, "CLOCK_LOOK_SECONDS", 0.01)
+    looks = Looks(monkeypatch, clock)
     when = "wait" if waits else "hold"
     async with shared(journal, when_limited=when) as house:
         house.agent.key = "claude"
@@ -679,11 +637,15 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
         assert waiting(queue) == [usage_limit.GO_ON, "second"]
         assert 60 <= queue["until"] / 1000 - reset <= 300
         assert (await house.journal.session(session)).held_until == queue["until"]
-        clock[0] = queue["until"]
-        for text_ in (usage_limit.GO_ON, "second"):
-            await house.agent.prompted(session)
-            assert prompts(house)[-1] == text_
-            await house.agent.end(session)
+        await looks.again()
+        assert prompts(house) == ["first"]
+        clock[0] += 12 * HOURS  # the lid was closed; no timer of this process has run on
+        await house.agent.prompted(session)
+        clock[0] -= 12 * HOURS  # and the clock is set back once more
+        await house.agent.end(session)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        assert prompts(house) == ["first", usage_limit.GO_ON, "second"]
 
 
 @asynccontextmanager
