@@ -13,7 +13,7 @@ import pytest
 
 import acphold
 from acp_wire.tasks import beside
-from acphold.live.hub.pauses import AWAY, BACK
+from acphold.live.hub.ownership import AWAY, BACK
 from tests.editor import scripted_agent
 from tests.failures.outage import PATIENCE, Away, away
 from tests.failures.test_outages import STOPS, are_stopped, pids_behind, writing

@@ -13,7 +13,7 @@ import pytest
 
 from acphold.errors import JOURNAL_FAILED
 from acphold.journal.sqlite.migrations import VERSION
-from acphold.live.hub.pauses import BACK, LOCKED
+from acphold.live.hub.ownership import BACK, LOCKED
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.watched_processes import folder_contents, methods, until

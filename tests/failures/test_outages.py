@@ -15,7 +15,7 @@ import psutil
 import psycopg
 import pytest
 
-from acphold.live.hub.pauses import AWAY, BACK
+from acphold.live.hub.ownership import AWAY, BACK
 from tests.conftest import Defaults
 from tests.editor import SCRIPTED, Editor, Refused, wrapped
 from tests.failures.outage import (

@@ -16,7 +16,7 @@ from acp_wire.rpc.requests import Answer
 from acp_wire.schema import AgentCapabilities, decode
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
-from acphold.errors import RemoteError
+from acphold.errors import JournalUnavailableError, RemoteError
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import (
@@ -448,3 +448,8 @@ async def until(what: Sequence[Onlooker], text: str) -> None:
     """Wait until each of these clients has been told this by the agent."""
     for client in what:
         await client.until_text(text)
+
+
+async def full(*_: object, **__: object) -> Any:
+    """As a journal writes on a full disk."""
+    raise JournalUnavailableError("the disk is full")

@@ -23,11 +23,11 @@ from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
 from acphold.live.hub import bounds, ownership
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.pauses import BACK
+from acphold.live.hub.ownership import BACK
 from acphold.live.hub.session import HubSession
 from acphold.machine.addresses import unix_address
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
-from tests.hub.shared import PERMISSION, Shared, apart, said, shared
+from tests.hub.shared import PERMISSION, Shared, apart, full, said, shared
 from tests.owners import owning
 from tests.watched_processes import until
 
@@ -37,10 +37,6 @@ async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
 ) -> None:
     _, session = await house.opened()
     await house.agent.say(session, "kept")
-
-    async def full(*_: object, **__: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     monkeypatch.setattr(house.journal, "renew", full)
     two = await house.loaded(session)
     assert two.text() == "kept"
@@ -52,10 +48,6 @@ async def test_a_session_that_the_journal_cannot_take_is_closed_at_the_agent(
     house.agent.can("close")
     house.agent.results["session/close"] = b"{}"
     client = await house.client()
-
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     monkeypatch.setattr(house.journal, "create", full)
     error = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
     assert "the disk is full" in error.message
@@ -322,8 +314,7 @@ async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_l
         for name in sessions:
             await other.change(name, RowChange(archived=True))
         await other.aclose()
-        while len(looked_in) < 3:  # noqa: ASYNC110  nothing tells of it
-            await asyncio.sleep(0)
+        await until(lambda: len(looked_in) >= 3)
         counting.cancel()
         assert len({*looked_in}) == len(looked_in)
 
@@ -368,10 +359,6 @@ async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_t
     await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
     await asyncio.wait([asking])
     assert isinstance(asking.exception(), AgentExitedError)
-
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     append = house.journal.append
     monkeypatch.setattr(house.journal, "append", full)
     two = await house.loaded(session)

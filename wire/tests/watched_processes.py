@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from tests.talker import DEADLINE
 
 
 async def until(what: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    """Wait until `what()` is true, for conditions that no message announces; returns its value."""
+    """Wait until `what()`, awaited if need be, is true, for conditions that no message announces;
+    returns its value."""
     deadline = time.monotonic() + seconds
     began = time.monotonic()
-    while not (found := what()):
+    while not (found := await it if isawaitable(it := what()) else it):
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(pause_after(time.monotonic() - began))
         began = time.monotonic()

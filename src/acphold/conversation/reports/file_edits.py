@@ -83,36 +83,24 @@ FileText = str | Absent
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
-    reported = _ReportedCalls(spans)
+    calls: list[_ReportedCall] = []
+    latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and id
+    # The diffs that questions show count for their call once somebody has allowed it.
+    asked: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
     async for segment in segments:
-        reported.add(segment)
-    return [*reported.edits()]
-
-
-class _ReportedCalls:
-    """The tool calls of a session."""
-
-    def __init__(self, spans: Sequence[TurnSpan]) -> None:
-        self._spans = spans
-        self._calls: list[_ReportedCall] = []
-        self._latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and id
-        # The diffs that questions show count for their call once somebody has allowed it.
-        self._asked: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
-
-    def add(self, segment: Segment) -> None:
         for _, raw in segment.raws() if segment.kind == QUESTION else ():
             question = asked_question(raw)
-            call = self._latest.get(("", string(question.tool_call.get("toolCallId")) or ""))
+            call = latest.get(("", string(question.tool_call.get("toolCallId")) or ""))
             if call is not None:
-                self._asked[question.id] = question, call
+                asked[question.id] = question, call
         for _, raw in segment.raws() if segment.kind == ANSWER else ():
             closed = closed_question(raw)
-            if closed.question in self._asked:
-                question, call = self._asked.pop(closed.question)
+            if closed.question in asked:
+                question, call = asked.pop(closed.question)
                 if closed.came(question).how.startswith("allow_"):
                     call.asked[:] = diffs_in(question.tool_call) or call.asked
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
-            return
+            continue
         for entry in segment.entries():
             update = entry.update
             kind, parts = update_kind(update), _members(update)
@@ -122,22 +110,18 @@ class _ReportedCalls:
             if kind not in ("tool_call", "tool_call_update") or not call_id:
                 continue
             sub_agent = child_update(entry.raw).child if entry.kind == CHILD else ""
-            span = span_at(self._spans, segment.first_seq)
+            span = span_at(spans, segment.first_seq)
             turn = 0 if span is None else span.number
-            call = self._latest.get((sub_agent, call_id))
+            call = latest.get((sub_agent, call_id))
             # Some agents reuse ids: a call announced again in a later turn is another one.
             if call is None or (kind == "tool_call" and call.turn != turn):
                 call = _ReportedCall(turn, ToolDraft(call_id), bool(sub_agent))
-                self._latest[sub_agent, call_id] = call
-                self._calls.append(call)
+                latest[sub_agent, call_id] = call
+                calls.append(call)
             call.draft.patch(kind, fields)
             if content is not None and (shown := _diffs_in(content)) is not None:
                 call.shown[:] = shown
-
-    def edits(self) -> Iterator[Edit]:
-        """Yield all edits."""
-        for call in self._calls:
-            yield from call.edits()
+    return [edit for call in calls for edit in call.edits()]
 
 
 class _ReportedCall(Struct, frozen=True):

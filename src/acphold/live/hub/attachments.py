@@ -45,7 +45,7 @@ class Attachments:
     def __init__(self, source: AttachedSession) -> None:
         self._source = source
         self._all: list[Attachment] = []
-        self._terminals: Newest[str, Client | None] = Newest(bounds.TERMINAL_OWNERS)
+        self._terminals: Newest[str, Client | None] = Newest(bounds.TERMINAL_IDS)
         self._unsent: list[tuple[str, bytes]] = []
 
     def __iter__(self) -> Iterator[Attachment]:

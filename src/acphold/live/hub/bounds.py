@@ -79,25 +79,19 @@ event loop must not wait for hundreds."""
 
 # Terminals, and the calls that show them.
 
-TERMINAL_OWNERS: Final = 4096
-"""Most terminals whose owner is remembered; older ones are forgotten. Agents no longer mention
-them."""
+TERMINAL_IDS: Final = 4096
+"""Most terminals of a session whose ids and owners are remembered; older ones are forgotten. Agents
+no longer mention them."""
 
-SESSION_TERMINALS: Final = 64
-"""Most terminals of a session that are remembered; older ones are forgotten."""
+TERMINAL_TEXTS: Final = 64
+"""Most terminals of a session, or calls with one of the agent's own, whose output is remembered;
+older ones are forgotten."""
 
 TERMINAL_CALLS_BYTES: Final = 1024 * 1024
 """Most bytes of tool calls with terminals remembered in a turn; older ones are forgotten."""
 
 LAST_OUTPUT_SECONDS: Final = 2.0
 """Seconds the client has to report a terminal's output before the terminal is released anyway."""
-
-AGENT_TERMINAL_CALLS: Final = 64
-"""Most calls with terminals of the agent's own whose output is remembered; older ones are
-forgotten."""
-
-ANNOUNCED_TERMINALS: Final = 4096
-"""Most announced terminals that are remembered; older ones are forgotten."""
 
 # Sessions that are opened.
 

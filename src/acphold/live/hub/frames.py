@@ -227,8 +227,8 @@ class ShownTerminals:
         self._name = name
         self._owners = owners
         self._client = client
-        self._announced: Newest[str, None] = Newest(bounds.ANNOUNCED_TERMINALS)
-        self._calls: Newest[tuple[str, str], _Call] = Newest(bounds.AGENT_TERMINAL_CALLS)
+        self._announced: Newest[str, None] = Newest(bounds.TERMINAL_IDS)
+        self._calls: Newest[tuple[str, str], _Call] = Newest(bounds.TERMINAL_TEXTS)
 
     def show(self, raw: bytes, child: str = "", *, is_past: bool) -> list[bytes]:
         """Return an update of a tool call, in this sub-agent's session, as updates for the

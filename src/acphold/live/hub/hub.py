@@ -29,8 +29,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.outages import Outage
-from acphold.live.hub.ownership import Ownership
-from acphold.live.hub.pauses import Pause
+from acphold.live.hub.ownership import Ownership, Pause
 from acphold.live.hub.session import CommonRelease
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,5 @@
 """A journal may be out of reach for a while: its database is away, or another program locks its
-file. Work on its sessions waits until it is back; what else is done meanwhile is in `hub.pauses`.
+file. Work on its sessions waits until it is back; `hub.ownership` has what else is done meanwhile.
 """
 
 # See docs/decisions.md, 17.

@@ -71,7 +71,7 @@ class TerminalTexts:
 
     def __init__(self, session: HubSession) -> None:
         self._session = session
-        self._terminals: Newest[str, TerminalText] = Newest(bounds.SESSION_TERMINALS)
+        self._terminals: Newest[str, TerminalText] = Newest(bounds.TERMINAL_TEXTS)
         self._contents: dict[str, bytes] = {}
         self._unwritten: set[str] = set()
 
