@@ -16,8 +16,9 @@ from acphold.journal.rows import NewSession
 from acphold.live.hub import adoption, bounds
 from acphold.machine.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
-from tests.hub.shared import Shared, apart, said, shared
+from tests.hub.shared import Onlooker, Shared, apart, said, shared
 from tests.owners import left_by_killed
+from tests.watched_processes import until
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
 
@@ -36,6 +37,15 @@ def holding(house: Shared, **listed: Any) -> None:
     house.agent.results["session/load"] = b"{}"
     info = {"sessionId": "theirs", "cwd": "/", **listed}
     house.agent.results["session/list"] = json.dumps({"sessions": [info]}).encode()
+
+
+async def adopting(house: Shared, client: Onlooker) -> asyncio.Future[Any]:
+    """A load of that session, which the agent has replayed and not answered."""
+    await client.sessions()
+    house.agent.may_answer.clear()
+    loading = client.begin("session/load", open_params("theirs", "/"))
+    await house.agent.replayed.wait()
+    return loading
 
 
 @pytest.mark.parametrize(
@@ -113,10 +123,7 @@ async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
 async def test_a_load_that_its_client_cancels_is_adopted_all_the_same(house: Shared) -> None:
     holding(house)
     client = await house.client()
-    await client.sessions()
-    house.agent.may_answer.clear()
-    loading = client.begin("session/load", open_params("theirs", "/"))
-    await house.agent.replayed.wait()
+    loading = await adopting(house, client)
     client.tell("$/cancel_request", {"requestId": client.last_id})
     with pytest.raises(Exception, match="cancelled"):
         await loading
@@ -130,10 +137,7 @@ async def test_a_session_that_is_closed_while_it_is_adopted_can_be_loaded_again(
 ) -> None:
     holding(house)
     client = await house.client()
-    await client.sessions()
-    house.agent.may_answer.clear()
-    loading = client.begin("session/load", open_params("theirs", "/"))
-    await house.agent.replayed.wait()
+    loading = await adopting(house, client)
     await client.call("session/close", {"sessionId": "theirs"})
     assert loading.done() or await asyncio.wait([loading])
     assert loading.exception() is not None
@@ -144,19 +148,18 @@ async def test_a_session_that_is_closed_while_it_is_adopted_can_be_loaded_again(
 
 
 async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked_again(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "ADOPT_SECONDS", 0.05)
-    async with shared(journal) as house:
-        holding(house)
-        client = await house.client()
-        await client.sessions()
-        house.agent.hangs_after["session/load"] = 0
-        error = await client.refused("session/load", open_params("theirs", "/"))
-        assert "did not answer session/load" in error.message
-        house.agent.hangs_after.clear()
-        await client.load("theirs")
-        assert client.text() == "It is that."
+    holding(house)
+    client = await house.client()
+    await client.sessions()
+    house.agent.hangs_after["session/load"] = 0
+    error = await client.refused("session/load", open_params("theirs", "/"))
+    assert "did not answer session/load" in error.message
+    house.agent.hangs_after.clear()
+    await client.load("theirs")
+    assert client.text() == "It is that."
 
 
 async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_the_same(
@@ -187,19 +190,20 @@ async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(
     journal: Path, house: Shared
 ) -> None:
     await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))
-    holding(house)
-    client = await house.client()
-    assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
-    await client.load("theirs")
-    assert client.text() == "It is that."
+    await is_adopted(house)
 
 
 async def test_what_this_process_has_left_half_adopted_is_adopted_anew(house: Shared) -> None:
     lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
     await house.journal.append(lease, [("update", [said("half")])])
+    await is_adopted(house)
+
+
+async def is_adopted(house: Shared) -> None:
+    """A client lists the agent's session and loads all of it."""
     holding(house)
     client = await house.client()
-    await client.sessions()
+    assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
     await client.load("theirs")
     assert client.text() == "It is that."
 
@@ -212,9 +216,7 @@ async def test_an_agent_that_reads_the_journal_does_not_wait_for_who_asks_it(
             holding(house)
         behind.agent.reads_journal = True
         one, two = await in_front.client(), await behind.client()
-        in_front.agent.may_answer.clear()
-        loading = one.begin("session/load", open_params("theirs", "/"))
-        await in_front.agent.replayed.wait()
+        loading = await adopting(in_front, one)
         error = await two.refused("session/load", open_params("theirs", "/"))
         assert "no session 'theirs'" in error.message
         in_front.agent.may_answer.set()
@@ -259,25 +261,21 @@ async def test_what_an_agent_told_the_model_does_not_name_an_adopted_session(
 
 
 async def test_a_second_load_while_the_agent_replays_is_checked_and_heeded_like_any_other(
-    journal: Path,
+    house: Shared,
 ) -> None:
     server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
-    async with shared(journal) as house:
-        holding(house)
-        one, two, three = [await house.client() for _ in range(3)]
-        await one.sessions()
-        house.agent.may_answer.clear()
-        first = one.begin("session/load", open_params("theirs", "/"))
-        await house.agent.replayed.wait()
-        wrong = two.begin("session/load", open_params("theirs", "/wrong"))
-        other = three.begin("session/load", open_params("theirs", "/", mcpServers=[server]))
-        house.agent.may_answer.set()
-        await asyncio.wait([first, wrong, other])
-        await first
-        await other
-        assert "belongs to" in str(wrong.exception())
-        loads = [asked for method, asked in house.agent.asked if method == "session/load"]
-        assert [len(asked["mcpServers"]) for asked in loads] == [0, 1]
+    holding(house)
+    one, two, three = [await house.client() for _ in range(3)]
+    first = await adopting(house, one)
+    wrong = two.begin("session/load", open_params("theirs", "/wrong"))
+    other = three.begin("session/load", open_params("theirs", "/", mcpServers=[server]))
+    house.agent.may_answer.set()
+    await asyncio.wait([first, wrong, other])
+    await first
+    await other
+    assert "belongs to" in str(wrong.exception())
+    loads = [asked for method, asked in house.agent.asked if method == "session/load"]
+    assert [len(asked["mcpServers"]) for asked in loads] == [0, 1]
 
 
 async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
@@ -288,11 +286,8 @@ async def test_all_who_wait_get_the_session_that_another_process_has_adopted(
         for house in (first, second):
             holding(house)
         one, two, three = await first.client(), await second.client(), await second.client()
-        for client in (one, two):
-            await client.sessions()
-        first.agent.may_answer.clear()
-        loading = one.begin("session/load", open_params("theirs", "/"))
-        await first.agent.replayed.wait()
+        await two.sessions()
+        loading = await adopting(first, one)
         waiting = [
             client.begin("session/load", open_params("theirs", "/")) for client in (two, three)
         ]
@@ -316,10 +311,7 @@ async def test_a_session_that_is_deleted_while_it_is_adopted_is_deleted_at_the_a
     house.agent.can("load", "list", "delete")
     house.agent.results["session/delete"] = b"{}"
     client = await house.client()
-    await client.sessions()
-    house.agent.may_answer.clear()
-    loading = client.begin("session/load", open_params("theirs", "/"))
-    await house.agent.replayed.wait()
+    loading = await adopting(house, client)
     deleting = client.begin("session/delete", {"sessionId": "theirs"})
     await asyncio.wait([loading])
     assert loading.exception() is not None
@@ -330,24 +322,18 @@ async def test_a_session_that_is_deleted_while_it_is_adopted_is_deleted_at_the_a
 
 
 async def test_a_command_that_the_agent_ran_in_an_adoption_ends_if_that_fails(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
     noted = tmp_path / "pid"
-    async with shared(journal) as house, asyncio.timeout(40):
-        holding(house)
-        client = await house.client(terminal=True)
-        await client.sessions()
-        house.agent.may_answer.clear()
-        house.agent.results["session/load"] = RemoteError(-32603, "cannot")
-        loading = client.begin("session/load", open_params("theirs", "/"))
-        await house.agent.replayed.wait()
-        script = f"echo $$ > {noted}.new; mv {noted}.new {noted}; exec sleep 1000"
-        command = {"command": "sh", "args": ["-c", script]}
-        await house.agent.ask_client("terminal/create", sessionId="theirs", **command)
-        while not noted.exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        house.agent.may_answer.set()
-        with pytest.raises(Refused):
-            await loading
-        while is_running(int(noted.read_text())):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    holding(house)
+    client = await house.client(terminal=True)
+    house.agent.results["session/load"] = RemoteError(-32603, "cannot")
+    loading = await adopting(house, client)
+    script = f"echo $$ > {noted}.new; mv {noted}.new {noted}; exec sleep 1000"
+    command = {"command": "sh", "args": ["-c", script]}
+    await house.agent.ask_client("terminal/create", sessionId="theirs", **command)
+    await until(lambda: noted.exists())
+    house.agent.may_answer.set()
+    with pytest.raises(Refused):
+        await loading
+    await until(lambda: not is_running(int(noted.read_text())))

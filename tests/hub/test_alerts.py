@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc.requests import Answer
-from acphold.errors import AgentExitedError, JournalUnavailableError, RemoteError
+from acphold.errors import AgentExitedError, RemoteError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.alerts import Alert, AlertRules, Alerts, LookUp
-from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, full, shared
 from tests.hub.test_waiting_prompts import add, change
+from tests.watched_processes import until
 
 DEADLINE = 30
 
@@ -106,8 +107,13 @@ class Stage:
 
     async def open(self, count: int = 1) -> None:
         """Wait until so many questions wait."""
-        while len(self.clock.due) < count:  # noqa: ASYNC110 (a clock tells nobody)
-            await asyncio.sleep(0.005)
+        await until(lambda: len(self.clock.due) >= count)
+
+    async def asked(self, title: str | None = "Run make") -> asyncio.Task[Any]:
+        """A question that waits."""
+        question = self.ask(title)
+        await self.open()
+        return question
 
     async def end(self, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
         """End the turn, for everybody."""
@@ -132,8 +138,7 @@ async def on(journal: Path) -> AsyncIterator[Stage]:
 
 
 async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(on: Stage) -> None:
-    question = on.ask("Run rm -rf build")
-    await on.open()
+    question = await on.asked("Run rm -rf build")
     on.clock.pass_by(19)
     assert on.told == []
     on.clock.pass_by(1)
@@ -159,39 +164,23 @@ async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(on: S
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_question_about_a_tool_call_that_was_told_before_has_its_title(
-    known: bool, on: Stage
+    known: bool, monkeypatch: pytest.MonkeyPatch, on: Stage
 ) -> None:
     if known:
         call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit main.py"}
         raw = json.dumps(call).encode()
         await on.house.agent.listener.hear(Updates(on.session, "update", [raw]))
-    question = on.ask(None)
-    await on.open()
+    question = await on.asked(None)
     on.clock.pass_by(20)
     assert on.alerts.look_up is not None
     assert await on.alerts.look_up() == ("Edit main.py" if known else "a tool call")
-    question.cancel()
-
-
-async def test_a_question_is_told_without_its_words_if_they_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, on: Stage
-) -> None:
-    question = on.ask(None)
-    await on.open()
-    on.clock.pass_by(20)
-    assert on.alerts.look_up is not None
-
-    async def fails(*_: object, **__: object) -> None:
-        raise JournalUnavailableError("the disk is gone")
-
-    monkeypatch.setattr(on.house.journal, "read", fails)
+    monkeypatch.setattr(on.house.journal, "read", full)
     assert await on.alerts.look_up() == "a tool call"
     question.cancel()
 
 
 async def test_a_question_that_is_answered_in_time_is_not_told(on: Stage) -> None:
-    question = on.ask()
-    await on.open()
+    question = await on.asked()
     on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
     await question
     assert on.clock.due == []
@@ -203,8 +192,7 @@ async def test_a_question_is_told_with_nobody_attached_too(on: Stage) -> None:
     on.house.agent.heeds_cancel = False
     for attachment in tuple(on.house.hub.conversation(on.session).session.attachments):
         on.house.hub.conversation(on.session).detach(attachment)
-    question = on.ask()
-    await on.open()
+    question = await on.asked()
     on.clock.pass_by(20)
     assert on.events == ["waiting"]
     question.cancel()
@@ -218,16 +206,14 @@ async def test_further_questions_are_part_of_the_one_that_was_told(on: Stage) ->
     on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
     await asyncio.gather(first, second)
     on.person.answer = asyncio.get_running_loop().create_future()
-    third = on.ask("three")
-    await on.open()
+    third = await on.asked("three")
     on.clock.pass_by(20)
     assert [alert.question for _, alert in on.told][1:] == ["three"]
     third.cancel()
 
 
 async def test_a_question_that_ends_with_its_turn_is_not_told(on: Stage) -> None:
-    question = on.ask()
-    await on.open()
+    question = await on.asked()
     on.client.tell("session/cancel", {"sessionId": on.session})
     await question
     on.clock.pass_by(1000)
@@ -235,8 +221,7 @@ async def test_a_question_that_ends_with_its_turn_is_not_told(on: Stage) -> None
 
 
 async def test_rules_may_change_while_a_question_waits(on: Stage) -> None:
-    question = on.ask()
-    await on.open()
+    question = await on.asked()
     on.alerts.current = AlertRules()
     on.clock.pass_by(20)
     assert on.told == []

@@ -244,9 +244,7 @@ async def test_a_session_that_another_client_holds_is_not_open_here(house: Share
     assert error.code == -32002
     assert [info["sessionId"] for info in await two.sessions()] == [session]
     await one.leave()
-    async with asyncio.timeout(20):
-        while house.hub.open_ids:  # noqa: ASYNC110 (nobody is told of it)
-            await asyncio.sleep(0.01)
+    await happens(lambda: not house.hub.open_ids)
 
 
 async def test_a_load_that_fails_leaves_nobody_attached(house: Shared) -> None:
@@ -301,20 +299,25 @@ class LateSource:
         return page
 
 
-async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_sent(
-    house: Shared,
-) -> None:
+async def reads_late(house: Shared) -> tuple[Onlooker, LateSource, Attachment, asyncio.Task[None]]:
+    """A client that was told "1 ", and another place of it that asks the journal."""
     client, session = await house.opened()
     await house.told(client, session, "1 ")
     held = house.hub.conversation(session).session
     [known] = held.attachments
     source = LateSource(held)
-    first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
-    first.open()
-    reading = first.reading
-    assert reading is not None
+    attachment = Attachment(source, known.client, 0, 0, {})
+    attachment.open()
+    assert attachment.reading is not None
     await asyncio.sleep(0)  # which asks
-    first.hand_over(second)
+    return client, source, attachment, attachment.reading
+
+
+async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_sent(
+    house: Shared,
+) -> None:
+    client, source, first, reading = await reads_late(house)
+    first.hand_over(second := Attachment(source, first.client, 0, 0, {}))
     source.answer.set_result(None)
     await asyncio.wait([reading])
     first.take_back(second)
@@ -322,38 +325,21 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
 
 
 async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(house: Shared) -> None:
-    client, session = await house.opened()
-    await house.told(client, session, "1 ")
-    held = house.hub.conversation(session).session
-    [known] = held.attachments
-    source = LateSource(held)
-    detached = Attachment(source, known.client, 0, 0, {})
-    detached.open()
-    reading = detached.reading
-    assert reading is not None
-    await asyncio.sleep(0)  # which asks
+    client, source, detached, reading = await reads_late(house)
     detached.close()
     source.answer.set_result(None)
     await asyncio.wait([reading])
     assert (detached.cursor, detached.is_fed) == (0, False)
-    await house.told(client, session, "2 ")
+    await house.told(client, source.id, "2 ")
     assert numbers(client) == [1, 2]
 
 
 async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answer(
-    house: Shared,
+    house: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, session = await house.opened()
-    await house.told(client, session, "1 ")
-    held = house.hub.conversation(session).session
-    source = LateSource(held)
     stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
-    source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
-    detached = Attachment(source, next(iter(held.attachments)).client, 0, 0, {})
-    detached.open()
-    reading = detached.reading
-    assert reading is not None
-    await asyncio.sleep(0)  # which asks
+    monkeypatch.setattr(LateSource, "read", lambda *_: stuck)
+    _, _, detached, reading = await reads_late(house)
     detached.close()
     await asyncio.wait([reading])
     assert reading.cancelled()
@@ -541,8 +527,7 @@ async def test_what_is_due_waits_for_the_next_owner_where_a_session_is_lost_as_i
         await answered.wait()
         await client.until(lambda: "deleted" in str(client.messages))
     else:
-        while not moved:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
+        await happens(lambda: moved)
         assert moved == [(held.last_seq - 1, 1)]
         assert not answered.is_set()
     await other.aclose()
@@ -554,51 +539,46 @@ async def none_left(*_: object) -> list[Segment]:
 
 
 async def _closed(attachment: Attachment) -> None:
-    while attachment.state is not AttachmentState.CLOSED:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await happens(lambda: attachment.state is AttachmentState.CLOSED)
 
 
 async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "LAG_BYTES", 1000)
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        client.begin_prompt(session, "first")
-        await house.agent.prompted(session)
-        client.reads.clear()
-        await house.agent.say(session, *["x" * 1000] * 200)
-        await house.agent.end(session)
-        client.begin_prompt(session, "second")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        held = house.hub.conversation(session).session
-        before = [*held.attachments]
-        opening = client.begin("session/load", open_params(session, "/"))
-        async with asyncio.timeout(20):
-            while [*held.attachments] == before:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        client.reads.set()
-        await opening
-        told = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
-        assert [update["content"]["text"] for update in told] == ["first", "second"]
+    client, session = await house.opened()
+    client.begin_prompt(session, "first")
+    await house.agent.prompted(session)
+    client.reads.clear()
+    await house.agent.say(session, *["x" * 1000] * 200)
+    await house.agent.end(session)
+    client.begin_prompt(session, "second")
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    held = house.hub.conversation(session).session
+    before = [*held.attachments]
+    opening = client.begin("session/load", open_params(session, "/"))
+    await happens(lambda: [*held.attachments] != before)
+    client.reads.set()
+    await opening
+    told = [u for u in client.updates() if u["sessionUpdate"] == "user_message_chunk"]
+    assert [update["content"]["text"] for update in told] == ["first", "second"]
 
 
 async def test_a_client_that_reads_nothing_holds_the_agent_up_only_once(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "STUCK_SECONDS", 0.05)
-    async with shared(journal) as house:
-        deaf, other = await house.client(), await house.client()
-        session, others = await deaf.new(), await other.new()
-        deaf.reads.clear()
-        await house.agent.say(session, "x" * (bounds.LAG_BYTES + 100_000))
-        params = json.dumps({"sessionId": session}).encode()
-        async with asyncio.timeout(20):
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-            monkeypatch.setattr(bounds, "STUCK_SECONDS", 3600.0)
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-            await house.agent.say(others, "goes on")
-        await other.until_text("goes on")
-        deaf.reads.set()
-        await house.told(deaf, session, "read again")
+    deaf, other = await house.client(), await house.client()
+    session, others = await deaf.new(), await other.new()
+    deaf.reads.clear()
+    await house.agent.say(session, "x" * (bounds.LAG_BYTES + 100_000))
+    params = json.dumps({"sessionId": session}).encode()
+    async with asyncio.timeout(20):
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+        monkeypatch.setattr(bounds, "STUCK_SECONDS", 3600.0)
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+        await house.agent.say(others, "goes on")
+    await other.until_text("goes on")
+    deaf.reads.set()
+    await house.told(deaf, session, "read again")

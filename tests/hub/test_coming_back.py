@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import JournalError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds, rest
-from tests.hub.shared import Onlooker, Shared, shared
+from tests.hub.shared import Onlooker, Shared, full, shared
 from tests.hub.test_positions import (
     POSITIONS,
     after,
@@ -24,6 +23,7 @@ from tests.hub.test_positions import (
     told,
 )
 from tests.postgresql import Databases
+from tests.watched_processes import until
 
 DEADLINE = 30
 
@@ -78,8 +78,7 @@ async def rested(house: Shared) -> None:
 
 async def until_merged(house: Shared, session: str) -> None:
     """Wait until the session is settled."""
-    while not await is_merged(house, session):  # noqa: ASYNC110 (a journal tells nobody)
-        await asyncio.sleep(0.005)
+    await until(lambda: is_merged(house, session))
 
 
 async def test_a_client_of_a_dead_owner_gets_the_rest_of_the_turn_and_how_it_ended(
@@ -98,21 +97,26 @@ async def test_a_client_of_a_dead_owner_gets_the_rest_of_the_turn_and_how_it_end
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("is_followed", [True, False])
 async def test_a_client_that_has_just_come_keeps_its_position_after_the_owner_died(
-    journal: Path,
+    is_followed: bool, journal: Path
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
         await dead.give_way()
         one = await dead.client()
         session = await in_a_turn(dead, one, "a", "b", "c")
         await one.until_text("c")
-        follower = await dead.client(**POSITIONS)
-        await follower.load(session)  # and nothing is told behind that
+        if is_followed:
+            follower = await dead.client(**POSITIONS)
+            await follower.load(session)  # and nothing is told behind that
         other = await house.client()
         await other.load(session)
         await house.turn(other, "s0", "go on", "d", "e")
-        await rested(house)
-        assert not await is_merged(house, session)
+        if is_followed:
+            await rested(house)
+            assert not await is_merged(house, session)
+        else:
+            await until_merged(house, session)
 
 
 @pytest.mark.postgresql
@@ -161,38 +165,24 @@ async def test_each_client_that_was_there_keeps_its_position_after_the_owner_die
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_session_that_nobody_followed_is_settled_as_usual_after_its_owner_died(
-    journal: Path,
-) -> None:
-    async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
-        await dead.give_way()
-        one = await dead.client()
-        session = await in_a_turn(dead, one, "a", "b", "c")
-        await one.until_text("c")
-        other = await house.client()
-        await other.load(session)
-        await house.turn(other, "s0", "go on", "d", "e")
-        await until_merged(house, session)
-
-
-@pytest.mark.usefixtures("at_once")
 async def test_once_it_was_settled_without_followers_nobody_followed_it(house: Shared) -> None:
+    async def is_followed(wanted: bool) -> bool:
+        return bool((await house.journal.session(session)).followers) is wanted
+
     one, follower = await house.client(), await house.client(**POSITIONS)
     session = await one.new()
     await follower.load(session)
     turn = await house.begun(one, session, "say it")
     await house.agent.say(session, "a")
-    while not (await house.journal.session(session)).followers:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    await until(lambda: is_followed(True))
     await house.ended(session, turn)
     await follower.call("session/close", {"sessionId": session})
     await one.load(session)
     await house.turn(one, session, "say it", "a", "b")
-    while (await house.journal.session(session)).followers:  # noqa: ASYNC110 (a journal tells nobody)
-        await asyncio.sleep(0.005)
+    await until(lambda: is_followed(False))
     await house.begun(one, session, "again")
     await house.agent.say(session, "c")
-    assert not (await house.journal.session(session)).followers
+    assert await is_followed(False)
 
 
 async def test_a_client_is_let_in_though_its_position_cannot_be_noted(
@@ -201,28 +191,10 @@ async def test_a_client_is_let_in_though_its_position_cannot_be_noted(
     one, follower = await house.client(), await house.client(**POSITIONS)
     session = await one.new()
     await house.turn(one, session, "say it", "a")
-
-    async def full(*_: object) -> None:
-        raise JournalError("the disk is full")
-
     monkeypatch.setattr(house.hub.journal, "change", full)
     await follower.load(session)
     assert follower.text() == "a"
     assert "positions may be lost" in caplog.text
-
-
-@pytest.mark.usefixtures("at_once")
-async def test_a_client_that_is_refused_takes_nobodys_position(house: Shared) -> None:
-    _, session, place = await cut_off(house)
-    stranger = await house.client(**POSITIONS)
-    refusal = await stranger.refused("session/resume", {**opened(session), **after(999)})
-    assert "the session ends at" in refusal.message
-    await says_and_ends(house, session, "b", "c")
-    await rested(house)
-    back = await house.client(**POSITIONS)
-    await back.resume(session, **after(place))
-    await back.until_text("c")
-    assert back.text() == "bc"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -247,6 +219,9 @@ async def test_a_client_that_was_cut_off_in_a_turn_may_come_back_within_a_day(
 ) -> None:
     _, session, place = await cut_off(house)
     pass_by(house, session, later)
+    stranger = await house.client(**POSITIONS)  # takes nobody's position
+    refusal = await stranger.refused("session/resume", {**opened(session), **after(999)})
+    assert "the session ends at" in refusal.message
     await says_and_ends(house, session, "b", "c")
     await rested(house)
     back = await house.client(**POSITIONS)

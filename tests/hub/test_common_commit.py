@@ -12,14 +12,13 @@ import pytest
 
 from acphold.conversation.history.entries import QUEUE
 from acphold.conversation.history.prompt_queue import QueueChange
-from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.interface import Updates
 from tests.editor import DEADLINE, Refused
-from tests.hub.shared import Onlooker, Shared, methods, said as chunk, shared
+from tests.hub.shared import Onlooker, Shared, full, methods, said as chunk, shared
 
 PLAN = b'{"sessionUpdate":"plan","entries":[]}'
 
@@ -137,22 +136,18 @@ async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_
 
 @pytest.mark.of_a_file
 async def test_a_prompt_that_is_not_taken_with_the_others_is_committed_alone(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     monkeypatch.setattr(SqliteJournal, "append_all", full)
-    async with shared(journal) as house:
-        client = await house.client()
-        house.agent.reads_journal = True
-        sessions = [await client.new() for _ in range(2)]
-        turns = [client.begin_prompt(session, "go") for session in sessions]
-        for session in sessions:
-            await house.agent.prompted(session)
-        await until_kept(house, sessions)
-        for session, turn in zip(sessions, turns, strict=True):
-            await house.ended(session, turn)
+    client = await house.client()
+    house.agent.reads_journal = True
+    sessions = [await client.new() for _ in range(2)]
+    turns = [client.begin_prompt(session, "go") for session in sessions]
+    for session in sessions:
+        await house.agent.prompted(session)
+    await until_kept(house, sessions)
+    for session, turn in zip(sessions, turns, strict=True):
+        await house.ended(session, turn)
 
 
 async def test_what_is_more_than_speech_is_to_be_heard_alone(house: Shared) -> None:
@@ -172,10 +167,6 @@ async def test_nobody_is_shown_what_the_journal_could_not_take(
     client = await house.client()
     sessions = [await client.new() for _ in range(2)]
     turns = [await house.begun(client, session, "go") for session in sessions]
-
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(SqliteJournal, "append_all", full)
         await say(house, s0=said("left"), s1=said("right"))

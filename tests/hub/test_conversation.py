@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds
 from tests.editor import Refused
-from tests.hub.shared import Shared, said, shared
+from tests.hub.shared import Shared, full, said, shared
 
 COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"x"}]}'
 
@@ -69,10 +68,6 @@ async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_
     monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     _client, session, turn = await house.in_turn("go")
-
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(house.hub.conversation(session).session, "flush", full)
         params = json.dumps({"sessionId": session}).encode()
@@ -183,21 +178,20 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(house:
 
 
 async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr("acphold.live.hub.bounds.DUE_BYTES", 8000)
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await house.leave(client)
-        params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
-        for _ in range(100):
-            await house.agent.listener.hear(Notified("_vendor/note", params))
-        await house.agent.listener.hear(Notified("_vendor/last", params))
-        other = await house.client()
-        await other.load(session)
-        await house.told(other, session, "behind")
-        told = [m["method"] for m in other.messages if "_vendor" in m.get("method", "")]
-        assert told == ["_vendor/note"] * 7
+    client, session = await house.opened()
+    await house.leave(client)
+    params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
+    for _ in range(100):
+        await house.agent.listener.hear(Notified("_vendor/note", params))
+    await house.agent.listener.hear(Notified("_vendor/last", params))
+    other = await house.client()
+    await other.load(session)
+    await house.told(other, session, "behind")
+    told = [m["method"] for m in other.messages if "_vendor" in m.get("method", "")]
+    assert told == ["_vendor/note"] * 7
 
 
 async def test_modes_with_ids_that_are_no_strings_do_no_harm(house: Shared) -> None:
@@ -212,30 +206,28 @@ async def test_modes_with_ids_that_are_no_strings_do_no_harm(house: Shared) -> N
 
 
 async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ours(
-    journal: Path,
+    house: Shared,
 ) -> None:
     odd = {"sessionUpdate": "notice", "_meta": {"acphold/notice": 5}, "title": "Odd"}
-    async with shared(journal) as house:
-        client, session = await house.opened(session={"notices": {}})
-        plain = await house.loaded(session)
-        await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
-        await house.told(client, session, "goes on")
-        await plain.until_text("goes on")
-        assert odd in client.updates()
-        assert [update["sessionUpdate"] for update in plain.updates()] == ["agent_message_chunk"]
-        assert plain.text() == "goes on"
+    client, session = await house.opened(session={"notices": {}})
+    plain = await house.loaded(session)
+    await hear(house, session, json.dumps(odd, separators=(",", ":")).encode())
+    await house.told(client, session, "goes on")
+    await plain.until_text("goes on")
+    assert odd in client.updates()
+    assert [update["sessionUpdate"] for update in plain.updates()] == ["agent_message_chunk"]
+    assert plain.text() == "goes on"
 
 
 async def test_updates_before_a_session_is_known_are_kept_up_to_a_limit(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "EARLY_BYTES", 10_000)
-    async with shared(journal) as house:
-        client = await house.client()
-        for _ in range(3):
-            await house.agent.say("s0", "x" * 4_000)  # the third is too much, for all
-        await house.agent.say("s0", "early ")
-        session = await client.new()
-        await house.agent.say(session, "and late")
-        await client.until_text("late")
-        assert client.text() == "early and late"
+    client = await house.client()
+    for _ in range(3):
+        await house.agent.say("s0", "x" * 4_000)  # the third is too much, for all
+    await house.agent.say("s0", "early ")
+    session = await client.new()
+    await house.agent.say(session, "and late")
+    await client.until_text("late")
+    assert client.text() == "early and late"

@@ -21,6 +21,7 @@ from acphold.live.server.principals import Principal
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import PERMISSION, Onlooker, Person, PuppetAgent, Shared, shared
+from tests.watched_processes import until
 
 
 @asynccontextmanager
@@ -169,8 +170,7 @@ async def ended_unread(house: Shared, client: Onlooker, session: str) -> asyncio
     client.reads.clear()
     await house.agent.flood(session)
     await house.agent.end(session)
-    while house.hub.conversation(session).turns.running is not None:  # noqa: ASYNC110 - no event
-        await asyncio.sleep(0.01)
+    await until(lambda: house.hub.conversation(session).turns.running is None)
     assert not turn.done()
     return turn
 

@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
+from acphold.errors import (
+    AgentExitedError,
+    JournalUnavailableError,
+    MethodNotFoundError,
+    RemoteError,
+)
 from acphold.journal.rows import RowChange
 from acphold.live.agents.interface import AgentRequest, Updates
 from tests.editor import Refused
-from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, full, methods, shared
 from tests.journal.conversations import open_file
 from tests.owners import die
+from tests.watched_processes import until
 
 FORM = "elicitation/create"
 FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
@@ -60,8 +66,7 @@ def notices(client: Onlooker) -> list[str]:
 
 async def journalled(house: Shared, session: str, kind: str) -> None:
     """Wait until there is an entry of this kind."""
-    while not await house.entries(session, kind):  # noqa: ASYNC110 (a journal tells nobody)
-        await asyncio.sleep(0.005)
+    await until(lambda: house.entries(session, kind))
 
 
 async def test_a_question_is_in_the_journal_before_anybody_is_asked_and_its_answer_with_its_client(
@@ -95,7 +100,7 @@ async def test_a_question_is_in_the_journal_before_anybody_is_asked_and_its_answ
 
 
 async def test_a_question_and_its_end_move_the_session_up_by_which_other_processes_know_of_them(
-    journal: Path,
+    house: Shared,
 ) -> None:
     async def is_new() -> bool:
         """True if the row's time has changed since the last call."""
@@ -103,18 +108,17 @@ async def test_a_question_and_its_end_move_the_session_up_by_which_other_process
         await house.journal.change(session, RowChange(updated_at=1))
         return found != 1
 
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client()
-        person = Person(client)
-        session = await house.at_work(client)
-        await is_new()
-        answer = asking(house, session)
-        await person.asked.wait()
-        assert await is_new()
-        assert not await is_new()
-        person.answer.set_result(selected("allow_once"))
-        await answer
-        assert await is_new()
+    client = await house.client()
+    person = Person(client)
+    session = await house.at_work(client)
+    await is_new()
+    answer = asking(house, session)
+    await person.asked.wait()
+    assert await is_new()
+    assert not await is_new()
+    person.answer.set_result(selected("allow_once"))
+    await answer
+    assert await is_new()
 
 
 async def test_questions_are_no_part_of_a_replay(house: Shared) -> None:
@@ -385,48 +389,34 @@ async def test_the_end_of_the_process_ends_what_waits_and_journals_it(journal: P
 
 
 async def test_a_question_that_cannot_be_journalled_is_asked_of_nobody(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    from acphold.errors import JournalUnavailableError
-
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-
-        async def full(*_: Any, **__: Any) -> Any:
-            raise JournalUnavailableError("the disk is full")
-
-        monkeypatch.setattr(house.journal, "append", full)
-        with pytest.raises(JournalUnavailableError):
-            await asking(house, session)
-        assert PERMISSION not in methods(client)
+    client, session = await house.opened()
+    monkeypatch.setattr(house.journal, "append", full)
+    with pytest.raises(JournalUnavailableError):
+        await asking(house, session)
+    assert PERMISSION not in methods(client)
 
 
 async def test_a_question_whose_answer_cannot_be_journalled_is_closed_before_the_next_prompt(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    from acphold.errors import JournalUnavailableError
-
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session = await house.opened()
-        person = Person(client)
-        turn = await house.begun(client, session, "first")
-        question = asking(house, session)
-        await person.asked.wait()
-
-        async def full(*_: Any, **__: Any) -> Any:
-            raise JournalUnavailableError("the disk is full")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(house.journal, "append", full)
-            person.answer.set_result(selected("allow_once"))
-            with pytest.raises(JournalUnavailableError):
-                await question
-            with pytest.raises(Refused):
-                await turn
-        assert (await house.journal.summary(session)).open_questions
-        await house.begun(client, session, "second")
-        assert not (await house.journal.summary(session)).open_questions
-        assert len(await house.entries(session, "answer")) == 1
+    client, session = await house.opened()
+    person = Person(client)
+    turn = await house.begun(client, session, "first")
+    question = asking(house, session)
+    await person.asked.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(house.journal, "append", full)
+        person.answer.set_result(selected("allow_once"))
+        with pytest.raises(JournalUnavailableError):
+            await question
+        with pytest.raises(Refused):
+            await turn
+    assert (await house.journal.summary(session)).open_questions
+    await house.begun(client, session, "second")
+    assert not (await house.journal.summary(session)).open_questions
+    assert len(await house.entries(session, "answer")) == 1
 
 
 async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory(

@@ -141,14 +141,19 @@ async def test_an_agent_that_forks_is_asked_for_it_and_handed_nothing(house: Sha
     assert await session_of(house.journal, "puppet", "f1") == made.session_id
 
 
-async def test_an_agent_that_refuses_to_fork_is_handed_the_conversation(house: Shared) -> None:
+@pytest.mark.parametrize("why", ["the agent refuses", "the source is deleted"])
+async def test_where_an_agent_cannot_fork_it_is_handed_the_conversation(
+    why: str, house: Shared
+) -> None:
     house.agent.can_fork = True
     house.agent.results["session/fork"] = RemoteError(-32603, "not now")
     client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
+    if why == "the source is deleted":
+        await client.call("session/delete", {"sessionId": session})
     await client.load(made.session_id)
     await house.turn(client, made.session_id, "two", "TWO", own="s1")
-    assert len(prompts(house)[-1]["prompt"]) == 2
+    assert "User: one" in json.dumps(prompts(house)[-1])
 
 
 @pytest.mark.parametrize("what", ["source goes on", "only a part", "fork goes on", "other agent"])
@@ -174,14 +179,4 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
     await client.load(made.session_id)
     assert "session/fork" not in [method for method, _ in house.agent.asked]
     await house.turn(client, made.session_id, "three", "THREE", own="s1")
-    assert "User: one" in json.dumps(prompts(house)[-1])
-
-
-async def test_a_fork_of_a_session_that_was_deleted_meanwhile_is_handed_over(house: Shared) -> None:
-    house.agent.can_fork = True
-    client, session = await house.talked("one", "ONE")
-    made = await forked(house, session)
-    await client.call("session/delete", {"sessionId": session})
-    await client.load(made.session_id)
-    await house.turn(client, made.session_id, "two", "TWO", own="s1")
     assert "User: one" in json.dumps(prompts(house)[-1])

@@ -194,39 +194,15 @@ async def test_a_session_that_is_gone_by_then_stays_gone(journal: Path, tmp_path
         await titles.over()
 
 
-async def test_it_is_not_run_for_other_tenants(journal: Path) -> None:
-    titles = Titles(PRINTS, "Not this")
+@pytest.mark.parametrize("env", [{}, {"ACPHOLD_EVENT": "title"}], ids=["tenant", "its own"])
+async def test_it_is_not_run_for_other_tenants_nor_for_what_it_has_started_itself(
+    env: dict[str, str], journal: Path
+) -> None:
+    titles = Titles(PRINTS, "Not this", **env)
     async with entitled(journal, titles) as house:
-        guest = house.stranger(Principal(name="bert", tenant="bert"))
-        await guest.introduce(None, {})
-        session = await guest.new()
-        await said(house, guest, session)
-        await titles.over()
-        assert await title_of(house, session) == "Mend it"
-
-
-async def test_it_is_not_run_for_what_it_has_started_itself(journal: Path) -> None:
-    titles = Titles(PRINTS, "Not this", ACPHOLD_EVENT="title")
-    async with entitled(journal, titles) as house:
-        client, session = await house.opened()
+        client = house.stranger(Principal(name="bert", tenant="" if env else "bert"))
+        await client.introduce(None, {})
+        session = await client.new()
         await said(house, client, session)
         await titles.over()
         assert await title_of(house, session) == "Mend it"
-
-
-async def test_a_greeting_is_the_title_until_a_prompt_says_more(house: Shared) -> None:
-    client, session = await house.opened()
-    titles = []
-    for prompt in ("hello", "continue", "Fix the gate", "Paint it"):
-        await said(house, client, session, prompt)
-        titles.append(await title_of(house, session))
-    assert titles == ["hello", "hello", "Fix the gate", "Fix the gate"]
-    assert told(client) == ["hello", "Fix the gate"]
-
-
-async def test_a_title_of_the_persons_stays_whatever_the_next_prompt_says(house: Shared) -> None:
-    client, session = await house.opened()
-    await said(house, client, session, "hi")
-    await house.journal.change(session, RowChange(given="Mine"))
-    await said(house, client, session, "Fix the gate")
-    assert await title_of(house, session) == "Mine"

@@ -46,7 +46,9 @@ def test_a_replay_that_has_none_of_our_prompts_cannot_tell() -> None:
     assert missing_turns(state_of(["mine"]), []) is None
 
 
+@pytest.fixture
 async def kept(journal: Path) -> None:
+    """The session "s0" with a turn in it, of an agent that has ended since."""
     async with shared(journal) as house:
         client = await house.client()
         assert await client.new() == "s0"
@@ -59,8 +61,8 @@ def lists(house: Shared, *can: str, **info: Any) -> None:
     house.agent.results["session/list"] = json.dumps({"sessions": [listed]}).encode()
 
 
+@pytest.mark.usefixtures("kept")
 async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Path) -> None:
-    await kept(journal)
     replay = [user("mine"), said("answered"), user("outside"), said("answered there")]
     for _ in range(2):
         async with shared(journal) as house:
@@ -73,70 +75,53 @@ async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Pa
             assert client.text() == "answeredanswered there"
 
 
+@pytest.mark.usefixtures("kept")
 async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    await kept(journal)
     replay = [user("mine"), said("answered")]
-    async with shared(journal) as house:
-        lists(house, "load", "resume")
-        house.agent.results["session/load"] = b"{}"
-        for number in range(4):
-            replay += [user(f"outside {number} "), said("answered there")]
-            monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)))
-            house.agent.replays["session/load"] = [*replay]
-            house.agent.generation += 1  # it is started anew
-            client = await house.loaded("s0")
-            assert f"outside {number} " in client.text("user_message_chunk")
+    lists(house, "load", "resume")
+    house.agent.results["session/load"] = b"{}"
+    for number in range(4):
+        replay += [user(f"outside {number} "), said("answered there")]
+        monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)))
+        house.agent.replays["session/load"] = [*replay]
+        house.agent.generation += 1  # it is started anew
+        client = await house.loaded("s0")
+        assert f"outside {number} " in client.text("user_message_chunk")
 
 
-async def test_of_a_replay_that_is_too_long_the_person_is_told_that_there_is_more(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("can", ["load", "resume"], ids=["too long", "none"])
+async def test_the_person_is_told_that_there_is_more_than_the_agents_replay_tells(
+    can: str, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
-    await kept(journal)
     replay = [user("mine"), said("answered"), user("outside"), said("answered there")]
     monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)) - 1)
-    async with shared(journal) as house:
-        lists(house, "load")
-        house.agent.replays["session/load"] = replay
-        house.agent.results["session/load"] = b"{}"
-        client = await house.loaded("s0")
-        assert "continued outside" in client.text()
-        assert client.text("user_message_chunk") == "mine"
+    lists(house, can)
+    house.agent.replays["session/load"] = replay
+    house.agent.results[f"session/{can}"] = b"{}"
+    client = await house.loaded("s0")
+    assert "continued outside" in client.text()
+    assert client.text("user_message_chunk") == "mine"
 
 
-async def test_the_person_is_told_that_there_is_more_where_the_agent_does_not_tell_it(
-    journal: Path,
-) -> None:
-    await kept(journal)
-    async with shared(journal) as house:
-        lists(house, "resume")
-        house.agent.results["session/resume"] = b"{}"
-        client = await house.loaded("s0")
-        assert "continued outside" in client.text()
-        assert client.text("user_message_chunk") == "mine"
+@pytest.mark.usefixtures("kept")
+async def test_a_session_that_did_not_go_on_is_resumed_without_a_word(house: Shared) -> None:
+    lists(house, "load", "resume", updatedAt="2020-01-01T00:00:00Z")
+    house.agent.results["session/resume"] = b"{}"
+    client = await house.loaded("s0")
+    assert client.text() == "answered"
+    assert [method for method, _ in house.agent.asked][-1] == "session/resume"
 
 
-async def test_a_session_that_did_not_go_on_is_resumed_without_a_word(journal: Path) -> None:
-    await kept(journal)
-    async with shared(journal) as house:
-        lists(house, "load", "resume", updatedAt="2020-01-01T00:00:00Z")
-        house.agent.results["session/resume"] = b"{}"
-        client = await house.loaded("s0")
-        assert client.text() == "answered"
-        assert [method for method, _ in house.agent.asked][-1] == "session/resume"
-
-
-async def test_the_list_shows_the_later_time_and_what_the_agent_says_in_meta(
-    journal: Path,
-) -> None:
-    await kept(journal)
-    async with shared(journal) as house:
-        lists(house, _meta={"vendor": 7})
-        client = await house.client()
-        [info] = await client.sessions()
-        assert info["updatedAt"] == "2100-01-01T00:00:00.000Z"
-        assert info["_meta"] == {"vendor": 7, "acphold/messageCount": 2}
+@pytest.mark.usefixtures("kept")
+async def test_the_list_shows_the_later_time_and_what_the_agent_says_in_meta(house: Shared) -> None:
+    lists(house, _meta={"vendor": 7})
+    client = await house.client()
+    [info] = await client.sessions()
+    assert info["updatedAt"] == "2100-01-01T00:00:00.000Z"
+    assert info["_meta"] == {"vendor": 7, "acphold/messageCount": 2}
 
 
 async def test_what_the_agent_says_in_meta_is_listed_also_under_an_id_of_ours(

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.rest import Rest
-from tests.hub.shared import Shared, said, shared, until
+from tests.hub.shared import Shared, said, until
 from tests.hub.test_positions import POSITIONS
 
 DEADLINE = 60
@@ -46,40 +45,38 @@ class Indexing:
 
 @pytest.mark.of_a_file
 async def test_a_load_does_not_wait_until_all_words_are_indexed(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        index = Indexing(monkeypatch)
-        _one, session = await house.talked("hi", "hello ", "you")
-        await index.begun()
-        other = await house.loaded(session)
-        assert other.text() == "hello you"
-        index.may_end.set()
+    index = Indexing(monkeypatch)
+    _one, session = await house.talked("hi", "hello ", "you")
+    await index.begun()
+    other = await house.loaded(session)
+    assert other.text() == "hello you"
+    index.may_end.set()
 
 
 @pytest.mark.of_a_file
 async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_the_next_owner(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, session = await house.opened()
-        before = await house.client(**POSITIONS)
-        await before.load(session)
-        await before.call("session/close", {"sessionId": session})
-        index = Indexing(monkeypatch)
-        await house.turn(one, session, "hi", "hello")
-        await index.begun()
-        other = await house.client(**POSITIONS)
-        await other.load(session)
-        await house.leave(other)
-        index.may_end.set()
-        resting = house.hub.conversation(session).session.rest
-        while resting._settling is not None:
-            await asyncio.wait([resting._settling])
-        await house.begun(one, session, "more")
-        assert (await house.journal.session(session)).followers
+    one, session = await house.opened()
+    before = await house.client(**POSITIONS)
+    await before.load(session)
+    await before.call("session/close", {"sessionId": session})
+    index = Indexing(monkeypatch)
+    await house.turn(one, session, "hi", "hello")
+    await index.begun()
+    other = await house.client(**POSITIONS)
+    await other.load(session)
+    await house.leave(other)
+    index.may_end.set()
+    resting = house.hub.conversation(session).session.rest
+    while resting._settling is not None:
+        await asyncio.wait([resting._settling])
+    await house.begun(one, session, "more")
+    assert (await house.journal.session(session)).followers
 
 
 async def settled(house: Shared, session: str) -> None:
@@ -103,61 +100,59 @@ MODES = {"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": 
 @pytest.mark.of_a_file
 @pytest.mark.parametrize("positions", [False, True])
 async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of_it_all_the_same(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, positions: bool
+    monkeypatch: pytest.MonkeyPatch, positions: bool, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "UNNOTICED_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "LAG_BYTES", 1000)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.opened = MODES
-        house.agent.results["session/set_mode"] = b"{}"
-        one, slow, session = await house.pair(**(POSITIONS if positions else {}))
-        first = await house.begun(slow, session, "the slow one's")
-        slow.reads.clear()
-        for number in range(40):
-            await house.agent.say(session, f"<{number}{'x' * 20_000}>")
-        await house.agent.end(session)
-        setting = slow.begin("session/set_mode", {"sessionId": session, "modeId": "b"})
-        await one.until(lambda: "currentModeId" in one.updates()[-1])
-        for number in range(3):
-            plan = {"sessionUpdate": "plan", "entries": [{"content": f"step {number}"}]}
-            behind = [json.dumps(plan).encode(), said(f"behind {number}")]
-            await house.agent.listener.hear(Updates(session, "update", behind))
-        await house.turn(one, session, "the other's", "hello ", "you")
-        await settled(house, session)
-        slow.reads.set()
-        assert await first == {"stopReason": "end_turn"}
-        await setting
-        await until([slow], "hello you")
-        assert slow.text() == one.text()
-        modes = [update for update in slow.updates() if "currentModeId" in update]
-        assert modes == []
-        assert slow.text("user_message_chunk") == "the other's"
-        answers = [slow.place_of_answer(slow.last_id - 1), slow.place_of_answer(slow.last_id)]
-        lines = [line.decode() for line in slow.lines]
-        assert "<39x" in "".join(lines[: answers[0]])
-        assert "behind" in "".join(lines[answers[1] :])
-        assert "behind" not in "".join(lines[: answers[0]])
+    house.agent.opened = MODES
+    house.agent.results["session/set_mode"] = b"{}"
+    one, slow, session = await house.pair(**(POSITIONS if positions else {}))
+    first = await house.begun(slow, session, "the slow one's")
+    slow.reads.clear()
+    for number in range(40):
+        await house.agent.say(session, f"<{number}{'x' * 20_000}>")
+    await house.agent.end(session)
+    setting = slow.begin("session/set_mode", {"sessionId": session, "modeId": "b"})
+    await one.until(lambda: "currentModeId" in one.updates()[-1])
+    for number in range(3):
+        plan = {"sessionUpdate": "plan", "entries": [{"content": f"step {number}"}]}
+        behind = [json.dumps(plan).encode(), said(f"behind {number}")]
+        await house.agent.listener.hear(Updates(session, "update", behind))
+    await house.turn(one, session, "the other's", "hello ", "you")
+    await settled(house, session)
+    slow.reads.set()
+    assert await first == {"stopReason": "end_turn"}
+    await setting
+    await until([slow], "hello you")
+    assert slow.text() == one.text()
+    modes = [update for update in slow.updates() if "currentModeId" in update]
+    assert modes == []
+    assert slow.text("user_message_chunk") == "the other's"
+    answers = [slow.place_of_answer(slow.last_id - 1), slow.place_of_answer(slow.last_id)]
+    lines = [line.decode() for line in slow.lines]
+    assert "<39x" in "".join(lines[: answers[0]])
+    assert "behind" in "".join(lines[answers[1] :])
+    assert "behind" not in "".join(lines[: answers[0]])
 
 
 @pytest.mark.of_a_file
 async def test_settling_that_failed_is_tried_again_without_another_turn(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        settle, times = house.journal.settle, 0
+    settle, times = house.journal.settle, 0
 
-        async def fails_twice(*args: Any, **how: Any) -> None:
-            nonlocal times
-            times += 1
-            if times < 3:
-                raise JournalBusyError("database is locked")
-            await settle(*args, **how)
+    async def fails_twice(*args: Any, **how: Any) -> None:
+        nonlocal times
+        times += 1
+        if times < 3:
+            raise JournalBusyError("database is locked")
+        await settle(*args, **how)
 
-        monkeypatch.setattr(house.journal, "settle", fails_twice)
-        _one, session = await house.talked("hi", "hello")
-        await settled(house, session)
+    monkeypatch.setattr(house.journal, "settle", fails_twice)
+    _one, session = await house.talked("hi", "hello")
+    await settled(house, session)
 
 
 class Settling:

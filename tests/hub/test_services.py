@@ -70,36 +70,34 @@ async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(
 
 
 async def test_files_are_served_inside_the_sessions_folders_while_nobody_is_there(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
     (root := tmp_path / "project").mkdir()
     (root / "a.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "secret.txt").write_text("no")
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client = await house.client(**ALL)
-        session = await house.at_work(client, root)
-        lost(house, client)
-        ask = house.agent.ask_client
-        some = await ask(READ, sessionId=session, path=f"{root}/a.txt", line=2, limit=1)
-        assert some == {"content": "two\n"}
-        await ask(WRITE, sessionId=session, path=f"{root}/new/b.txt", content="b")
-        assert (root / "new" / "b.txt").read_text() == "b"
-        with pytest.raises(OutsideRootsError):
-            await ask(READ, sessionId=session, path=f"{tmp_path}/secret.txt")
-        with pytest.raises(OutsideRootsError):
-            await ask(WRITE, sessionId=session, path=f"{tmp_path}/new.txt", content="")
+    client = await house.client(**ALL)
+    session = await house.at_work(client, root)
+    lost(house, client)
+    ask = house.agent.ask_client
+    some = await ask(READ, sessionId=session, path=f"{root}/a.txt", line=2, limit=1)
+    assert some == {"content": "two\n"}
+    await ask(WRITE, sessionId=session, path=f"{root}/new/b.txt", content="b")
+    assert (root / "new" / "b.txt").read_text() == "b"
+    with pytest.raises(OutsideRootsError):
+        await ask(READ, sessionId=session, path=f"{tmp_path}/secret.txt")
+    with pytest.raises(OutsideRootsError):
+        await ask(WRITE, sessionId=session, path=f"{tmp_path}/new.txt", content="")
 
 
 async def test_what_the_agent_was_told_stays_true_for_a_client_that_can_less(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
     (tmp_path / "a.txt").write_text("here")
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        one, two = await house.client(**READS), await house.client()
-        session = await house.at_work(two, tmp_path)
-        answer = await house.agent.ask_client(READ, sessionId=session, path=f"{tmp_path}/a.txt")
-        assert answer == {"content": "here"}
-        assert READ not in methods(one) + methods(two)
+    one, two = await house.client(**READS), await house.client()
+    session = await house.at_work(two, tmp_path)
+    answer = await house.agent.ask_client(READ, sessionId=session, path=f"{tmp_path}/a.txt")
+    assert answer == {"content": "here"}
+    assert READ not in methods(one) + methods(two)
 
 
 async def test_nothing_is_served_that_the_agent_was_not_told_of(
@@ -207,18 +205,17 @@ async def test_a_command_that_was_asked_of_a_client_that_goes_is_not_run_twice(
 
 
 async def test_folders_that_a_client_opens_the_session_with_count_from_then_on(
-    journal: Path, tmp_path: Path
+    tmp_path: Path, house: Shared
 ) -> None:
     (more := tmp_path / "more").mkdir()
     (more / "a.txt").write_text("more")
     (root := tmp_path / "root").mkdir()
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.can("additionalDirectories")
-        client, session = await house.opened(root, **READS)
-        lost(house, client)
-        read = {"sessionId": session, "path": f"{more}/a.txt"}
-        with pytest.raises(OutsideRootsError):
-            await house.agent.ask_client(READ, **read)
-        two = await house.client()
-        await two.load(session, root, additionalDirectories=[str(more)])
-        assert await house.agent.ask_client(READ, **read) == {"content": "more"}
+    house.agent.can("additionalDirectories")
+    client, session = await house.opened(root, **READS)
+    lost(house, client)
+    read = {"sessionId": session, "path": f"{more}/a.txt"}
+    with pytest.raises(OutsideRootsError):
+        await house.agent.ask_client(READ, **read)
+    two = await house.client()
+    await two.load(session, root, additionalDirectories=[str(more)])
+    assert await house.agent.ask_client(READ, **read) == {"content": "more"}

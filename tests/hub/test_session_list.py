@@ -13,18 +13,17 @@ from tests.hub.shared import Shared, shared
 
 
 async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "AGENT_LIST_SECONDS", 0.5)
-    async with shared(journal) as house:
-        house.agent.can("list")
-        client, session = await house.opened()
-        house.agent.results["session/list"] = (
-            b'{"sessions":[{"sessionId":"theirs","cwd":"/"}],"nextCursor":"more"}'
-        )
-        house.agent.hangs_after["session/list"] = 1
-        found = [info["sessionId"] for info in await client.sessions()]
-        assert found == [session, "theirs"]  # the sessions listed before it hung
+    house.agent.can("list")
+    client, session = await house.opened()
+    house.agent.results["session/list"] = (
+        b'{"sessions":[{"sessionId":"theirs","cwd":"/"}],"nextCursor":"more"}'
+    )
+    house.agent.hangs_after["session/list"] = 1
+    found = [info["sessionId"] for info in await client.sessions()]
+    assert found == [session, "theirs"]  # the sessions listed before it hung
 
 
 async def test_a_session_of_the_agent_whose_id_has_a_nul_or_is_none_is_not_taken_for_another(
@@ -45,19 +44,18 @@ async def test_a_session_of_the_agent_whose_id_has_a_nul_or_is_none_is_not_taken
 
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
+    monkeypatch: pytest.MonkeyPatch, is_over: bool, house: Shared
 ) -> None:
     monkeypatch.setattr(
         "acphold.live.hub.bounds.REST_SECONDS", 600.0
     )  # as for a client that may come back
-    async with shared(journal) as house, asyncio.timeout(30):
-        client, session = await house.talked("one")
-        before = (await house.journal.changes(None)).last
-        await house.begun(client, session, "two")
-        if is_over:
-            await house.agent.end(session)
-        while session not in (await house.journal.changes(before)).session_ids:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    client, session = await house.talked("one")
+    before = (await house.journal.changes(None)).last
+    await house.begun(client, session, "two")
+    if is_over:
+        await house.agent.end(session)
+    while session not in (await house.journal.changes(before)).session_ids:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 async def test_turns_and_updates_within_a_moment_leave_the_row_of_the_list_as_it_is(

@@ -10,13 +10,12 @@ import pytest
 
 from acphold.conversation.history.display_terminals import CUT, TEXT_BYTES
 from acphold.conversation.history.timeline import ToolCall
-from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import earlier_conversation
 from tests.editor import Refused
-from tests.hub.shared import Onlooker, Shared
+from tests.hub.shared import Onlooker, Shared, full
 
 
 class Screen:
@@ -199,10 +198,6 @@ async def test_what_the_journal_could_not_take_is_kept_with_the_end_of_the_next_
     session, turn = await begun(house, client)
     terminal = {"sessionId": session, "terminalId": "term-1"}
     await house.agent.ask_client("terminal/output", **terminal)
-
-    async def full(*_: object) -> None:
-        raise JournalUnavailableError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(house.journal, "append", full)
         await house.agent.end(session)

@@ -16,6 +16,7 @@ from acphold.conversation.history.prompt_queue import why_held
 from acphold.live.agents.terms import Terms
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_newest_surroundings import editors
+from tests.watched_processes import until
 
 ONE = Surroundings({"WHO": "same"}, "/one")
 TWO = Surroundings({"WHO": "same"}, "/two")
@@ -106,8 +107,7 @@ async def test_it_stays_where_it_would_lose_something_until_that_is_over(
         if how == "in a turn":
             assert "load it here once its turn has ended" in error.message
             await first.ended(session, turn)
-            while first.hub.desk_of(session) is not second.desk:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # it comes by itself
+            await until(lambda: first.hub.desk_of(session) is second.desk)  # it comes by itself
             await second.turn(two, session, "now?", "yes")
             assert told(first) == []
         else:
@@ -262,28 +262,30 @@ async def test_a_queue_that_waits_does_not_go_on_by_another_clients_terms(journa
         await queued(one, session, do="go")
         await first.agent.prompted(session)
         await first.agent.end(session)
-        while first.hub.desk_of(session) is not second.desk:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # it comes by itself
+        await until(lambda: first.hub.desk_of(session) is second.desk)  # it comes by itself
         await second.turn(two, session, "now?", "yes")
 
 
-async def test_a_queue_on_variables_alone_goes_on_in_an_environment_that_has_them(
-    journal: Path,
+@pytest.mark.parametrize("on", ["variables", "a sign-in that the agent keeps itself"])
+async def test_a_queue_goes_on_after_a_restart_on_what_the_next_process_has_too(
+    on: str, journal: Path
 ) -> None:
-    for terms in (Terms(variables=(("A_KEY", "one"),)), Terms(variables=(("A_KEY", "two"),))):
-        async with shared(journal) as house:
-            house.agent.terms = terms
-            if terms.variables[0][1] == "one":
-                one, session = await house.opened()
-                await queued(one, session, do="set", restarts=True)
-                await house.begun(one, session, "long")
-                await queued(one, session)
-            else:
-                house.agent.can("load")
-                house.agent.results["session/load"] = b"{}"
-                await house.loaded(session)
-                await house.agent.prompted(session)
-                await house.agent.end(session)
+    async with shared(journal) as house:
+        accept(house)
+        if on == "variables":
+            house.agent.terms = Terms(variables=(("A_KEY", "one"),))
+        one, session = await house.opened()
+        if on != "variables":
+            await one.call("authenticate", {"methodId": "browser"})
+        await queued(one, session, do="set", restarts=True)
+        await house.begun(one, session, "long")
+        await queued(one, session)
+    async with later(journal) as house:
+        if on == "variables":
+            house.agent.terms = Terms(variables=(("A_KEY", "two"),))
+        await house.loaded(session)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
 
 
 async def test_a_queue_is_not_held_for_terms_once_the_person_has_logged_out(house: Shared) -> None:
@@ -336,36 +338,6 @@ async def test_an_editor_sends_no_prompt_of_another_that_waits_elsewhere(journal
         assert told(first) == ["providers/set"]
 
 
-async def test_a_sign_in_that_an_agent_keeps_itself_is_not_missed_after_a_restart(
-    journal: Path,
-) -> None:
-    async with shared(journal) as house:
-        accept(house)
-        house.agent.can("load")
-        house.agent.results["session/load"] = b"{}"
-        one, session = await house.opened()
-        await one.call("authenticate", {"methodId": "browser"})
-        await queued(one, session, do="set", restarts=True)
-        await house.begun(one, session, "long")
-        await queued(one, session)
-    async with shared(journal) as house:
-        house.agent.can("load")
-        house.agent.results["session/load"] = b"{}"
-        await house.loaded(session)
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-
-
-async def left_on_lost_terms(journal: Path) -> str:
-    """A session on a provider that no process knows any more."""
-    async with shared(journal) as house:
-        accept(house)
-        one, session = await house.opened()
-        await one.call("providers/set", PROVIDER)
-        await house.turn(one, session, "hello", "hi")
-    return session
-
-
 @asynccontextmanager
 async def later(journal: Path) -> AsyncIterator[Shared]:
     """A process that comes later."""
@@ -376,49 +348,52 @@ async def later(journal: Path) -> AsyncIterator[Shared]:
         yield house
 
 
+@pytest.fixture
+async def lost(journal: Path) -> AsyncIterator[tuple[Shared, str]]:
+    """A session on a provider that no process knows any more."""
+    async with shared(journal) as house:
+        accept(house)
+        one, session = await house.opened()
+        await one.call("providers/set", PROVIDER)
+        await house.turn(one, session, "hello", "hi")
+    async with later(journal) as house:
+        yield house, session
+
+
 async def test_nothing_is_said_in_a_session_whose_chosen_terms_are_lost_until_they_are_chosen(
-    journal: Path,
+    lost: tuple[Shared, str],
 ) -> None:
-    session = await left_on_lost_terms(journal)
-    async with later(journal) as house:
-        page = await house.loaded(session)
-        assert "So nothing is sent" in json.dumps(page.messages, ensure_ascii=False)
-        words = {"sessionId": session, "prompt": [{"type": "text", "text": "secret"}]}
-        for method in ("session/prompt", "_session/steering"):
-            error = await page.refused(method, words)
-            assert "stood on provider “main”" in error.message
-            assert f"acphold continue {session} --from last" in error.message
-        page.tell("_session/steering", words)
-        await page.call("session/list", {})
-        assert "secret" not in json.dumps([house.agent.asked, house.agent.told])
-        editor = await house.loaded(session)
-        await editor.call("providers/set", OTHER)
-        await house.turn(page, session, "hello", "hi")  # it joins on those
+    house, session = lost
+    page = await house.loaded(session)
+    assert "So nothing is sent" in json.dumps(page.messages, ensure_ascii=False)
+    words = {"sessionId": session, "prompt": [{"type": "text", "text": "secret"}]}
+    for method in ("session/prompt", "_session/steering"):
+        error = await page.refused(method, words)
+        assert "stood on provider “main”" in error.message
+        assert f"acphold continue {session} --from last" in error.message
+    page.tell("_session/steering", words)
+    await page.call("session/list", {})
+    assert "secret" not in json.dumps([house.agent.asked, house.agent.told])
+    editor = await house.loaded(session)
+    await editor.call("providers/set", OTHER)
+    await house.turn(page, session, "hello", "hi")  # it joins on those
 
 
-async def test_a_copy_of_a_session_whose_terms_are_lost_goes_on_on_the_agents_own(
-    journal: Path,
+@pytest.mark.parametrize("how", ["a copy", "another agent"])
+async def test_a_copy_goes_on_on_the_agents_own_terms_and_another_agent_on_its_own(
+    how: str, lost: tuple[Shared, str]
 ) -> None:
-    session = await left_on_lost_terms(journal)
-    async with later(journal) as house:
-        page = await house.client()
-        copy = (await page.call("_acphold/fork", {"sessionId": session}))["sessionId"]
-        await page.load(copy)
-        turn = page.begin_prompt(copy, "hello")
-        await house.agent.until_at_work()
-        await house.agent.end(house.agent.at_work[0])
-        await turn
-
-
-async def test_lost_terms_of_another_agent_hold_nothing_up(journal: Path) -> None:
-    session = await left_on_lost_terms(journal)
-    async with later(journal) as house:
+    house, session = lost
+    page = await house.client()
+    if how == "a copy":
+        session = (await page.call("_acphold/fork", {"sessionId": session}))["sessionId"]
+    else:
         house.agent.key = "another"
-        one = await house.loaded(session)
-        turn = one.begin_prompt(session, "hello")
-        await house.agent.until_at_work()
-        await house.agent.end(house.agent.at_work[0])
-        await turn
+    await page.load(session)
+    turn = page.begin_prompt(session, "hello")
+    await house.agent.until_at_work()
+    await house.agent.end(house.agent.at_work[0])
+    await turn
 
 
 async def test_variables_that_are_gone_are_only_told(journal: Path) -> None:

@@ -45,6 +45,7 @@ from acphold.safety.snapshots.worktree import LAYING, Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest
+from tests.watched_processes import until
 
 
 @pytest.fixture
@@ -366,9 +367,7 @@ async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
     client, session = await house.opened(project.top)
     gate.close()
     turn = await house.begun(client, session, "go")
-    async with asyncio.timeout(DEADLINE):
-        while not takes:  # noqa: ASYNC110 - a thread
-            await asyncio.sleep(0.01)
+    await until(lambda: takes)
     for _ in range(3):
         await house.ended(session, turn)
         turn = await house.begun(client, session, "go on")
@@ -385,7 +384,7 @@ async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
 
 
 async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     real, tried, answers = checkouts.checkout_of, list[int](), threading.Event()
 
@@ -394,23 +393,20 @@ async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
         answers.wait(DEADLINE)
         return real(folder)
 
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        monkeypatch.setattr(checkouts, "checkout_of", hangs)
-        for _ in range(2):
-            await house.turn(client, session, "go")
-        async with asyncio.timeout(DEADLINE):
-            while not tried:  # noqa: ASYNC110 - a thread
-                await asyncio.sleep(0.01)
-        assert len(tried) == 1
-        assert threading.get_ident() not in tried
-        assert await house.journal.snapshots.of(session) == []
-        answers.set()
-        await upkeep(house)
-        rows = await house.journal.snapshots.of(session)
-        assert [row.state for row in rows] == ["late", "late", "late", "whole"]
-        await whole_turn(house, client, session)
-        assert len(await kept(house, session, 6)) == 6
+    client, session = await house.opened(project.top)
+    monkeypatch.setattr(checkouts, "checkout_of", hangs)
+    for _ in range(2):
+        await house.turn(client, session, "go")
+    await until(lambda: tried)
+    assert len(tried) == 1
+    assert threading.get_ident() not in tried
+    assert await house.journal.snapshots.of(session) == []
+    answers.set()
+    await upkeep(house)
+    rows = await house.journal.snapshots.of(session)
+    assert [row.state for row in rows] == ["late", "late", "late", "whole"]
+    await whole_turn(house, client, session)
+    assert len(await kept(house, session, 6)) == 6
 
 
 async def test_cancelled_and_failed_turns_have_an_end_too(project: Project, house: Shared) -> None:
@@ -464,17 +460,16 @@ async def test_a_folder_in_which_git_hangs_costs_one_deadline(
 
 @pytest.mark.slow
 async def test_a_hundred_thousand_new_files_are_refused(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     for number in range(500):
         (project.top / f"new{number}").mkdir()
         for name in range(200):
             os.close(os.open(project.top / f"new{number}" / str(name), os.O_CREAT))
-    async with shared(journal) as house:
-        _client, session = await house.opened(project.top)
-        house.hub.conversation(session).turns.files.begin(0, (str(project.top),))
-        [row] = await kept(house, session, 1)
-        assert "100,000 new files are not ignored" in row.reason
+    _client, session = await house.opened(project.top)
+    house.hub.conversation(session).turns.files.begin(0, (str(project.top),))
+    [row] = await kept(house, session, 1)
+    assert "100,000 new files are not ignored" in row.reason
 
 
 async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
@@ -510,75 +505,71 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
 
 @pytest.mark.parametrize("when", ["copied", "failed", "cancelled"])
 async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
-    journal: Path, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, house: Shared
 ) -> None:
     project.write(".gitignore", "*.local\n/out\n")
     project.write(".worktreeinclude", "*.local\n/out\n")
     project.write("a.local")
     project.write("out/deep/b")
     (tmp_path / "empty").mkdir()
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        await whole_turn(house, client, session, 2)
-        row = await house.journal.session(session)
-        is_over, seen = threading.Event(), list[str]()
-        real = include
+    client, session = await house.opened(project.top)
+    await whole_turn(house, client, session, 2)
+    row = await house.journal.session(session)
+    is_over, seen = threading.Event(), list[str]()
+    real = include
 
-        def slow(*given: Any) -> Included:
-            done = real(*given)
-            seen.extend(os.listdir(tmp_path / "empty"))
-            is_over.wait(DEADLINE)
-            return done
+    def slow(*given: Any) -> Included:
+        done = real(*given)
+        seen.extend(os.listdir(tmp_path / "empty"))
+        is_over.wait(DEADLINE)
+        return done
 
-        async def fails(*_: object, **__: object) -> Forked:
-            raise WorkspaceError("no space left")
+    async def fails(*_: object, **__: object) -> Forked:
+        raise WorkspaceError("no space left")
 
-        if when == "cancelled":
-            monkeypatch.setattr(worktree, "include", slow)
-        elif when == "failed":
-            monkeypatch.setattr(kept_files, "fork", fails)
-        forking = asyncio.create_task(
-            fork_with_files(
-                house.journal, row, Surroundings.here(), str(tmp_path / "empty"), include=True
-            )
+    if when == "cancelled":
+        monkeypatch.setattr(worktree, "include", slow)
+    elif when == "failed":
+        monkeypatch.setattr(kept_files, "fork", fails)
+    forking = asyncio.create_task(
+        fork_with_files(
+            house.journal, row, Surroundings.here(), str(tmp_path / "empty"), include=True
         )
-        if when == "cancelled":
-            async with asyncio.timeout(DEADLINE):
-                while not seen:  # noqa: ASYNC110 - a thread
-                    await asyncio.sleep(0.01)
-            assert {"a.local", "out", "a.txt"} <= {*seen}
-            forking.cancel()
-            asyncio.get_running_loop().call_soon(is_over.set)
-        await asyncio.wait([forking])
-        if when == "copied":
-            assert (tmp_path / "empty" / "out" / "deep" / "b").exists()
-        else:
-            assert os.listdir(tmp_path / "empty") == []
-            assert "empty" not in project.git("worktree", "list")
+    )
+    if when == "cancelled":
+        await until(lambda: seen)
+        assert {"a.local", "out", "a.txt"} <= {*seen}
+        forking.cancel()
+        asyncio.get_running_loop().call_soon(is_over.set)
+    await asyncio.wait([forking])
+    if when == "copied":
+        assert (tmp_path / "empty" / "out" / "deep" / "b").exists()
+    else:
+        assert os.listdir(tmp_path / "empty") == []
+        assert "empty" not in project.git("worktree", "list")
 
 
 async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_behind(
-    journal: Path, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     (tmp_path / "empty").mkdir()
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        await whole_turn(house, client, session, 2)
-        row = await house.journal.session(session)
-        loop = asyncio.get_running_loop()
+    client, session = await house.opened(project.top)
+    await whole_turn(house, client, session, 2)
+    row = await house.journal.session(session)
+    loop = asyncio.get_running_loop()
 
-        def last(_: str) -> bool:
-            loop.call_soon_threadsafe(forking.cancel)
-            return False
+    def last(_: str) -> bool:
+        loop.call_soon_threadsafe(forking.cancel)
+        return False
 
-        monkeypatch.setattr(worktree, "has_list", last)
-        forking = asyncio.create_task(
-            fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "empty"))
-        )
-        await asyncio.wait([forking])
-        assert forking.cancelled()
-        assert os.listdir(tmp_path / "empty") == []
-        assert "empty" not in project.git("worktree", "list")
+    monkeypatch.setattr(worktree, "has_list", last)
+    forking = asyncio.create_task(
+        fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "empty"))
+    )
+    await asyncio.wait([forking])
+    assert forking.cancelled()
+    assert os.listdir(tmp_path / "empty") == []
+    assert "empty" not in project.git("worktree", "list")
 
 
 async def test_a_client_has_a_session_copied_with_its_files(
@@ -705,33 +696,31 @@ async def test_upkeep_that_fails_drops_no_snapshot(
 
 
 async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     async def fails(_: object) -> None:
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(kept_stores, "tidy", fails)
-    async with shared(journal) as house:
-        _client, session = await house.opened(project.top)
-        await house.desk.delete(session)
+    _client, session = await house.opened(project.top)
+    await house.desk.delete(session)
 
 
 async def test_a_folder_that_a_killed_fork_has_laid_out_is_its_sessions_even_if_that_is_archived(
-    journal: Path, project: Project
+    project: Project, house: Shared
 ) -> None:
     """Otherwise the next fork would take it for a remainder, and remove the files."""
     top = str(project.top)
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        await whole_turn(house, client, session, 2)
-        [store] = await stores_of(house.journal)
-        note = {"folder": top, "project": top, "is_new": False}
-        with open(f"{store.path}/{LAYING}-killed", "w") as left:  # noqa: ASYNC230 - a few bytes
-            json.dump(note, left)
-        assert await remains(house.journal) == {top: True}
-        await house.journal.change(session, RowChange(archived=True))
-        assert (await house.journal.session(session)).archived
-        assert await remains(house.journal) == {top: True}
+    client, session = await house.opened(project.top)
+    await whole_turn(house, client, session, 2)
+    [store] = await stores_of(house.journal)
+    note = {"folder": top, "project": top, "is_new": False}
+    with open(f"{store.path}/{LAYING}-killed", "w") as left:  # noqa: ASYNC230 - a few bytes
+        json.dump(note, left)
+    assert await remains(house.journal) == {top: True}
+    await house.journal.change(session, RowChange(archived=True))
+    assert (await house.journal.session(session)).archived
+    assert await remains(house.journal) == {top: True}
 
 
 async def test_the_end_of_the_process_does_not_wait_for_upkeep(
@@ -756,7 +745,7 @@ async def test_the_end_of_the_process_does_not_wait_for_upkeep(
 
 
 async def test_a_turn_does_not_wait_for_upkeep(
-    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     is_over = asyncio.Event()
 
@@ -764,12 +753,11 @@ async def test_a_turn_does_not_wait_for_upkeep(
         await is_over.wait()
 
     monkeypatch.setattr(kept_stores, "tidy", slow)
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        for number in (1, 2):
-            rows = await whole_turn(house, client, session, number * 2)
-        assert {row.state for row in rows} == {"whole"}
-        is_over.set()
+    client, session = await house.opened(project.top)
+    for number in (1, 2):
+        rows = await whole_turn(house, client, session, number * 2)
+    assert {row.state for row in rows} == {"whole"}
+    is_over.set()
 
 
 async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
@@ -790,9 +778,7 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
         os.mknod(os.path.join(folder, ".tidied"))
         os.utime(os.path.join(folder, ".tidied"), (1, 1))
         turn = await begun(house, client, session)
-        async with asyncio.timeout(DEADLINE):
-            while not begun_mark.exists():  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+        await until(lambda: begun_mark.exists())
         await house.ended(session, turn)
         began = time.monotonic()
     assert time.monotonic() - began < 4
@@ -821,9 +807,8 @@ async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(
     assert "full" in rows[0].reason
 
 
-async def test_a_branch_with_any_name_is_kept(journal: Path, project: Project) -> None:
+async def test_a_branch_with_any_name_is_kept(project: Project, house: Shared) -> None:
     project.git("symbolic-ref", "HEAD", os.fsdecode(b"refs/heads/caf\xe9"))
-    async with shared(journal) as house:
-        client, session = await house.opened(project.top)
-        await whole_turn(house, client, session)
-        assert (await kept(house, session, 2))[0].branch == "caf\ufffd"
+    client, session = await house.opened(project.top)
+    await whole_turn(house, client, session)
+    assert (await kept(house, session, 2))[0].branch == "caf\ufffd"

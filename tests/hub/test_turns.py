@@ -53,25 +53,24 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
 
 
 async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_it(
-    journal: Path,
+    house: Shared,
 ) -> None:
     def turns() -> list[PromptTurn]:
         gc.collect()
         return [it for it in gc.get_objects() if type(it) is PromptTurn]
 
     others = {id(it): it for it in turns()}  # of earlier tests
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        for heeds_cancel in (True, False):
-            house.agent.heeds_cancel = heeds_cancel
-            turn = await house.begun(client, session, "work on")
-            if not heeds_cancel:
-                client.tell("session/cancel", {"sessionId": session})
-            await house.ended(session, turn)
-            await client.call("session/list", {})
-            house.agent.calls.clear()
-            del turn
-            assert {id(it) for it in turns()} <= others.keys()
+    client, session = await house.opened()
+    for heeds_cancel in (True, False):
+        house.agent.heeds_cancel = heeds_cancel
+        turn = await house.begun(client, session, "work on")
+        if not heeds_cancel:
+            client.tell("session/cancel", {"sessionId": session})
+        await house.ended(session, turn)
+        await client.call("session/list", {})
+        house.agent.calls.clear()
+        del turn
+        assert {id(it) for it in turns()} <= others.keys()
 
 
 @pytest.mark.postgresql
@@ -99,59 +98,49 @@ async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing
     assert "INSERT INTO acphold.segments" in end
 
 
-async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(
-    house: Shared,
-) -> None:
-    house.agent.heeds_cancel = False
-    client, session, first = await house.in_turn("first")
-    client.tell("session/cancel", {"sessionId": session})
-    assert await first == {"stopReason": "cancelled"}
-    second = await house.begun(client, session, "second", own="s1")
-    assert house.agent.generation == 2
-    await house.agent.end("s1")
-    assert await second == {"stopReason": "end_turn"}
-
-
-@pytest.mark.parametrize("hangs", [False, True], ids=["", "the agent hangs in the load"])
+@pytest.mark.parametrize(
+    "how", ["", "the agent hangs", pytest.param("a second load", marks=pytest.mark.of_a_file)]
+)
 async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt_at_once(
-    hangs: bool, house: Shared
+    how: str, house: Shared
 ) -> None:
     client, session = await house.opened()
     await client.call("session/close", {"sessionId": session})
-    if hangs:
+    if how == "the agent hangs":
         house.agent.may_answer.clear()
     loading = client.begin("session/load", open_params(session, "/"))
     turn = client.begin_prompt(session, "never mind")
+    if how == "a second load":
+        loading = client.begin("session/load", open_params(session, "/"))
     client.tell("session/cancel", {"sessionId": session})
     assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-    assert not (hangs and loading.done())
+    assert not (how == "the agent hangs" and loading.done())
     house.agent.may_answer.set()
     await loading
     assert prompts(house) == []
     await client.load(session)
-    assert client.text("user_message_chunk") == "never mind"
+    assert client.text("user_message_chunk") == "never mind" or how == "a second load"
 
 
 async def test_prompts_that_are_cancelled_without_end_during_loads_are_refused(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(server_bounds, "KEPT_PROMPTS_BYTES", 10_000)
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        sessions = [session, await client.new()]
-        for each in sessions:
-            await client.call("session/close", {"sessionId": each})
-        house.agent.may_answer.clear()
-        loadings = [client.begin("session/load", open_params(each, "/")) for each in sessions]
-        turn = client.begin_prompt(sessions[0], "x" * 9_000)
-        client.tell("session/cancel", {"sessionId": sessions[0]})
-        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-        for each in sessions:
-            with pytest.raises(Refused, match="too many prompts wait"):
-                await client.prompt(each, "one more")
-        house.agent.may_answer.set()
-        await asyncio.gather(*loadings)
-        assert prompts(house) == []
+    client, session = await house.opened()
+    sessions = [session, await client.new()]
+    for each in sessions:
+        await client.call("session/close", {"sessionId": each})
+    house.agent.may_answer.clear()
+    loadings = [client.begin("session/load", open_params(each, "/")) for each in sessions]
+    turn = client.begin_prompt(sessions[0], "x" * 9_000)
+    client.tell("session/cancel", {"sessionId": sessions[0]})
+    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+    for each in sessions:
+        with pytest.raises(Refused, match="too many prompts wait"):
+            await client.prompt(each, "one more")
+    house.agent.may_answer.set()
+    await asyncio.gather(*loadings)
+    assert prompts(house) == []
 
 
 async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_it(
@@ -263,19 +252,20 @@ async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loade
     assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
 
 
-async def test_two_turns_that_an_agent_never_ends_do_not_keep_it_from_being_started_anew(
-    house: Shared,
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_an_agent_that_never_ends_its_turns_is_started_anew_before_the_next_prompt(
+    turns: int, house: Shared
 ) -> None:
     house.agent.heeds_cancel = False
     client = await house.client()
-    sessions = [await client.new(), await client.new()]
+    sessions = [await client.new() for _ in range(turns)]
     for session in sessions:
         turn = await house.begun(client, session, "first")
         client.tell("session/cancel", {"sessionId": session})
         assert await turn == {"stopReason": "cancelled"}
-    again = await house.begun(client, sessions[0], "second", own="s2")
+    again = await house.begun(client, sessions[0], "second", own=f"s{turns}")
     assert house.agent.generation == 2
-    await house.agent.end("s2")
+    await house.agent.end(f"s{turns}")
     assert await again == {"stopReason": "end_turn"}
 
 
@@ -311,19 +301,18 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
 
 
 async def test_a_call_that_has_begun_long_ago_is_looked_for_until_it_is_found(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     monkeypatch.setattr(bounds, "CALLS_LOOKED_BACK", 1)
-    async with shared(journal) as house:
-        client, session, turn = await house.in_turn("build")
-        await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
-        for number in range(20):  # each is an entry: the client sees it before the next
-            await house.agent.say(session, f"line {number}.")
-            await client.until_text(f"line {number}.")
-        client.tell("session/cancel", {"sessionId": session})
-        await turn
-        [closed] = [update for update in client.updates() if update.get("status") == "failed"]
-        assert closed["_meta"]["vendor"] == {"n": [1]}
+    client, session, turn = await house.in_turn("build")
+    await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
+    for number in range(20):  # each is an entry: the client sees it before the next
+        await house.agent.say(session, f"line {number}.")
+        await client.until_text(f"line {number}.")
+    client.tell("session/cancel", {"sessionId": session})
+    await turn
+    [closed] = [update for update in client.updates() if update.get("status") == "failed"]
+    assert closed["_meta"]["vendor"] == {"n": [1]}
 
 
 @pytest.mark.parametrize(
@@ -341,38 +330,22 @@ async def test_a_call_that_has_begun_long_ago_is_looked_for_until_it_is_found(
     ],
 )
 async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
-    journal: Path, answer: bytes | AcpError, mark: object
+    answer: bytes | AcpError, mark: object, house: Shared
 ) -> None:
     def marks(client: Onlooker) -> list[object]:
         metas = [update.get("_meta", {}) for update in client.updates()]
         return [meta["acphold/turn"] for meta in metas if "acphold/turn" in meta]
 
-    async with shared(journal) as house:
-        one, two, three = [await house.client() for _ in range(3)]
-        session = await one.new()
-        await two.load(session)
-        turn = await house.begun(one, session, "look at this")
-        await house.agent.end(session, answer)
-        await asyncio.wait([turn])
-        await three.load(session)
-        await two.call("session/list", {})
-        assert marks(one) == []  # it has the answer
-        assert marks(two) == marks(three) == ([] if mark is None else [mark])
-
-
-@pytest.mark.of_a_file
-async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first(
-    house: Shared,
-) -> None:
-    client, session = await house.opened()
-    await client.call("session/close", {"sessionId": session})
-    client.begin("session/load", open_params(session, "/"))
-    turn = client.begin_prompt(session, "never mind")
-    second = client.begin("session/load", open_params(session, "/"))
-    client.tell("session/cancel", {"sessionId": session})
-    assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-    await second
-    assert prompts(house) == []
+    one, two, three = [await house.client() for _ in range(3)]
+    session = await one.new()
+    await two.load(session)
+    turn = await house.begun(one, session, "look at this")
+    await house.agent.end(session, answer)
+    await asyncio.wait([turn])
+    await three.load(session)
+    await two.call("session/list", {})
+    assert marks(one) == []  # it has the answer
+    assert marks(two) == marks(three) == ([] if mark is None else [mark])
 
 
 @pytest.mark.parametrize("asks_for", ["nothing", "acphold/positions"])

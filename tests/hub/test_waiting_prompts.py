@@ -188,7 +188,7 @@ async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_sa
 
 
 async def test_a_stop_between_two_turns_holds_what_waits(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     reached, goes_on = asyncio.Event(), asyncio.Event()
     read = waiting_prompts.WaitingQueue._content
@@ -199,49 +199,47 @@ async def test_a_stop_between_two_turns_holds_what_waits(
         return await read(queue, waits)
 
     monkeypatch.setattr(waiting_prompts.WaitingQueue, "_content", slow)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
-        await add(client, session, "second", "third")
-        await house.ended(session, turn)
-        await reached.wait()  # the second one is chosen, and not yet a turn
-        client.tell("session/cancel", {"sessionId": session})
-        await state(client, session)
-        goes_on.set()
-        await held_by_stop(client)
-        assert waiting(await state(client, session)) == ["second", "third"]
-        assert prompts(house) == ["first"]
-        await change(client, session, "go")
-        await house.agent.prompted(session)
-        assert prompts(house) == ["first", "second"]
+    client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
+    await add(client, session, "second", "third")
+    await house.ended(session, turn)
+    await reached.wait()  # the second one is chosen, and not yet a turn
+    client.tell("session/cancel", {"sessionId": session})
+    await state(client, session)
+    goes_on.set()
+    await held_by_stop(client)
+    assert waiting(await state(client, session)) == ["second", "third"]
+    assert prompts(house) == ["first"]
+    await change(client, session, "go")
+    await house.agent.prompted(session)
+    assert prompts(house) == ["first", "second"]
 
 
 async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     reached, goes_on = asyncio.Event(), asyncio.Event()
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
-        await add(client, session, "second")
-        live = house.hub.conversation(session).session
-        publish = live.publish
+    client, session, turn = await house.in_turn("first", _meta={"acphold/queue": True})
+    await add(client, session, "second")
+    live = house.hub.conversation(session).session
+    publish = live.publish
 
-        async def slow(kind: str, *rest: Any, **options: Any) -> None:
-            if kind == "turn_end":
-                reached.set()
-                await goes_on.wait()
-            await publish(kind, *rest, **options)
+    async def slow(kind: str, *rest: Any, **options: Any) -> None:
+        if kind == "turn_end":
+            reached.set()
+            await goes_on.wait()
+        await publish(kind, *rest, **options)
 
-        monkeypatch.setattr(live, "publish", slow)
-        ending = asyncio.create_task(house.agent.end(session))
-        await reached.wait()
-        client.tell("session/cancel", {"sessionId": session})
-        await state(client, session)
-        goes_on.set()
-        assert await turn == {"stopReason": "end_turn"}
-        await ending
-        await held_by_stop(client)
-        assert waiting(await state(client, session)) == ["second"]
-        assert prompts(house) == ["first"]
+    monkeypatch.setattr(live, "publish", slow)
+    ending = asyncio.create_task(house.agent.end(session))
+    await reached.wait()
+    client.tell("session/cancel", {"sessionId": session})
+    await state(client, session)
+    goes_on.set()
+    assert await turn == {"stopReason": "end_turn"}
+    await ending
+    await held_by_stop(client)
+    assert waiting(await state(client, session)) == ["second"]
+    assert prompts(house) == ["first"]
 
 
 async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_holds_nothing(
@@ -258,7 +256,7 @@ async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_ho
 
 
 async def test_what_waits_begins_once_when_it_can_be_read_again(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     failures = 0
     tried = asyncio.Event()
@@ -271,46 +269,44 @@ async def test_what_waits_begins_once_when_it_can_be_read_again(
         raise JournalUnavailableError("the disk is gone")
 
     monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session, turn = await house.in_turn("first")
-        await add(client, session, "second")
-        with monkeypatch.context() as gone:
-            gone.setattr(house.journal, "read", fails)
-            await house.ended(session, turn)
-            await tried.wait()
-            assert prompts(house) == ["first"]
-        await house.agent.prompted(session)
-        assert prompts(house) == ["first", "second"]
+    client, session, turn = await house.in_turn("first")
+    await add(client, session, "second")
+    with monkeypatch.context() as gone:
+        gone.setattr(house.journal, "read", fails)
+        await house.ended(session, turn)
+        await tried.wait()
+        assert prompts(house) == ["first"]
+    await house.agent.prompted(session)
+    assert prompts(house) == ["first", "second"]
 
 
 async def test_a_prompt_whose_beginning_cannot_be_written_is_not_sent_and_holds_the_rest(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     tried = asyncio.Event()
     monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
-    async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        client, session, turn = await house.in_turn("first")
-        await add(client, session, "second", "third")
-        append, failures = house.journal.append, 0
+    client, session, turn = await house.in_turn("first")
+    await add(client, session, "second", "third")
+    append, failures = house.journal.append, 0
 
-        async def fails(lease: Any, runs: Any, *more: Any) -> Any:
-            nonlocal failures
-            if not failures and all(kind != "prompt" for kind, _ in runs):
-                return await append(lease, runs, *more)
-            failures += 1
-            if failures > 2:
-                tried.set()
-            raise JournalUnavailableError("the disk is full")
+    async def fails(lease: Any, runs: Any, *more: Any) -> Any:
+        nonlocal failures
+        if not failures and all(kind != "prompt" for kind, _ in runs):
+            return await append(lease, runs, *more)
+        failures += 1
+        if failures > 2:
+            tried.set()
+        raise JournalUnavailableError("the disk is full")
 
-        with monkeypatch.context() as full:
-            full.setattr(house.journal, "append", fails)
-            await house.ended(session, turn)
-            await tried.wait()
-        while (queue := await state(client, session)).get("held") != "failed":
-            pass
-        assert [(it["words"], it["state"]) for it in queue["ended"]] == [("second", "failed")]
-        assert waiting(queue) == ["third"]
-        assert prompts(house) == ["first"]
+    with monkeypatch.context() as full:
+        full.setattr(house.journal, "append", fails)
+        await house.ended(session, turn)
+        await tried.wait()
+    while (queue := await state(client, session)).get("held") != "failed":
+        pass
+    assert [(it["words"], it["state"]) for it in queue["ended"]] == [("second", "failed")]
+    assert waiting(queue) == ["third"]
+    assert prompts(house) == ["first"]
 
 
 async def test_nothing_begins_over_an_open_question(house: Shared) -> None:
@@ -494,33 +490,32 @@ async def test_two_clients_that_change_it_at_once_agree_and_each_change_is_in_th
 
 
 async def test_a_clock_that_is_set_forward_and_back_begins_nothing_early_and_nothing_twice(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, house: Shared
 ) -> None:
     clock, start = [10 * HOURS], 10 * HOURS
     looks = Looks(monkeypatch, clock)
-    async with shared(journal) as house:
-        client, session = await house.opened()
-        await add(client, session, "in two hours", at=start + 2 * HOURS)
-        await add(client, session, "in five hours", at=start + 5 * HOURS)
-        await add(client, session, "at once")
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        for hours in (1, -8, 0):  # set right, wrong by a battery that was empty, and right again
-            clock[0] = start + hours * HOURS
-            await looks.again()
-            assert prompts(house) == ["at once"]
-        assert house.desk.is_busy  # a daemon stays for them
-        clock[0] = start + 3 * HOURS
-        await house.agent.prompted(session)
-        clock[0] = start  # behind the moment of the one that runs
-        await house.agent.end(session)
+    client, session = await house.opened()
+    await add(client, session, "in two hours", at=start + 2 * HOURS)
+    await add(client, session, "in five hours", at=start + 5 * HOURS)
+    await add(client, session, "at once")
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    for hours in (1, -8, 0):  # set right, wrong by a battery that was empty, and right again
+        clock[0] = start + hours * HOURS
         await looks.again()
-        assert prompts(house) == ["at once", "in two hours"]
-        clock[0] = start + 50 * HOURS  # asleep over a weekend
-        await house.agent.prompted(session)
-        await house.agent.end(session)
-        assert prompts(house) == ["at once", "in two hours", "in five hours"]
-        assert waiting(await state(client, session)) == []
+        assert prompts(house) == ["at once"]
+    assert house.desk.is_busy  # a daemon stays for them
+    clock[0] = start + 3 * HOURS
+    await house.agent.prompted(session)
+    clock[0] = start  # behind the moment of the one that runs
+    await house.agent.end(session)
+    await looks.again()
+    assert prompts(house) == ["at once", "in two hours"]
+    clock[0] = start + 50 * HOURS  # asleep over a weekend
+    await house.agent.prompted(session)
+    await house.agent.end(session)
+    assert prompts(house) == ["at once", "in two hours", "in five hours"]
+    assert waiting(await state(client, session)) == []
 
 
 @pytest.mark.postgresql
