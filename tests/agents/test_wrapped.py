@@ -94,6 +94,14 @@ async def opened(process: ProcessAgent) -> str:
     return str(json.loads(result)["sessionId"])
 
 
+@asynccontextmanager
+async def in_session() -> AsyncIterator[tuple[ProcessAgent, Heard, str]]:
+    """An agent with a session."""
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        yield process, heard, await opened(process)
+
+
 def prompt(session: str, *steps: Any) -> bytes:
     block = {"type": "text", "text": json.dumps(steps)}
     return json.dumps({"sessionId": session, "prompt": [block]}).encode()
@@ -191,10 +199,7 @@ async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> 
 
 
 async def test_an_answer_comes_after_the_updates_that_came_before_it() -> None:
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
-
+    async with in_session() as (process, heard, session):
         steps = [{"say": "a"}, {"tell": ["_x", {}]}, {"say": "b"}]
         async with AgentExchange(process, "session/prompt", prompt(session, *steps)):
             heard.order.append("answer")
@@ -204,9 +209,7 @@ async def test_an_answer_comes_after_the_updates_that_came_before_it() -> None:
 async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -> None:
     ours = {"sessionUpdate": "notice", "_meta": {"acphold/notice": {}, "vendor": 1}}
     whole = {"update": ours, "_meta": {"acphold/seq": 7, "vendor": 2}}
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, heard, session):
         steps = [{"update": ours}, {"tell": ["session/update", whole]}]
         async with AgentExchange(process, "session/prompt", prompt(session, *steps)):
             plain, params = map(json.loads, heard.updates)
@@ -217,9 +220,7 @@ async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -
 
 async def test_a_request_cannot_say_that_a_rule_answered_for_its_call() -> None:
     call = {"toolCallId": "c", "_meta": {"acphold/rule": {"numbers": [1]}, "vendor": 1}}
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, heard, session):
         whole = {"toolCall": call, "options": [], "_meta": {"acphold/seq": 7, "vendor": 2}}
         asks = prompt(session, {"ask": ["session/request_permission", whole]})
         await ask(process, "session/prompt", asks)
@@ -230,9 +231,7 @@ async def test_a_request_cannot_say_that_a_rule_answered_for_its_call() -> None:
 
 async def test_neither_its_answers_nor_its_notifications_have_marks_of_ours() -> None:
     marked = {"acphold/limit": {"words": "pay"}, "acphold/seq": 7, "vendor": 1}
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, heard, session):
         tells = {"tell": ["_x", {"sessionId": session, "_meta": marked}]}
         ends = {"answer": {"stopReason": "end_turn", "_meta": marked}}
         answer = await ask(process, "session/prompt", prompt(session, tells, ends))
@@ -242,9 +241,7 @@ async def test_neither_its_answers_nor_its_notifications_have_marks_of_ours() ->
 
 
 async def test_it_neither_calls_nor_tells_what_is_between_acphold_and_its_clients() -> None:
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, heard, session):
         queue = {"sessionId": session, "seq": 1, "queue": {"waiting": []}}
         steps = [{"tell": ["_acphold/queue", queue]}, {"ask": ["_acphold/queue", queue]}]
         await ask(process, "session/prompt", prompt(session, *steps))
@@ -254,9 +251,7 @@ async def test_it_neither_calls_nor_tells_what_is_between_acphold_and_its_client
 
 @pytest.mark.parametrize("code", [HELD_ELSEWHERE, OTHER_AGENT])
 async def test_no_error_of_its_own_sends_a_client_elsewhere(code: int) -> None:
-    async with agent() as (process, _):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, _, session):
         error = {"code": code, "message": "go", "data": {"acphold/agent": "x"}}
         with pytest.raises(RemoteError) as refused:
             await ask(process, "session/prompt", prompt(session, {"error": error}))
@@ -264,9 +259,7 @@ async def test_no_error_of_its_own_sends_a_client_elsewhere(code: int) -> None:
 
 
 async def test_a_request_that_has_begun_is_answered_once_even_when_the_program_dies() -> None:
-    async with agent() as (process, _):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, _, session):
         answers: asyncio.Queue[Answer] = asyncio.Queue()
         steps = prompt(session, {"stderr": "ow"}, {"exit": 4})
         process.send(Into(answers, "session/prompt", steps))
@@ -283,9 +276,7 @@ async def test_a_request_that_has_begun_is_answered_once_even_when_the_program_d
 
 
 async def test_everything_that_waits_learns_how_the_program_ended() -> None:
-    async with agent() as (process, _):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, _, session):
         waits = prompt(session, {"until": "cancel"})
         asking = [asyncio.create_task(ask(process, "session/prompt", waits)) for _ in range(5)]
         asking.append(
@@ -297,9 +288,7 @@ async def test_everything_that_waits_learns_how_the_program_ended() -> None:
 
 
 async def test_restarting_ends_what_waits_at_once() -> None:
-    async with agent() as (process, _):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, _, session):
         answers: asyncio.Queue[Answer] = asyncio.Queue()
         for _ in range(5):
             steps = prompt(session, {"until": "cancel"})
@@ -313,9 +302,7 @@ async def test_restarting_ends_what_waits_at_once() -> None:
 
 
 async def test_what_it_asks_is_answered_by_the_listener() -> None:
-    async with agent() as (process, heard):
-        await process.initialize(b"{}")
-        session = await opened(process)
+    async with in_session() as (process, heard, session):
         await ask(process, "session/prompt", prompt(session, {"ask": ["_x/y", {}]}))
         assert b"asked" in heard.updates[0]
 

@@ -73,12 +73,14 @@ class PuppetAgent(HubAgent):
     # -- pulled by the test -----------------------------------------------------------------
 
     def can(self, *session_capabilities: str) -> None:
-        """Advertise these; "load" is `loadSession`."""
+        """Advertise these, and open sessions so; "load" is `loadSession`."""
         can = {
             "loadSession": "load" in session_capabilities,
             "sessionCapabilities": {name: {} for name in session_capabilities if name != "load"},
         }
         self.capabilities = decode(AgentCapabilities, json.dumps(can).encode()).value
+        for name in {"load", "resume"}.intersection(session_capabilities):
+            self.results.setdefault(f"session/{name}", b"{}")
 
     async def say(self, session: str, *texts: str) -> None:
         """A chunk of text for each, all in one read."""

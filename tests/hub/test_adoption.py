@@ -34,7 +34,6 @@ def holding(house: Shared, **listed: Any) -> None:
     """The agent has a session "theirs" of its own, and lists it so."""
     house.agent.can("load", "list")
     house.agent.replays["session/load"] = TOLD
-    house.agent.results["session/load"] = b"{}"
     info = {"sessionId": "theirs", "cwd": "/", **listed}
     house.agent.results["session/list"] = json.dumps({"sessions": [info]}).encode()
 

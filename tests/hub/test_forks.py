@@ -114,7 +114,6 @@ async def test_at_one_of_several_machines_a_fork_is_made_in_a_folder_that_is_the
 
 async def test_an_agent_without_forks_is_handed_the_conversation(house: Shared) -> None:
     house.agent.can("load", "resume")
-    house.agent.results = {"session/load": b"{}", "session/resume": b"{}"}
     client, session = await house.talked("one", "ONE")
     made = await forked(house, session)
     await client.load(made.session_id)

@@ -22,11 +22,9 @@ from acphold.safety.snapshots.bounds import PackLimits
 from acphold.safety.snapshots.packs import make_pack
 from acphold.safety.snapshots.store import SnapshotStore
 from tests.cli.command_line import CommandLine
-from tests.hub.moving import Machine, move, origin
+from tests.hub.moving import Machine, machines, move, origin
 from tests.origins.kept import KeptSession, edit
 from tests.raw_entries import CONVERSATION
-
-NAMES = ("here", "there")
 
 
 @pytest.fixture
@@ -34,14 +32,13 @@ def session(tmp_path: Path) -> KeptSession:
     """Three turns on the first of two machines that both have a clone."""
     project = origin(tmp_path)
 
-    async def begin() -> list[Machine]:
-        made = [Machine(tmp_path / name, name, project) for name in NAMES]
-        for machine in made:
-            await machine.remember("known", *CONVERSATION)
-            await machine.journal.aclose()
-        return made
+    async def begin() -> Machine:
+        async with machines(tmp_path, project) as made:
+            for machine in made:
+                await machine.remember("known", *CONVERSATION)
+        return made[0]
 
-    here, _ = asyncio.run(begin())
+    here = asyncio.run(begin())
     session = KeptSession(here.folder / "journal.db", here.project, "s-1")
     before = "first\n"
     for number in (1, 2, 3):
@@ -60,19 +57,23 @@ def both(*works: Callable[[], object]) -> None:
         work()
 
 
-def moved(tmp_path: Path, giver: str = "here", taker: str = "there") -> list[TurnSnapshot]:
-    """Move the session; return the snapshots that the taker has of it then."""
+def moved(tmp_path: Path, *, is_there: bool = True) -> list[TurnSnapshot]:
+    """Move the session there, or back here; return the snapshots that the taker has of it then."""
 
     async def run() -> list[TurnSnapshot]:
-        giving, taking = (Machine(tmp_path / name, name) for name in (giver, taker))
-        given, _, _ = await move(giving, taking)
-        assert isinstance(given, MovedSession), given
-        rows = await taking.journal.snapshots.of("s-1")
-        for machine in (giving, taking):
-            await machine.journal.aclose()
-        return [*rows]
+        async with machines(tmp_path) as made:
+            giving, taking = made if is_there else reversed(made)
+            given, _, _ = await move(giving, taking)
+            assert isinstance(given, MovedSession), given
+            return [*await taking.journal.snapshots.of("s-1")]
 
     return asyncio.run(run())
+
+
+def place_of(machine: CommandLine, words: str) -> int:
+    """The entry of the session with this prompt."""
+    lines = machine.run("show", "s-1", "--json").out.splitlines()
+    return next(int(json.loads(line)["seq"]) for line in lines if f'"{words}"' in line)
 
 
 def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
@@ -91,8 +92,7 @@ def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
     assert (done.code, "-first\n+turn 1\n" in done.out) == (0, True), done.all
     [it] = map(json.loads, there.run("why", "a.txt:1", "--format", "json").out.splitlines())
     assert (it["turn"], it["sessionId"]) == (3, "s-1")
-    spans = there.run("show", "s-1", "--json").out.splitlines()
-    at = next(json.loads(line)["seq"] for line in spans if '"Turn 2"' in line)
+    at = place_of(there, "Turn 2")
     folder = tmp_path / "forked"
     done = there.run("continue", f"s-1@{at}", "--files", str(folder))
     assert done.code == 0, done.err
@@ -103,7 +103,7 @@ def test_on_its_way_back_into_a_new_folder_it_has_each_snapshot_once_and_diff_sh
     tmp_path: Path, session: KeptSession
 ) -> None:
     moved(tmp_path)
-    rows = moved(tmp_path, "there", "here")
+    rows = moved(tmp_path, is_there=False)
     assert (len(rows), len({it.root for it in rows})) == (6, 2)
     assert all(it.is_kept for it in rows)
     here = CommandLine(tmp_path / "here" / "journal.db")
@@ -111,20 +111,19 @@ def test_on_its_way_back_into_a_new_folder_it_has_each_snapshot_once_and_diff_sh
     assert (done.code, "-first\n+turn 1\n" in done.out) == (0, True), done.all
     assert ": turn 1\n" in done.out
     assert "-first\n+turn 3\n" in here.run("diff", "s-1").out
-    spans = here.run("show", "s-1", "--json").out.splitlines()
-    at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
+    at = place_of(here, "Turn 1")
     done = here.run("continue", f"s-1@{at}", "--files", str(tmp_path / "forked"))
     assert (done.code, (tmp_path / "forked" / "a.txt").read_text()) == (0, "turn 1\n"), done.err
 
 
-def test_of_a_changed_file_that_both_have_only_the_difference_is_sent(tmp_path: Path) -> None:
+async def test_of_a_changed_file_that_both_have_only_the_difference_is_sent(
+    tmp_path: Path,
+) -> None:
     project = origin(tmp_path)
     large = "".join(f"{number * 7919 % 100_003}\n" for number in range(100_000))
     project.write("large.txt", large)
     project.commit()
-
-    async def run() -> int:
-        here, there = (Machine(tmp_path / name, name, project) for name in NAMES)
+    async with machines(tmp_path, project) as (here, there):
         await here.remember("s-1", *CONVERSATION)
         await here.keep("s-1")
         await here.remember("s-1", *CONVERSATION)
@@ -134,11 +133,7 @@ def test_of_a_changed_file_that_both_have_only_the_difference_is_sent(tmp_path: 
         assert isinstance(given, MovedSession), given
         laid = Path((await there.journal.session("s-1")).cwd) / "large.txt"
         assert laid.read_text() == f"{large}one more\n"
-        for machine in (here, there):
-            await machine.journal.aclose()
-        return size
-
-    assert asyncio.run(run()) < 50_000 < len(large)
+    assert size < 50_000 < len(large)
 
 
 def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
@@ -154,8 +149,7 @@ def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
     # The first one is the commit, which the clone there has.
     assert [it.is_kept for it in rows] == [True, False, False, True, True, True]
     there = CommandLine(tmp_path / "there" / "journal.db")
-    spans = there.run("show", "s-1", "--json").out.splitlines()
-    at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
+    at = place_of(there, "Turn 1")
     done = there.run("continue", f"s-1@{at}", "--files", str(tmp_path / "forked"))
     assert "it was not sent when the session moved here" in done.err
 
@@ -193,14 +187,11 @@ def test_an_earlier_snapshot_that_no_giver_offers_is_refused(
 
     async def run() -> None:
         nonlocal lie
-        here, there = (Machine(tmp_path / name, name) for name in NAMES)
-        for lie in LIES:
-            _, taken, _ = await move(here, there)
-            assert "offers an invalid session" in str(taken), lie
-            assert await here.owns("s-1")
-            assert not await there.owns("s-1")
-        for machine in (here, there):
-            await machine.journal.aclose()
+        async with machines(tmp_path) as (here, there):
+            for lie in LIES:
+                _, taken, _ = await move(here, there)
+                assert "offers an invalid session" in str(taken), lie
+                assert [await it.owns("s-1") for it in (here, there)] == [True, False]
 
     asyncio.run(run())
 
@@ -211,15 +202,12 @@ def test_files_that_are_larger_than_a_taker_reads_leave_the_session_where_it_is(
     monkeypatch.setattr(move_taker, "PACK_LIMITS", PackLimits(pack=100))
 
     async def run() -> None:
-        here, there = (Machine(tmp_path / name, name) for name in NAMES)
-        (here.clone / "new.txt").write_bytes(os.urandom(1000))
-        await here.remember("s-1", *CONVERSATION)
-        await here.keep("s-1")
-        _, taken, _ = await move(here, there)
-        assert "the files are too large" in str(taken)
-        assert await here.owns("s-1")
-        assert not await there.owns("s-1")
-        for machine in (here, there):
-            await machine.journal.aclose()
+        async with machines(tmp_path) as (here, there):
+            (here.clone / "new.txt").write_bytes(os.urandom(1000))
+            await here.remember("s-1", *CONVERSATION)
+            await here.keep("s-1")
+            _, taken, _ = await move(here, there)
+            assert "the files are too large" in str(taken)
+            assert [await it.owns("s-1") for it in (here, there)] == [True, False]
 
     asyncio.run(run())

@@ -68,8 +68,6 @@ async def test_a_turn_that_was_made_outside_is_in_the_next_load_once(journal: Pa
         async with shared(journal) as house:
             lists(house, "load", "resume")
             house.agent.replays["session/load"] = replay
-            house.agent.results["session/load"] = b"{}"
-            house.agent.results["session/resume"] = b"{}"
             client = await house.loaded("s0")
             assert client.text("user_message_chunk") == "mineoutside"
             assert client.text() == "answeredanswered there"
@@ -81,7 +79,6 @@ async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
 ) -> None:
     replay = [user("mine"), said("answered")]
     lists(house, "load", "resume")
-    house.agent.results["session/load"] = b"{}"
     for number in range(4):
         replay += [user(f"outside {number} "), said("answered there")]
         monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)))
@@ -100,7 +97,6 @@ async def test_the_person_is_told_that_there_is_more_than_the_agents_replay_tell
     monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)) - 1)
     lists(house, can)
     house.agent.replays["session/load"] = replay
-    house.agent.results[f"session/{can}"] = b"{}"
     client = await house.loaded("s0")
     assert "continued outside" in client.text()
     assert client.text("user_message_chunk") == "mine"
@@ -109,7 +105,6 @@ async def test_the_person_is_told_that_there_is_more_than_the_agents_replay_tell
 @pytest.mark.usefixtures("kept")
 async def test_a_session_that_did_not_go_on_is_resumed_without_a_word(house: Shared) -> None:
     lists(house, "load", "resume", updatedAt="2020-01-01T00:00:00Z")
-    house.agent.results["session/resume"] = b"{}"
     client = await house.loaded("s0")
     assert client.text() == "answered"
     assert [method for method, _ in house.agent.asked][-1] == "session/resume"

@@ -80,7 +80,6 @@ async def test_a_mode_that_an_agent_never_sets_again_does_not_hold_up_the_load(
     monkeypatch.setattr(bounds, "SETTING_SECONDS", 0.05)
     async with shared(journal) as house:
         house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
         house.agent.hangs_after["session/set_mode"] = 0
         client = await house.loaded(session)
         assert "session/set_mode" in house.agent.withdrawn
@@ -92,7 +91,6 @@ async def test_a_session_that_is_open_is_opened_again_with_the_servers_and_roots
     roots = [str(tmp_path / name) for name in ("a", "b")]
     server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
     house.agent.can("resume", "additionalDirectories")
-    house.agent.results["session/resume"] = b"{}"
     client = await house.client()
     session = await client.new(additionalDirectories=roots)
     await house.turn(client, session, "hi")
@@ -130,7 +128,6 @@ async def test_an_open_session_answers_after_a_logout_only_once_somebody_signs_i
 ) -> None:
     house.agent.has_sign_in = True
     house.agent.can("resume")
-    house.agent.results["session/resume"] = b"{}"
     house.agent.results["logout"] = b"{}"
     client = await house.loaded(session)
     await client.call("logout", {})
@@ -145,7 +142,6 @@ async def test_a_resume_that_is_refused_has_the_agent_open_nothing(
     session: str, house: Shared
 ) -> None:
     house.agent.can("resume", "list")
-    house.agent.results["session/resume"] = b"{}"
     house.agent.lists = [{"sessionId": session, "cwd": "/"}]
     client = await house.client(_meta={"acphold/positions": True})
     house.agent.may_answer.clear()
@@ -162,7 +158,6 @@ async def test_a_resume_that_is_refused_has_the_agent_open_nothing(
 
 async def test_one_restoring_serves_all_who_wait_for_it(session: str, house: Shared) -> None:
     house.agent.can("resume")
-    house.agent.results["session/resume"] = b"{}"
     client = await house.client()
     house.agent.may_answer.clear()
     loading = client.begin("session/load", open_params(session, "/"))
@@ -180,7 +175,6 @@ async def test_what_a_second_load_changes_while_the_first_is_restored_reaches_th
 ) -> None:
     server = {"name": "s", "command": "/bin/true", "args": [], "env": []}
     house.agent.can("resume")
-    house.agent.results["session/resume"] = b"{}"
     one, two = await house.client(), await house.client()
     house.agent.may_answer.clear()
     first = one.begin("session/load", open_params(session, "/"))

@@ -222,7 +222,6 @@ async def test_a_queue_on_terms_that_are_gone_is_held_until_a_client_with_terms_
     async with shared(journal) as house:  # it knows nothing of the terms
         accept(house)
         house.agent.can("load")
-        house.agent.results["session/load"] = b"{}"
         house.agent.terms = Terms(variables=(("A_KEY", "canary"),))  # less than was chosen
         one = await house.loaded(session)
         queue = (await house.journal.summary(session)).queue
@@ -272,6 +271,7 @@ async def test_a_queue_goes_on_after_a_restart_on_what_the_next_process_has_too(
 ) -> None:
     async with shared(journal) as house:
         accept(house)
+        house.agent.can("load")
         if on == "variables":
             house.agent.terms = Terms(variables=(("A_KEY", "one"),))
         one, session = await house.opened()
@@ -280,7 +280,8 @@ async def test_a_queue_goes_on_after_a_restart_on_what_the_next_process_has_too(
         await queued(one, session, do="set", restarts=True)
         await house.begun(one, session, "long")
         await queued(one, session)
-    async with later(journal) as house:
+    async with shared(journal) as house:
+        house.agent.can("load")
         if on == "variables":
             house.agent.terms = Terms(variables=(("A_KEY", "two"),))
         await house.loaded(session)
@@ -309,7 +310,6 @@ async def test_a_sign_in_with_the_agents_own_program_takes_the_place_of_a_client
 ) -> None:
     accept(house)
     house.agent.can("load")
-    house.agent.results["session/load"] = b"{}"
     one, session = await house.opened()
     await one.call("providers/set", PROVIDER)
     await one.call("authenticate", SIGN_IN)
@@ -344,7 +344,6 @@ async def later(journal: Path) -> AsyncIterator[Shared]:
     async with shared(journal) as house:
         accept(house)
         house.agent.can("load")
-        house.agent.results["session/load"] = b"{}"
         yield house
 
 

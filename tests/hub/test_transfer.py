@@ -143,7 +143,6 @@ async def test_an_agent_that_reads_the_journal_is_handed_nothing(journal: Path) 
     async with shared(journal, all_agents=True) as house:
         house.agent.key, house.agent.reads_journal = "second", True
         house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
         client = await house.loaded(session)
         await house.turn(client, session, "two", "TWO")
         assert len(prompts(house)[0]["prompt"]) == 1

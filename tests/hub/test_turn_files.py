@@ -345,7 +345,6 @@ async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
     house: Shared,
 ) -> None:
     house.agent.can("resume", "additionalDirectories")
-    house.agent.results["session/resume"] = b"{}"
     client, session = await house.opened(project.top)
     turn = await begun(house, client, session)
     gate.close()

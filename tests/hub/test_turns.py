@@ -33,7 +33,6 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
     house: Shared,
 ) -> None:
     house.agent.can("resume")
-    house.agent.results["session/resume"] = b"{}"
     house.agent.heeds_cancel = False
     client, session, first = await house.in_turn("first")
     await client.call("session/close", {"sessionId": session})

@@ -359,7 +359,6 @@ async def test_after_a_restart_it_is_held_unless_it_was_told_to_go_on(journal: P
         await house.give_way()
     async with shared(journal) as house:
         house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
         client = await house.client()
         for session in (held, cancelled):
             await client.load(session)
@@ -392,7 +391,6 @@ async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_tol
         await ending
     async with shared(journal) as house:
         house.agent.can("resume")
-        house.agent.results["session/resume"] = b"{}"
         await house.loaded(session)
         for words in ("second", "third"):
             await house.agent.prompted(session)
@@ -412,7 +410,6 @@ async def test_a_turn_that_a_crash_cuts_off_holds_what_waits_unless_it_was_told_
     await house.give_way()
     async with shared(journal) as other:
         other.agent.can("resume")
-        other.agent.results["session/resume"] = b"{}"
         client = await other.loaded(session)
         queue = await state(client, session)
         if not restarts:
@@ -430,7 +427,6 @@ async def test_what_waits_goes_on_for_nobody_who_only_reads(journal: Path, house
     await house.give_way()
     async with shared(journal) as other:
         other.agent.can("resume")
-        other.agent.results["session/resume"] = b"{}"
         may: frozenset[Scope] = frozenset({"watch"})
         reader = other.stranger(Principal(name="reader", tenant="", scopes=may))
         await reader.introduce(None, {})
@@ -452,7 +448,6 @@ async def test_what_waited_in_a_session_that_was_closed_begins_when_it_was_told_
     restarts: bool, kept: QueueChange, house: Shared
 ) -> None:
     house.agent.can("resume")
-    house.agent.results["session/resume"] = b"{}"
     client, session = await house.opened()
     await change(client, session, "hold")
     await add(client, session, "second")

@@ -195,7 +195,6 @@ async def test_a_session_that_only_the_agent_has_is_kept_here_with_its_new_title
     async with offering(journal) as (house, client):
         house.agent.can("load", "list")
         house.agent.lists = [dict(THEIRS)]
-        house.agent.results["session/load"] = b"{}"
         assert (await listed(client))["theirs"]["title"] == "Theirs"
         await client.call("session/set_title", {"sessionId": "theirs", "title": "Mine"})
         found = await listed(client)
