@@ -92,7 +92,8 @@ async def export(
         raise UsageError("--agent, --cwd and --since need --all")
     if report is not None and not redact:
         raise UsageError("--report needs --redact")
-    to = _place(output, form, several=everything or len(session_ids) > 1)
+    several = everything or len(session_ids) > 1
+    chosen, path, is_folder = _destination(output, form, several=several)
     turns: dict[str, list[int]] = {}  # the numbers of entries, where not all turns are wanted
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
@@ -114,17 +115,17 @@ async def export(
         # With --all, sessions that are deleted meanwhile are skipped.
         passed = (UnknownSessionError,) if everything else ()
         entries = partial(_entries, reader, turns)
-        writing = _ExportWriter(entries, to.form, redaction, passed)
-        if to.path is None:
+        writing = _ExportWriter(entries, chosen, redaction, passed)
+        if path is None:
             await writing.print(rows)
-        elif to.is_folder:
+        elif is_folder:
             with at_work():
-                await writing.fill(forms.folder(to.path), rows)
+                await writing.fill(forms.folder(path), rows)
         else:
-            with at_work(), forms.replace_file(to.path) as file:
+            with at_work(), forms.replace_file(path) as file:
                 await writing.write(rows, file)
-    if to.path is not None or not rows:
-        where = f" to {folder(to.path)}" if to.path and rows else ""
+    if path is not None or not rows:
+        where = f" to {folder(path)}" if path and rows else ""
         tell(f"Wrote {quantity(len(rows), 'session')}{where}.")
     if redaction:
         _report_removed(redaction, report)
@@ -154,15 +155,10 @@ async def export_here(session_id: str) -> str:
     return head_of(row).file_name + form.suffix
 
 
-class _Destination(Struct, frozen=True):
-    """The destination: a form, and a file, a folder, or stdout if there is no path."""
-
-    form: Form
-    path: str | None
-    is_folder: bool
-
-
-def _place(output: str | None, form: str | None, *, several: bool) -> _Destination:
+def _destination(
+    output: str | None, form: str | None, *, several: bool
+) -> tuple[Form, str | None, bool]:
+    """Return the form, and a file or a folder, which True says, or None for stdout."""
     path = None if output in (None, "-") else os.path.expanduser(output or "")
     named_form = form_of(path) if path else None
     is_folder = path is not None and (
@@ -174,7 +170,7 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Destinati
     chosen = FORMS[form] if form else named_form or FORMS["markdown"]
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
-    return _Destination(chosen, path, is_folder)
+    return chosen, path, is_folder
 
 
 # -- writing ------------------------------------------------------------------------------------

@@ -71,11 +71,12 @@ async def _talk(
     if code == Exit.OK and on_terminal():
         again = f"acphold continue{server.option} {on_one_line(session.id)}"
         print(f"\nDetached; the session continues: {again}")
+    following = WantedConversation(agent=agent, permission=wanted.permission)
     match frontend.chat.commands.goes_to:
         case ("new", _):
-            return code, WantedConversation(cwd=session.cwd, setup=wanted.setup, agent=agent)
+            return code, following._replace(cwd=session.cwd, setup=wanted.setup)
         case ("resume", words):
-            return code, WantedConversation(words=words, agent=agent)
+            return code, following._replace(words=words)
     return code, None
 
 
