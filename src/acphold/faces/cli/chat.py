@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
-from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
@@ -34,11 +33,9 @@ from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line, on_terminal, tell, visible
-from acphold.journal import stores
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
 from acphold.journal_location import default_location
-from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import live_anywhere
 
@@ -231,13 +228,8 @@ async def _chat_with(
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     program = agent_command(start.agent).command if start.agent else start.command
-    served = start.command_line(stores.journal_name())
     within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
-    wrap = ProgramEndpoint(
-        ProgramStart(command=served, cwd=start.folder or cwd),
-        called=start.agent or display_name(start.command, os.getcwd()),
-        is_acphold=True,
-    )
+    wrap = continuation.wrap_of(start, cwd)
     frontend = ChatFrontend(
         permission=wanted.permission,
         reads_only=False,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,12 +18,17 @@ from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
+from acphold.journal import stores
 from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
+from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import let_go, require_answer
+
+if TYPE_CHECKING:
+    from acphold.client.endpoints import ProgramEndpoint
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:
@@ -120,6 +126,15 @@ def make_startable(start: Start, row: SessionRow | None) -> Start:
     session_id = None if row is None else on_one_line(row.session_id)
     agent, command = startable(start.agent or None, start.command, session_id)
     return start if agent == start.agent else replace(start, agent="", command=command)
+
+
+def wrap_of(start: Start, cwd: str) -> ProgramEndpoint:
+    """Return `acphold wrap` with this start, in front of an agent that works in `cwd`."""
+    from acphold.client.endpoints import ProgramEndpoint, ProgramStart  # late: few start one
+
+    command, where = start.command_line(stores.journal_name()), start.folder or cwd
+    called = start.agent or display_name(start.command, os.getcwd())
+    return ProgramEndpoint(ProgramStart(command=command, cwd=where), called=called, is_acphold=True)
 
 
 def start_name(start: Start) -> str:

@@ -20,7 +20,6 @@ import msgspec
 
 from acp_wire import schema
 from acp_wire.processes.program import launch, on_path
-from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.extras import EXTRAS, is_installed
 from acphold.faces.cli import bounds, options
@@ -37,7 +36,7 @@ from acphold.faces.cli.import_command import name_unknown
 from acphold.faces.cli.import_offer import count_left
 from acphold.faces.cli.process_commands import processes_here
 from acphold.faces.cli.scopes import what_ends_us
-from acphold.faces.cli.session_copies import NameOnly
+from acphold.faces.cli.session_copies import introduced
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_name,
@@ -66,7 +65,7 @@ from acphold.journal_location import belongings, default_location
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
-from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
+from acphold.live.agents.wrapped import ProcessOptions
 from acphold.live.reading.local_reader import existing_journal
 from acphold.machine.program_group import read_within
 from acphold.machine.runtime_folder import runtime_folder
@@ -364,19 +363,15 @@ async def check_agent(command: Sequence[str], start_timeout: float) -> list[Diag
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
         return [Diagnosis(text, "install it, or give its full path")]
-    options = ProcessOptions(start_timeout=start_timeout)
-    agent = ProcessAgent(command, NameOnly(), Surroundings.here(), options)
     began = time.monotonic()
     try:
-        answer = await agent.initialize(_INTRODUCTION)
+        async with introduced(command, ProcessOptions(start_timeout=start_timeout)) as (_, answer):
+            seconds = time.monotonic() - began
     except errors.AcpError as error:
         refused = (
             f"{command[0]} refused `initialize`: " if isinstance(error, errors.RemoteError) else ""
         )
         return [Diagnosis(on_one_line(f"{refused}{error}"), _ADVICE)]
-    finally:
-        await agent.aclose()
-    seconds = time.monotonic() - began
     raw = schema.decode(schema.InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
     told = answer_for_client(answer, ClientOffer())
@@ -416,12 +411,4 @@ def session_methods(can: schema.AgentCapabilities) -> list[str]:
 _ADVICE = (
     "run the command by itself: an ACP agent waits silently for JSON on stdin. Does it need "
     "another argument, such as --acp, or the full path of a program?"
-)
-
-
-_INTRODUCTION = schema.encode(
-    schema.InitializeRequest(
-        protocol_version=schema.PROTOCOL_VERSION,
-        client_info=schema.Implementation(name="acphold-doctor", version=__version__),
-    )
 )

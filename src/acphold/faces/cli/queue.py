@@ -18,7 +18,6 @@ from msgspec import UNSET, Raw, UnsetType
 from acp_wire.processes.program import on_path
 from acp_wire.schema import RESUME_SESSION, PromptCapabilities, encode
 from acphold.client.advertised import content_blocks
-from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
@@ -49,12 +48,12 @@ from acphold.faces.cli.continuation import (
     session_to_continue,
     start_name,
     start_of,
+    wrap_of,
 )
 from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import NamedAgent, agent_command
 from acphold.faces.cli.terminal_text import on_one_line, tell, titled, visible
-from acphold.journal import stores
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.processes import require_answer
@@ -255,8 +254,7 @@ async def _open_in_daemon(row: SessionRow, short: str) -> None:
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
     start = make_startable(start_of(row), row)
     cwd = await move_to_folder(row, None)
-    command = start.command_line(stores.journal_name())
-    wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
+    wrap = wrap_of(start, cwd)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:
         stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 from msgspec import Struct
 
-from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
+from acp_wire.schema import PROTOCOL_VERSION, Implementation, InitializeRequest, encode
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
@@ -29,6 +29,7 @@ from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
 from acphold.live.reading.local_reader import existing_journal
 from acphold.safety.snapshots.worktree import newest_change, unlay
+from acphold.version import __version__
 
 BESIDE = ""
 """The value of `--files` without a folder."""
@@ -161,22 +162,29 @@ async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:
             return rows[0].agent
         raise
     name = chosen.options.get("name")
-    asked = ProcessAgent(
-        chosen.command,
-        NameOnly(),
-        Surroundings.here(),
-        ProcessOptions(
-            name=name if isinstance(name, str) else None,
-            start_timeout=options_of(chosen)["start_timeout"],
-        ),
+    options = ProcessOptions(
+        name=name if isinstance(name, str) else None,
+        start_timeout=options_of(chosen)["start_timeout"],
     )
-    async with aclosing(asked):
-        await asked.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+    async with introduced(chosen.command, options) as (asked, _):
         return asked.key
 
 
-class NameOnly:
-    """Ignores and answers nothing: the agent is only asked for its name."""
+@asynccontextmanager
+async def introduced(
+    command: Sequence[str], options: ProcessOptions
+) -> AsyncIterator[tuple[ProcessAgent, bytes]]:
+    """Start an agent that is only asked who it is; yield it with its answer to `initialize`."""
+    asking = InitializeRequest(
+        protocol_version=PROTOCOL_VERSION,
+        client_info=Implementation(name="acphold", version=__version__),
+    )
+    async with aclosing(ProcessAgent(command, _Nobody(), Surroundings.here(), options)) as agent:
+        yield agent, await agent.initialize(encode(asking))
+
+
+class _Nobody:
+    """Ignores and answers nothing."""
 
     async def hear(self, event: Event) -> None:
         return None
