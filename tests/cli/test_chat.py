@@ -182,15 +182,6 @@ def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: 
     assert (moved.code, "leave out --cwd" in moved.err) == (2, True)
 
 
-def test_words_typed_at_a_question_reject_it_and_are_the_next_prompt(one: Terminal) -> None:
-    one.type(steps(ask(title="Run it")))
-    one.until("[y] allow once: Go on", ", then Enter; or write to the agent")
-    one.type("yes\r", "y alone is the answer", "[y] allow once: Go on", "▸  yes")
-    one.type(", and then", "Enter rejects, and says this to the agent")
-    one.type("\r", "Rejected; said to the agent: yes, and then", but="[y]")
-    one.until('agent  answer: {"outcome"', '"stop"', "you  yes, and then", "heard: ", "ready")
-
-
 def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_comes_later(
     shared_place: Place, one: Terminal
 ) -> None:
@@ -207,22 +198,6 @@ def test_words_typed_at_the_first_of_two_questions_come_behind_both_for_whoever_
             text = each.until("Both asked.", "you  use make", 'agent  heard: [{"type"', "ready")
             order = [text.rindex(it) for it in ("Both asked.", "you  use make", "heard: ")]
             assert order == sorted(order), text
-
-
-def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
-    one: Terminal, tmp_path: Path
-) -> None:
-    asking = tmp_path / "asking"
-    one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
-    one.until("agent  begun", "running")
-    one.type("y", "▸  y")
-    asking.touch()
-    one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
-    one.type("\r")  # shows the answer it would give, and does nothing else
-    one.until("Enter: allow once: Go on", "▸  y")
-    one.type("\x15")  # Ctrl-U
-    one.until(", then Enter")
-    one.type("\x03", "not answered: Run it (stopped)", "ready")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:

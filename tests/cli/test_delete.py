@@ -12,7 +12,6 @@ import pytest
 from acphold.faces.screen.typed import prompt_history
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
-from tests.editor import Refused, wrapped
 from tests.raw_entries import CONVERSATION, ended, prompt
 
 NO_ZZ = (
@@ -160,13 +159,3 @@ def test_ctrl_c_at_the_question_deletes_nothing(acphold: CommandLine) -> None:
     assert "Delete 1 session?" in done.out
     assert "Deleted" not in done.out
     assert len(ids(acphold)) == 2
-
-
-async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
-    journal: Path, acphold: CommandLine
-) -> None:
-    async with wrapped(journal) as client:
-        session = await client.talk({"say": "a"})
-        assert acphold.run("session", "delete", session, "--yes").code == 0
-        with pytest.raises(Refused, match="deleted"):
-            await client.prompt(session, {"say": "b"})

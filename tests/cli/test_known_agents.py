@@ -224,17 +224,6 @@ def test_no_face_shows_the_package_of_an_agent(acphold: CommandLine) -> None:
         assert "claude" in said.out
 
 
-@pytest.mark.usefixtures("two_releases")
-def test_an_index_of_an_export_has_the_names_of_its_agents(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
-    for form in ("markdown", "html"):
-        acphold.run("export", "--all", "--format", form, "-o", f"{tmp_path / form}/")
-        [index] = (tmp_path / form).glob("index.*")
-        assert "claude" in index.read_text()
-        assert TODAY not in index.read_text()
-
-
 def test_a_chat_calls_an_agent_without_a_title_by_its_short_name() -> None:
     told = InitializeResponse(1, agent_info=Implementation(TODAY, "1"))
     assert Advertised(told, "agent").name == "claude"

@@ -39,7 +39,6 @@ from tests.editor import (
     introduced,
     received,
     scripted_agent,
-    under_name,
     wrap_command,
 )
 from tests.owners import lone_command
@@ -168,27 +167,6 @@ async def test_a_question_waits_for_whoever_comes_next(home: Home, tmp_path: Pat
     async with home.editor() as other:
         await other.load(session)
         await other.until_text('"yes"')
-
-
-async def test_a_rule_answers_while_nobody_is_there(home: Home, tmp_path: Path) -> None:
-    go, folder = tmp_path / "go", tmp_path / "project"
-    folder.mkdir()
-    given = {"name": "Bash", "rawInput": {"command": "make check"}}
-    asks = {**ASK, "toolCall": {**ASK["toolCall"], **given}}
-    agent = under_name("claude-agent-acp", tmp_path, scripted_agent())
-    async with home.editor(agent=agent) as one:
-        session = await one.new(folder)
-        told = home.run("rules", "add", "run make check", "--cwd", str(folder))
-        assert "every agent to run `make check` in project" in told.stdout, told.stderr
-        asking = {"ask": ["session/request_permission", asks]}
-        one.begin_prompt(session, {"say": "begun"}, {"until": str(go)}, asking)
-        await one.until_text("begun")
-        await one.kill()
-    go.touch()
-    async with home.editor(agent=agent) as other:
-        await other.load(session, folder)
-        await other.until_text('"yes"')
-        assert "allowed by your rule 1" in json.dumps(other.updates(session))
 
 
 async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_process(

@@ -312,14 +312,6 @@ def test_on_a_terminal_a_program_that_does_not_exist_is_told() -> None:
     assert "cannot start 'no-such-agent'" in output
 
 
-async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:
-    command = wrap_command(scripted_agent(deaf=True), "--log-level", "never")
-    async with editor(command, journal=journal) as client:
-        assert "never" in (await client.refused("initialize", {})).message
-        assert await client.leave() == 2
-        assert "--log-level" in client.stderr.decode()
-
-
 def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLine) -> None:
     # \x04 ends the input of a terminal.
     shown = acphold.on_terminal("wrap", "--log-level", "info", "--", "true", typed=b"\x04")
