@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -206,15 +207,20 @@ class _SessionTable:
     async def add(self, page: Sequence[ListedSession]) -> None:
         """Add sessions below those that are there."""
         short_ids = await self._reader.short_ids(it.row.session_id for it in page)
-        for it in page:
-            row = it.row
-            self.are_unread = self.are_unread or row.is_unread
-            self.places.append((row.session_id, row.tail_of))
-            name, where = self._name(row.agent), self._where(row.cwd)
-            self._table.add(cells(it, short_ids[row.session_id], name, self._now, where))
-            if self.is_drawn:
-                at = day(row.updated_at, self._now)
-                self._notes.append(_Note(at, row.hashtags, row.title, it.said or ""))
+        now, name, where = self._now, self._name, self._where
+        self.are_unread = self.are_unread or any(map(attrgetter("row.is_unread"), page))
+        self.places += ((it.row.session_id, it.row.tail_of) for it in page)
+        self._table.add(
+            *(
+                cells(it, short_ids[it.row.session_id], name(it.row.agent), now, where(it.row.cwd))
+                for it in page
+            )
+        )
+        if self.is_drawn:
+            self._notes += (
+                _Note(day(it.row.updated_at, now), it.row.hashtags, it.row.title, it.said or "")
+                for it in page
+            )
 
     def cut(self, most: int) -> None:
         """Keep only the first sessions."""
