@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from acphold.imports.auggie import READER
-from tests.imports.told import Story, sources
+from tests.imports.told import Story
 
 Json = Any
 CWD = "/home/ada/project"
@@ -152,11 +150,3 @@ def test_an_answer_without_nodes_is_told_by_its_text(tmp_path: Path) -> None:
     session(tmp_path, one, customTitle="Greeting")
     told = Story.of(READER, tmp_path)
     assert (told.facts.title, told.said()) == ("Greeting", [("user", "Hello."), ("agent", "Hi.")])
-
-
-def test_a_document_of_which_nothing_can_be_read_is_left_for_the_next_time(tmp_path: Path) -> None:
-    path = session(tmp_path, exchange("Hello."))
-    path.write_text(path.read_text()[:9])
-    (source,) = sources(READER, tmp_path)
-    with pytest.raises(OSError, match="being written"):
-        Story(READER, source)

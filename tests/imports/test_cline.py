@@ -10,7 +10,7 @@ import pytest
 
 from acphold.imports import Reader
 from acphold.imports.cline import READER
-from tests.imports.told import Story, sources
+from tests.imports.told import Story
 
 Json = Any
 SESSION = "1795174407649_qRGzH_cli"
@@ -171,16 +171,6 @@ def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(tmp_path: Path) 
     ]
 
 
-def test_half_a_document_is_left_for_the_next_time(tmp_path: Path) -> None:
-    session = Session(tmp_path)
-    session.user("Hello.")
-    path = session.write()
-    path.write_text(path.read_text()[:-5])
-    (source,) = sources(READER, tmp_path)
-    with pytest.raises(OSError, match="being written"):
-        Story(READER, source)
-
-
 # -- the tasks of editors ------------------------------------------------------------------------
 
 
@@ -287,10 +277,3 @@ def test_the_call_of_a_server_ends_with_its_answer(tmp_path: Path) -> None:
     )
     assert call["content"][0]["content"]["text"] == "Found."
     assert told.facts.missed.counts == {"messages of kind 'something_new'": 1}
-
-
-def test_half_a_task_is_left_for_the_next_time(tmp_path: Path) -> None:
-    (folder := tmp_path / ".cline/data/tasks/1").mkdir(parents=True)
-    (folder / "ui_messages.json").write_text('[{"ts":1,"type":"say"')
-    with pytest.raises(OSError, match="being written"):
-        Story.of(READER, tmp_path)

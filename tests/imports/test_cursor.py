@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import Home, databases
+from acphold.imports import databases
 from acphold.imports.cursor import READER
 from tests.imports.told import Story, sources
 
@@ -484,15 +484,6 @@ def test_a_blob_that_is_lost_or_broken_costs_only_itself(
         assert Story.of(READER, tmp_path).said() == []
         return
     assert Story.of(READER, tmp_path).said()[:2] == [("user", "Hello."), ("agent", "Hi.")]
-
-
-def test_a_link_that_leads_out_of_cursor_s_folders_is_not_followed(tmp_path: Path) -> None:
-    outside = CommandLineStore(tmp_path / "outside")
-    outside.turn(field(1, "Secret."), said("Hi."))
-    outside.end()
-    (folder := tmp_path / "home/.cursor/acp-sessions").mkdir(parents=True)
-    (folder / "s1").symlink_to(outside.folder)
-    assert list(READER.find(Home(tmp_path / "home"))) == []
 
 
 def test_the_conversations_of_another_channel_are_found_beside(tmp_path: Path) -> None:

@@ -218,31 +218,44 @@ def test_the_path_of_a_call_is_one_of_the_system_that_its_program_ran_on(
     assert path_in(folder, path) == expected
 
 
-MOVED = {
-    "claude": ("CLAUDE_CONFIG_DIR", ".claude"),
-    "codex": ("CODEX_HOME", ".codex"),
-    "copilot": ("COPILOT_HOME", ".copilot"),
-    "gemini": ("GEMINI_CLI_HOME", "."),
-    "goose": ("XDG_DATA_HOME", ".local/share"),
-    "hermes": ("HERMES_HOME", ".hermes"),
-    "kilo": ("XDG_DATA_HOME", ".local/share"),
-    "opencode": ("XDG_DATA_HOME", ".local/share"),
-    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent"),
-    "qwen": ("QWEN_HOME", ".qwen"),
-}
-"""The variables that name the folders of agents, and the folders that they name otherwise."""
+MOVED = [
+    ("claude", "CLAUDE_CONFIG_DIR", ".claude"),
+    ("cline", "CLINE_DIR", ".cline"),
+    ("cline", "CLINE_DATA_DIR", ".cline/data"),
+    ("cline", "CLINE_SESSION_DATA_DIR", ".cline/data/sessions"),
+    ("codex", "CODEX_HOME", ".codex"),
+    ("copilot", "COPILOT_HOME", ".copilot"),
+    ("gemini", "GEMINI_CLI_HOME", "."),
+    ("goose", "XDG_DATA_HOME", ".local/share"),
+    ("hermes", "HERMES_HOME", ".hermes"),
+    ("kilo", "XDG_DATA_HOME", ".local/share"),
+    ("kilo", "KILO_DB", ".local/share/kilo/kilo.db"),
+    ("opencode", "XDG_DATA_HOME", ".local/share"),
+    ("opencode", "OPENCODE_DB", ".local/share/opencode/opencode.db"),
+    ("pi", "PI_CODING_AGENT_DIR", ".pi/agent"),
+    ("qwen", "QWEN_HOME", ".qwen"),
+    ("zed", "XDG_DATA_HOME", ".local/share"),
+]
+"""The variables that name the folders of agents, or a file, and what they name otherwise."""
 
 
 @pytest.mark.parametrize("is_relative", [False, True])
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize(("name", "variable", "place"), MOVED)
 def test_a_folder_that_a_variable_names_is_searched_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, is_relative: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    variable: str,
+    place: str,
+    *,
+    is_relative: bool,
 ) -> None:
     """A relative one is not below the home folder."""
-    variable, folder = MOVED[name]
     for home in ("moved", "home"):
         write(name, tmp_path / home, [Said(1, BEGUN, "Hello.", "Hi.")])
     monkeypatch.chdir(tmp_path)
-    moved = f"moved/{folder}" if is_relative else str(tmp_path / "moved" / folder)
+    moved = f"moved/{place}" if is_relative else str(tmp_path / "moved" / place)
+    if is_relative and variable.endswith("_DB"):
+        moved = f"../../../../{moved}"  # it is below the program's own folder
     (source,) = reader(name).find(Home(tmp_path / "home", {variable: moved}))
-    assert source.path.is_relative_to(tmp_path / "moved")
+    assert source.path.resolve().is_relative_to(tmp_path / "moved")

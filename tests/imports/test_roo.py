@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from acphold.imports.cline import ROO as READER
+from acphold.imports.cline import READER as CLINE, ROO as READER
+from acphold.imports.opencode import KILO
+from acphold.imports.readers import Reader
 from tests.imports.test_cline import ask, say, task as cline_task
-from tests.imports.told import sources
 
 Json = Any
 EDITOR = ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline"
@@ -111,17 +112,22 @@ def test_where_a_task_was_held_is_beside_it_or_in_what_the_model_was_told(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "root",
+    ("reader", "root"),
     [
-        ".config/VSCodium/User/globalStorage/rooveterinaryinc.roo-cline",
-        ".config/Code/User/globalStorage/rooveterinaryinc.roo-code-nightly",
-        ".cursor-server/data/User/globalStorage/rooveterinaryinc.roo-cline",
-        ".vscode-mock/global-storage",
+        (READER, ".config/VSCodium/User/globalStorage/rooveterinaryinc.roo-cline"),
+        (READER, ".config/Code/User/globalStorage/rooveterinaryinc.roo-code-nightly"),
+        (READER, ".cursor-server/data/User/globalStorage/rooveterinaryinc.roo-cline"),
+        (READER, ".vscode-mock/global-storage"),
+        (CLINE, ".config/Code/User/globalStorage/saoudrizwan.cline-nightly"),
+        (KILO, ".config/Code/User/globalStorage/kilocode.kilo-code"),
+        (KILO, ".kilocode/cli/global"),
     ],
 )
 def test_tasks_are_found_in_every_editor_and_in_that_of_the_command_line(
-    tmp_path: Path, root: str
+    tmp_path: Path, reader: Reader, root: str
 ) -> None:
-    task(tmp_path, say("text", "Hi."), root=root)
-    (found,) = sources(READER, tmp_path)
-    assert found.session_id == TASK
+    said = say("text", "Hello."), say("completion_result", "Hi."), say("invalid_model")
+    told = task(tmp_path, *said, root=root, reader=reader)
+    assert (told.facts.agent, told.facts.session_id) == (reader.key, TASK)
+    assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert told.facts.missed.counts == {}

@@ -378,3 +378,11 @@ def test_of_what_stands_behind_one_another_the_longest_document_is_told_the_rest
     story = told_of(which, tmp_path, beside)
     assert story.said() == SAID
     assert story.facts.missed.counts == {"damaged parts of files": 1}
+
+
+@pytest.mark.parametrize("which", ["cline in editors", "cline", "auggie"])
+def test_a_document_of_which_nothing_can_be_read_is_left_for_the_next_time(
+    tmp_path: Path, which: str
+) -> None:
+    with pytest.raises(OSError, match="being written"):
+        told_of(which, tmp_path, lambda raw: raw[:9])

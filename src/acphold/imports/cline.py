@@ -111,8 +111,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from read_task(source, writer)
         return
     whole = main_document(path, writer.missed)
-    names = [Path(name).name for name in source.paths[1:2]]
-    manifest = document(beside(path, names[0], writer.missed), Missed()) if names else {}
+    manifest = document(beside(path, Path(source.paths[1]).name, writer.missed), Missed())
     writer.facts.cwd = text(manifest, "cwd")
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
@@ -388,8 +387,8 @@ class _ClineTasksConverter(AgentConverter):
         """Write a message about a call."""
         if kind == "command":
             command = words.removesuffix(_ASKED_AT_THE_END)
-            fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
-            self._command = self._shown_call(fields | {"rawInput": {"command": command}})
+            fields = call_fields(command, "execute", {"command": command})
+            self._command = self._shown_call(fields | {"status": "in_progress"})
         elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
             self._writer.plan(objects(about, "todos"))
         elif kind == "tool":
@@ -399,8 +398,7 @@ class _ClineTasksConverter(AgentConverter):
             chunks = [
                 content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found
             ]
-            fields = {"title": "Search results", "kind": "search", "status": "completed"}
-            self._shown_call(fields | {"content": chunks, "rawOutput": about})
+            self._done_call("Search results", "search", content=chunks, rawOutput=about)
         elif kind == "image":
             self._writer.show(link(text(about, "imagePath")))
         elif kind == "condense_context":
@@ -412,15 +410,12 @@ class _ClineTasksConverter(AgentConverter):
             name = text(about, "toolName") or text(about, "uri")
             arguments = from_json(text(about, "arguments"))
             title = f"{text(about, 'serverName')}: {name}"
-            self._command = self._shown_call(
-                {"title": title, "kind": "other", "rawInput": arguments}
-            )
+            self._command = self._shown_call(call_fields(title, "other", arguments))
         elif kind in ("browser_action_launch", "browser_action"):
             title = f"Browse {text(about, 'action') or words}"
-            self._shown_call({"title": title, "kind": "fetch", "status": "completed"})
+            self._done_call(title, "fetch")
         elif kind in _REPORTS:
-            fields = {"title": _REPORTS[kind], "kind": "think", "status": "completed"}
-            self._shown_call(fields | {"content": contents(words)})
+            self._done_call(_REPORTS[kind], "think", content=contents(words))
         else:
             self._writer.missed.add(f"messages of kind {kind[:40]!r}", message)
 
@@ -435,6 +430,9 @@ class _ClineTasksConverter(AgentConverter):
         call_id = f"call-{self._count}"
         self._writer.call(call_id, fields)
         return call_id
+
+    def _done_call(self, title: str, kind: str, **more: object) -> None:
+        self._shown_call({"title": title, "kind": kind, "status": "completed", **more})
 
     def end_command(self) -> None:
         """End the last command: no more output follows."""
@@ -509,8 +507,7 @@ class TaskStep(NamedTuple):
 def steps(messages: Iterable[Object]) -> Iterator[TaskStep]:
     """Yield the steps in the messages."""
     for message in messages:
-        said = message.get("content")
-        for block in objects(said) if isinstance(said, list) else [{"type": "text", "text": said}]:
+        for block in parts_of(message.get("content")):
             words = text(block, "text")
             if text(message, "role") == "user":
                 for begin, end in tag_pairs(words, _SENT, widest=True):

@@ -179,10 +179,7 @@ class OpencodeRows:
         found: Object = {}
         for table in self._sessions:
             found |= databases.row_by_id(self._path, table, wanted, session_id)
-        if not found:
-            return {}
-        found["time"] = {"created": found.get("time_created")}
-        return found
+        return found | {"time": {"created": found.get("time_created")}}
 
     def messages(self, session_id: str) -> Iterator[Object]:
         """Yield its messages, oldest first, each with its `id`."""
