@@ -354,11 +354,8 @@ class _ClaudeConverter(AgentConverter):
             if kind not in _PASSED:
                 self._writer.missed.kind("records", kind, record)
             return
-        self._writer.clock(record.get("timestamp"))
+        self._begin(record)
         self._record = record
-        if "forkedFrom" in record:
-            self._facts.begun_as = self._facts.begun_as or text(record, "forkedFrom", "sessionId")
-        self._facts.enter(text(record, "cwd"))
         if record.get("isSidechain") is True:
             # A subagent's record in its caller's file.
             with self._writer.within(self._subagents.caller(record, self._calls) or "unknown"):

@@ -84,6 +84,7 @@ class EntryWriter:
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
         self._has_list_title = False
+        self._compactions = 0
         self._told: dict[str, int] = {}
         self.offset = 0
         """The byte at which the line that is being told begins, if its reader says so."""
@@ -292,9 +293,12 @@ class EntryWriter:
         self._last = "tool"
 
     def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None:
-        """Write a compaction of the conversation: as a completed call."""
+        """Write a compaction of the conversation: as a completed call, which is numbered if it has
+        no id."""
         if self.caller:
             return
+        self._compactions += 1
+        call_id = call_id or f"compacted-{self._compactions}"
         shown: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
         if summary:
             shown["content"] = [content(summary)]

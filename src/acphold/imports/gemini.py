@@ -246,7 +246,6 @@ class _GeminiConverter(GeminiForm):
         """By message: the characters, thoughts and tokens that are written already."""
         self._written_calls: set[str] = set()
         self._prompt_id = ""
-        self._summaries = 0
         self._files: set[str] = set()
 
     def file(self, path: Path, begin: int = 0) -> Iterator[None]:
@@ -265,8 +264,7 @@ class _GeminiConverter(GeminiForm):
                 ids = {text(message, "id") for message in messages}
                 summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
                 if summary:
-                    self._summaries += 1
-                    self._writer.compaction(f"compacted-{self._summaries}", summary)
+                    self._writer.compaction("", summary)
                 elif not self._prompt_id:
                     for message in messages:
                         self._message(message)

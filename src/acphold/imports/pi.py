@@ -93,9 +93,8 @@ class _PiConverter(AgentConverter):
     def take(self, record: Object) -> None:
         """Take the next record."""
         kind, writer = text(record, "type"), self._writer
-        writer.clock(record.get("timestamp"))
+        self._begin(record)
         if kind == "session":
-            writer.facts.enter(text(record, "cwd"))
             self._head = record
             return
         if kind == "message" and (head := self._head):

@@ -113,15 +113,10 @@ class _QwenConverter(GeminiForm):
     def __init__(self, source: Source, writer: EntryWriter) -> None:
         super().__init__(writer)
         self._source = source
-        self._compactions = 0
 
     def take(self, record: Object) -> None:
-        kind, facts = text(record, "type"), self._writer.facts
-        self._writer.clock(record.get("timestamp"))
-        if not self._writer.caller:
-            facts.enter(text(record, "cwd"))
-        if fork := text(record, "forkedFrom", "sessionId"):
-            facts.begun_as = facts.begun_as or fork
+        self._begin(record)
+        kind = text(record, "type")
         if kind == "user":
             if _is_typed(record) and not self._writer.caller:
                 self.tell_stopped()
@@ -138,11 +133,10 @@ class _QwenConverter(GeminiForm):
         elif kind == "system":
             subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
             if subtype == "chat_compression":
-                self._compactions += 1
                 history = objects(payload, "compressedHistory")
                 summary = parts_text(history[0].get("parts")) if history else ""
                 shown: Object = {"rawOutput": obj(payload, "info")}
-                self._writer.compaction(f"compacted-{self._compactions}", summary, shown)
+                self._writer.compaction("", summary, shown)
             elif subtype == "slash_command":
                 # The output of one of the program's own commands: its steps as separate messages.
                 for place, item in enumerate(objects(payload, "outputHistoryItems")):

@@ -159,6 +159,14 @@ class AgentConverter:
             self.take(record)
             yield
 
+    def _begin(self, record: Object) -> None:
+        """Note the time of a record, and the folder and the original of a fork that it names."""
+        self._writer.clock(record.get("timestamp"))
+        if not self._writer.caller:
+            facts = self._writer.facts
+            facts.enter(text(record, "cwd"))
+            facts.begun_as = facts.begun_as or text(record, "forkedFrom", "sessionId")
+
     # -- calls -------------------------------------------------------------------------------
 
     def _call(self, part: Object) -> None:
