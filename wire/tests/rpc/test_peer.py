@@ -70,6 +70,50 @@ async def nothing(batch: list[NotificationReceived]) -> None:
     return None
 
 
+def fails(error: Exception) -> Callable[[object], Awaitable[Any]]:
+    """A handler of anything that raises this."""
+
+    async def fail(_: object) -> None:
+        raise error
+
+    return fail
+
+
+def waits(event: asyncio.Event, ended: list[str] | None = None, only: str = "") -> Handler:
+    """A handler that waits for this, with one method or any, and notes that it has ended."""
+
+    async def wait(request: Request) -> bytes:
+        try:
+            if only in ("", request.method):
+                await event.wait()
+        finally:
+            if ended is not None:
+                ended.append(request.method)
+        return b"{}"
+
+    return wait
+
+
+def says(answer: bytes) -> Handler:
+    async def say(request: Request) -> bytes:
+        return answer
+
+    return say
+
+
+def keeps(told: list[str]) -> Handler:
+    """A handler that keeps the request and notes that it is cancelled."""
+
+    async def keep_and_hear(request: Request) -> None:
+        request.on_cancel = lambda: told.append(request.method)
+
+    return keep_and_hear
+
+
+def cancel(id_: object) -> dict[str, Any]:
+    return {"method": "$/cancel_request", "params": {"requestId": id_}}
+
+
 class Wire:
     """The other end, byte for byte."""
 
@@ -255,13 +299,7 @@ async def test_notifications_in_one_read_come_as_one_batch() -> None:
 async def test_requests_start_in_the_order_of_the_wire_and_run_side_by_side() -> None:
     async with peer_and_wire() as (_, ear, wire):
         released = asyncio.Event()
-
-        async def slow_first(request: Request) -> bytes:
-            if request.method == "r0":
-                await released.wait()
-            return b"{}"
-
-        ear.handler = slow_first
+        ear.handler = waits(released, only="r0")
         wire.send(
             {"method": "n0"},
             *[{"id": number, "method": f"r{number}"} for number in range(4)],
@@ -335,14 +373,10 @@ async def test_a_request_that_is_kept_is_answered_by_who_has_it() -> None:
 async def test_a_cancel_request_is_told_to_who_keeps_the_request_and_answered() -> None:
     async with peer_and_wire() as (_, ear, wire):
         told: list[str] = []
-
-        async def keep_and_hear(request: Request) -> None:
-            request.on_cancel = lambda: told.append(request.method)
-
-        ear.handler = keep_and_hear
+        ear.handler = keeps(told)
         wire.send({"id": 1, "method": "m"}, {"id": 2, "method": "n"})
-        wire.send({"method": "$/cancel_request", "params": {"requestId": 1}})
-        wire.send({"method": "$/cancel_request", "params": {"requestId": 1}})
+        wire.send(cancel(1))
+        wire.send(cancel(1))
         answer = await wire.line()
         assert (answer["id"], answer["error"]["code"], told) == (1, -32800, ["m"])
         ear.requests[0].answer(b"1")
@@ -376,12 +410,8 @@ async def test_what_waits_for_nothing_needs_no_coroutine() -> None:
 
 async def test_closing_is_told_to_who_keeps_a_request() -> None:
     told: list[str] = []
-
-    async def keep_and_hear(request: Request) -> None:
-        request.on_cancel = lambda: told.append(request.method)
-
     async with peer_and_wire() as (_, ear, wire):
-        ear.handler = keep_and_hear
+        ear.handler = keeps(told)
         wire.send({"id": 1, "method": "m"}, {"id": 2, "method": "n"})
         await until(lambda: len(ear.requests) == 2)
         ear.requests[0].answer(b"1")
@@ -410,23 +440,11 @@ async def test_cancelling_a_call_sends_a_cancel_request_and_ignores_the_late_ans
 @pytest.mark.parametrize("id_", [7, "seven", None, -1])
 async def test_a_cancel_request_ends_the_handler_and_answers_cancelled(id_: object) -> None:
     async with peer_and_wire() as (_, ear, wire):
-        ended = asyncio.Event()
-
-        async def forever(request: Request) -> bytes:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-            return b""
-
-        ear.handler = forever
-        wire.send(
-            {"id": id_, "method": "m"},
-            {"method": "$/cancel_request", "params": {"requestId": id_}},
-        )
+        ended: list[str] = []
+        ear.handler = waits(asyncio.Event(), ended)
+        wire.send({"id": id_, "method": "m"}, cancel(id_))
         answer = await wire.line()
-        assert (answer["id"], answer["error"]["code"]) == (id_, -32800)
-        assert ended.is_set()
+        assert (answer["id"], answer["error"]["code"], ended) == (id_, -32800, ["m"])
         assert "$/cancel_request" not in ear.heard
 
 
@@ -441,9 +459,7 @@ async def test_a_handler_may_finish_all_the_same_when_it_is_cancelled() -> None:
             return b""
 
         ear.handler = partly
-        wire.send(
-            {"id": 1, "method": "m"}, {"method": "$/cancel_request", "params": {"requestId": 1}}
-        )
+        wire.send({"id": 1, "method": "m"}, cancel(1))
         assert (await wire.line())["result"] == "so far"
 
 
@@ -453,13 +469,7 @@ async def test_a_handler_may_finish_all_the_same_when_it_is_cancelled() -> None:
 async def test_a_cancel_request_for_nothing_changes_nothing(params: object) -> None:
     async with peer_and_wire() as (_, ear, wire):
         released = asyncio.Event()
-
-        async def wait(request: Request) -> bytes:
-            if request.method == "first":
-                await released.wait()
-            return b"1"
-
-        ear.handler = wait
+        ear.handler = waits(released, only="first")
         wire.send(
             {"id": 1, "method": "first"},
             {"method": "$/cancel_request", "params": params},
@@ -467,24 +477,15 @@ async def test_a_cancel_request_for_nothing_changes_nothing(params: object) -> N
         )
         assert (await wire.line())["id"] == 2
         released.set()
-        assert await wire.line() == {"jsonrpc": "2.0", "id": 1, "result": 1}
+        assert await wire.line() == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 async def test_two_requests_with_one_id_are_both_answered_and_both_cancelled() -> None:
     async with peer_and_wire() as (_, ear, wire):
-
-        async def forever(request: Request) -> bytes:
-            await asyncio.Event().wait()
-            return b""
-
         wire.send({"id": 1, "method": "m"}, {"id": 1, "method": "n"})
         assert [(await wire.line())["id"] for _ in range(2)] == [1, 1]
-        ear.handler = forever
-        wire.send(
-            {"id": 1, "method": "m"},
-            {"id": 1, "method": "n"},
-            {"method": "$/cancel_request", "params": {"requestId": 1}},
-        )
+        ear.handler = waits(asyncio.Event())
+        wire.send({"id": 1, "method": "m"}, {"id": 1, "method": "n"}, cancel(1))
         assert [(await wire.line())["error"]["code"] for _ in range(2)] == [-32800, -32800]
 
 
@@ -509,11 +510,7 @@ async def test_an_error_to_the_peer_carries_no_exception_text_but_an_incident_of
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with peer_and_wire() as (_, ear, wire):
-
-        async def fail(request: Request) -> bytes:
-            raise RuntimeError("secret of the house")
-
-        ear.handler = fail
+        ear.handler = fails(RuntimeError("secret of the house"))
         wire.send({"id": 1, "method": "m"})
         answer = await wire.line()
         assert answer["error"]["code"] == -32603
@@ -526,11 +523,7 @@ async def test_an_error_to_the_peer_carries_no_exception_text_but_an_incident_of
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 async def test_that_nothing_more_can_be_opened_is_said(number: int) -> None:
     async with peer_and_wire() as (_, ear, wire):
-
-        async def fail(request: Request) -> bytes:
-            raise OSError(number, "no more")
-
-        ear.handler = fail
+        ear.handler = fails(OSError(number, "no more"))
         wire.send({"id": 1, "method": "m"})
         assert (await wire.line())["error"] == {
             "code": -32603,
@@ -557,11 +550,7 @@ async def test_our_own_errors_speak_for_themselves(
     raised: AcpError, expected: dict[str, Any]
 ) -> None:
     async with peer_and_wire() as (_, ear, wire):
-
-        async def fail(request: Request) -> bytes:
-            raise raised
-
-        ear.handler = fail
+        ear.handler = fails(raised)
         wire.send({"id": 1, "method": "m"})
         assert (await wire.line())["error"] == expected
 
@@ -570,11 +559,7 @@ async def test_a_handler_that_raises_on_a_notification_does_not_end_the_connecti
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with peer_and_wire() as (_, ear, wire):
-
-        async def fail(batch: list[NotificationReceived]) -> None:
-            raise RuntimeError("bad day")
-
-        ear.hear = fail
+        ear.hear = fails(RuntimeError("bad day"))
         wire.send({"method": "n"}, {"id": 1, "method": "m"})
         assert (await wire.line())["result"] == {}
         assert "bad day" in caplog.text
@@ -602,15 +587,11 @@ async def test_a_receiver_that_has_nothing_to_wait_for_hears_in_the_order_of_the
         assert "bad day" in caplog.text
 
 
-async def fail_later(answer: Answer) -> None:
-    raise RuntimeError("bad day")
-
-
 def fail_at_once(answer: Answer) -> None:
     raise RuntimeError("bad day")
 
 
-@pytest.mark.parametrize("fail", [fail_at_once, fail_later])
+@pytest.mark.parametrize("fail", [fail_at_once, fails(RuntimeError("bad day"))])
 async def test_an_answer_that_cannot_be_handled_does_not_end_the_connection(
     caplog: pytest.LogCaptureFixture, fail: OnAnswer
 ) -> None:
@@ -673,11 +654,7 @@ async def test_a_peer_that_tells_much_waits_for_one_that_reads_slowly() -> None:
 
 async def test_a_peer_that_asks_much_and_reads_nothing_is_not_read_either() -> None:
     async with peer_and_wire() as (peer, ear, wire):
-
-        async def big(request: Request) -> bytes:
-            return json.dumps("x" * 1_000_000).encode()
-
-        ear.handler = big
+        ear.handler = says(json.dumps("x" * 1_000_000).encode())
         for number in range(40):
             wire.send({"id": number, "method": "m", "params": {"pad": "x" * 100_000}})
         await until(lambda: peer.buffered >= UNREAD)
@@ -698,18 +675,13 @@ async def test_an_agent_is_read_however_much_is_on_its_way_to_it() -> None:
 
 async def test_requests_of_a_client_beyond_what_may_wait_for_an_answer_are_refused() -> None:
     async with peer_and_wire() as (_, ear, wire):
-        never = asyncio.Event()
-
-        async def wait(request: Request) -> bytes:
-            await never.wait()
-            return b"{}"
-
-        ear.handler = wait
+        released = asyncio.Event()
+        ear.handler = waits(released)
         ask_much(wire)
         refused = [await wire.line() for _ in range(3)]
         assert [answer["id"] for answer in refused] == [17, 18, 19]
         assert "try again later" in refused[0]["error"]["message"]
-        never.set()
+        released.set()
         answered = [await wire.line() for _ in range(17)]
         assert all(answer["result"] == {} for answer in answered)
 
@@ -790,11 +762,7 @@ async def test_an_agent_that_asks_on_and_reads_no_answer_is_given_up(
 ) -> None:
     monkeypatch.setattr("acp_wire.rpc.peer.UNREAD", 100_000)
     async with peer_and_wire(is_agent=True, limit=100_000) as (peer, ear, wire):
-
-        async def big(request: Request) -> bytes:
-            return json.dumps("x" * 10_000).encode()
-
-        ear.handler = big
+        ear.handler = says(json.dumps("x" * 10_000).encode())
         waiting = asyncio.create_task(peer.call_raw("m", b"{}"))
         for number in range(100):
             wire.send({"id": number, "method": "m", "params": {"pad": "x" * 10_000}})
@@ -838,13 +806,9 @@ async def test_a_request_that_nobody_reads_any_more_fails_at_once_and_is_not_tol
     ours, _ = offering_pair()
     peer = Peer(ours, Ear())
     told: list[Answer] = []
-
-    async def answered(answer: Answer) -> None:
-        told.append(answer)
-
     ours.is_read = False  # type: ignore[attr-defined]
     with pytest.raises(ConnectionLostError):
-        peer.begin("m", b"{}", answered)
+        peer.begin("m", b"{}", told.append)
     await peer.aclose()
     assert told == []
 
@@ -852,11 +816,7 @@ async def test_a_request_that_nobody_reads_any_more_fails_at_once_and_is_not_tol
 async def test_each_pending_answer_is_told_once_that_the_connection_is_lost() -> None:
     peer = Peer(pair()[0], Ear())
     told: list[Answer] = []
-
-    async def answered(answer: Answer) -> None:
-        told.append(answer)
-
-    peer.begin("m", b"{}", answered)
+    peer.begin("m", b"{}", told.append)
     await peer.aclose()
     await peer.aclose()
     assert [type(answer) for answer in told] == [ConnectionLostError]
@@ -915,17 +875,9 @@ async def test_an_end_that_is_cut_short_still_tells_everybody_who_waits() -> Non
 
 
 async def test_closing_ends_the_handlers_that_run() -> None:
-    ended = []
+    ended: list[str] = []
     async with peer_and_wire() as (_, ear, wire):
-
-        async def forever(request: Request) -> bytes:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(request.method)
-            return b""
-
-        ear.handler = forever
+        ear.handler = waits(asyncio.Event(), ended)
         wire.send({"id": 1, "method": "m"}, {"id": 1, "method": "n"}, {"id": 2, "method": "o"})
         await until(lambda: len(ear.requests) == 3)
     assert sorted(ended) == ["m", "n", "o"]
