@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -54,6 +55,13 @@ async def ended(terminal: TerminalCommand) -> TerminalExitStatus:
         return await terminal.wait()
 
 
+async def ran(terminals: Terminals, command: str, *args: str, **options: Any) -> str:
+    """The whole output of a command."""
+    terminal = await terminals.create(command, args, **options)
+    await ended(terminal)
+    return terminal.output().output
+
+
 def pids(pid_file: Path) -> list[int]:
     return [int(word) for word in pid_file.read_text().split()]
 
@@ -90,9 +98,7 @@ async def test_stdin_is_empty_so_that_no_command_waits_for_a_person(terminals: T
 
 
 async def test_a_command_line_without_arguments_is_run_by_a_shell(terminals: Terminals) -> None:
-    terminal = await terminals.create("echo one && echo two | tr w W")
-    await ended(terminal)
-    assert terminal.output().output == "one\ntWo\n"
+    assert await ran(terminals, "echo one && echo two | tr w W") == "one\ntWo\n"
 
 
 async def test_a_program_with_a_space_in_its_name_is_not_taken_for_a_command_line(
@@ -102,9 +108,7 @@ async def test_a_program_with_a_space_in_its_name_is_not_taken_for_a_command_lin
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
     for name in ("./my tool", str(program)):
-        terminal = await terminals.create(name)
-        await ended(terminal)
-        assert terminal.output().output == "ran\n"
+        assert await ran(terminals, name) == "ran\n"
 
 
 async def test_arguments_and_variables_reach_the_command_as_they_are(
@@ -114,11 +118,8 @@ async def test_arguments_and_variables_reach_the_command_as_they_are(
     within = Surroundings({**here.env, "OURS": "kept"}, here.folder)
     terminals = Terminals(Roots(str(project)), within)
     code = "import os, sys; print(sys.argv[1:], os.environ['OURS'], os.environ['a.b'])"
-    terminal = await terminals.create(
-        sys.executable, ["-c", code, "$x", "", "a b"], env={"a.b": "*"}
-    )
-    await ended(terminal)
-    assert terminal.output().output == "['$x', '', 'a b'] kept *\n"
+    said = await ran(terminals, sys.executable, "-c", code, "$x", "", "a b", env={"a.b": "*"})
+    assert said == "['$x', '', 'a b'] kept *\n"
     await terminals.aclose()
 
 
@@ -128,9 +129,7 @@ async def test_a_command_has_the_umask_and_the_limits_of_its_surroundings(projec
     limits: Limits = ((resource.RLIMIT_NOFILE, 77, most),), 0, 0, None
     within = Surroundings(here.env, here.folder, 0o027, limits)
     terminals = Terminals(Roots(str(project)), within)
-    terminal = await terminals.create("until [ $(ulimit -n) = 77 ]; do :; done; umask")
-    await ended(terminal)
-    assert terminal.output().output == "0027\n"
+    assert await ran(terminals, "until [ $(ulimit -n) = 77 ]; do :; done; umask") == "0027\n"
     await terminals.aclose()
 
 
@@ -140,9 +139,7 @@ async def test_commands_start_in_the_roots_and_nowhere_else(
     (project / "sub").mkdir()
     (project / "link").symlink_to(outside)
     for cwd, folder in ((None, project), ("sub", project / "sub"), (str(project), project)):
-        terminal = await terminals.create("pwd", ["-P"], cwd=cwd)
-        await ended(terminal)
-        assert terminal.output().output == f"{folder}\n"
+        assert await ran(terminals, "pwd", "-P", cwd=cwd) == f"{folder}\n"
     for cwd in ("..", "/", "link", str(outside)):
         with pytest.raises(OutsideRootsError):
             await terminals.create("pwd", cwd=cwd)
@@ -333,9 +330,7 @@ async def test_a_command_that_prints_without_end_stalls_nobody(terminals: Termin
     flood = await terminals.create("yes", output_byte_limit=1000)
     await until(lambda: flood.output().truncated)
     spent = time.process_time()
-    quick = await terminals.create("echo", ["hi"])
-    await ended(quick)
-    assert quick.output().output == "hi\n"
+    assert await ran(terminals, "echo", "hi") == "hi\n"
     assert time.process_time() - spent < 2
     await flood.kill()
     assert flood.output().output == "y\n" * 500
@@ -403,11 +398,8 @@ async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
 
 
 async def test_many_terminals_run_at_once(terminals: Terminals) -> None:
-    many = await asyncio.gather(*(terminals.create("echo", [str(n)]) for n in range(40)))
-    async with asyncio.timeout(20):
-        await asyncio.gather(*(terminal.wait() for terminal in many))
-    assert [terminal.output().output for terminal in many] == [f"{n}\n" for n in range(40)]
-    assert len({terminal.id for terminal in many}) == 40
+    many = await asyncio.gather(*(ran(terminals, "echo", str(n)) for n in range(40)))
+    assert many == [f"{n}\n" for n in range(40)]
 
 
 async def test_only_so_many_terminals_are_kept(
