@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,23 @@ def tasks() -> Iterator[EagerTasks]:
     made = EagerTasks()
     yield made
     made.close()
+
+
+def begun(tasks: EagerTasks, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin work that waits."""
+    task = tasks.begin(work, "work")
+    assert task is not None
+    return task
+
+
+async def waits_for_its_cancellation(told: list[str], pauses: int = 0) -> None:
+    try:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        told.append("cancelled")
+        raise
 
 
 async def test_work_that_does_not_wait_is_over_in_the_same_step(tasks: EagerTasks) -> None:
@@ -71,8 +89,7 @@ async def test_work_that_waits_has_begun_and_goes_on_as_a_task(tasks: EagerTasks
         steps.append("ended")
 
     go_on = asyncio.Event()
-    task = tasks.begin(work(go_on), "work")
-    assert task is not None
+    task = begun(tasks, work(go_on))
     assert (steps, task.get_name()) == (["begun"], "work")
     go_on.set()
     await asyncio.wait_for(task, DEADLINE)
@@ -121,35 +138,22 @@ async def test_work_may_begin_other_work(tasks: EagerTasks) -> None:
 
     async def outer() -> None:
         order.append("outer")
-        task = tasks.begin(inner(), "inner")
-        assert task is not None
+        task = begun(tasks, inner())
         order.append("outer again")
         await task
 
-    task = tasks.begin(outer(), "outer")
-    assert task is not None
+    task = begun(tasks, outer())
     await asyncio.wait_for(task, DEADLINE)
     assert order == ["outer", "inner", "outer again", "inner ends"]
 
 
 @pytest.mark.parametrize("steps_before", [0, 1, 2])
-@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize("pauses", [0, 100])
 async def test_a_cancellation_reaches_work_however_early_it_comes(
-    tasks: EagerTasks, steps_before: int, pauses: bool
+    tasks: EagerTasks, steps_before: int, pauses: int
 ) -> None:
     told: list[str] = []
-
-    async def work() -> None:
-        try:
-            for _ in range(100 if pauses else 0):
-                await asyncio.sleep(0)
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            told.append("cancelled")
-            raise
-
-    task = tasks.begin(work(), "work")
-    assert task is not None
+    task = begun(tasks, waits_for_its_cancellation(told, pauses))
     for _ in range(steps_before):
         await asyncio.sleep(0)
     task.cancel()
@@ -165,14 +169,9 @@ async def test_work_may_cancel_its_own_task_before_it_waits(tasks: EagerTasks) -
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            told.append("cancelled")
-            raise
+        await waits_for_its_cancellation(told)
 
-    task = tasks.begin(work(), "work")
-    assert task is not None
+    task = begun(tasks, work())
     await asyncio.wait([task], timeout=DEADLINE)
     assert told == ["cancelled"]
     assert task.cancelled()
@@ -190,8 +189,7 @@ async def test_work_that_cancels_its_own_task_and_ends_leaves_the_next_alone(
         await asyncio.sleep(0)
 
     tasks.begin(cancels(), "cancels")
-    task = tasks.begin(waits(), "waits")
-    assert task is not None
+    task = begun(tasks, waits())
     await asyncio.wait_for(task, DEADLINE)
     assert not task.cancelled()
 
@@ -210,8 +208,7 @@ async def test_work_has_a_context_of_its_own(tasks: EagerTasks) -> None:
 
     variable.set("outside")
     tasks.begin(work("first", waits=False), "first")
-    task = tasks.begin(work("second", waits=True), "second")
-    assert task is not None
+    task = begun(tasks, work("second", waits=True))
     variable.set("changed")
     await asyncio.wait_for(task, DEADLINE)
     tasks.begin(work("third", waits=False), "third")
@@ -238,8 +235,7 @@ async def test_what_work_raises_later_is_in_its_task(tasks: EagerTasks) -> None:
         await asyncio.sleep(0)
         raise ValueError("later")
 
-    task = tasks.begin(fails(), "fails")
-    assert task is not None
+    task = begun(tasks, fails())
     await asyncio.wait([task], timeout=DEADLINE)
     assert isinstance(task.exception(), ValueError)
 
