@@ -19,6 +19,8 @@ from acp_wire.transports.streams import memory_pair
 Json = dict[str, Any]
 Head = dict[str, str]
 
+JSON = {"Content-Type": "application/json"}
+TEXT = {"Content-Type": "text/plain"}
 REASONS = {200: "OK", 202: "Accepted", 404: "Not Found"}
 
 
@@ -132,7 +134,7 @@ class FairServer:
         return None
 
     def hello(self, line: HttpLine, answer: bytes) -> tuple[int, Head, bytes]:
-        return 200, {"Content-Type": "application/json", "Acp-Connection-Id": line.id}, answer
+        return 200, {**JSON, "Acp-Connection-Id": line.id}, answer
 
     def ended(self, line: HttpLine) -> int:
         line.end()
@@ -225,26 +227,23 @@ FAULTS: dict[str, Callable[[], FairServer]] = {}
 """By the id of the rule that is broken; `:` and a word stand behind it where there are several."""
 
 
-def _breaks(name: str) -> Callable[[type[FairServer]], type[FairServer]]:
-    def declare(server: type[FairServer]) -> type[FairServer]:
-        FAULTS[name] = server
-        return server
+def _breaks(name: str, **changed: Callable[..., Any]) -> None:
+    """A server with other behaviours."""
+    FAULTS[name] = type("Faulty", (FairServer,), changed)
 
-    return declare
+
+def _is(message: Json, method: str) -> bool:
+    return bool(message.get("method") == method)
 
 
 def _routes(name: str, changed: Callable[[HttpLine, str, str, Json], list[str] | None]) -> None:
     """Messages go to these streams instead; None leaves them."""
 
-    @_breaks(name)
-    class Routing(FairServer):
-        def streams_for(self, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
-            found = changed(line, stream, method, message)
-            return [stream] if found is None else found
+    def streams(_: object, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
+        found = changed(line, stream, method, message)
+        return [stream] if found is None else found
 
-
-def _is(message: Json, method: str) -> bool:
-    return bool(message.get("method") == method)
+    _breaks(name, streams_for=streams)
 
 
 _routes("http.session-stream", lambda _, s, m, it: [""] if m == "session/prompt" else None)
@@ -261,15 +260,21 @@ _routes(
     "http.replay",
     lambda line, s, m, it: [""] if _is(it, "session/update") and s not in line.sessions else None,
 )
+_routes(
+    "http.new-answer",
+    lambda line, s, m, it: (
+        [min(line.sessions)] if m == "session/new" and len(line.sessions) > 1 else None
+    ),
+)
 
 
 def _statuses(name: str, changed: Callable[[str, Head, Any, int | None], int | None]) -> None:
     """Requests are refused with another status, or not at all."""
 
-    @_breaks(name)
-    class Refusing(FairServer):
-        def refusal(self, method: str, head: Head, body: bytes) -> int | None:
-            return changed(method, head, body, super().refusal(method, head, body))
+    def refusal(server: FairServer, method: str, head: Head, body: bytes) -> int | None:
+        return changed(method, head, body, FairServer.refusal(server, method, head, body))
+
+    _breaks(name, refusal=refusal)
 
 
 _statuses("http.unknown-connection", lambda m, h, b, status: 400 if status == 404 else status)
@@ -300,38 +305,54 @@ _takes_nameless("http.session-header", b"session/prompt")
 _takes_nameless("http.cancel-header", b"session/cancel")
 _takes_nameless("http.response-header", b'"outcome"')
 
-
-@_breaks("http.unknown-session")
-class _KnowsAll(FairServer):
-    def knows(self, line: HttpLine, session_id: str) -> bool:
-        return True
-
-
-@_breaks("http.accepted")
-class _SaysMore(FairServer):
-    def accepted(self, message: Json) -> tuple[int, bytes]:
-        return 202, b'{"accepted":true}'
-
-
-@_breaks("http.accepted:status")
-class _AnswersWith200(FairServer):
-    def accepted(self, message: Json) -> tuple[int, bytes]:
-        return (200 if _is(message, "check/no_such_method") else 202), b""
-
-
-@_breaks("http.response")
-class _RefusesResponses(FairServer):
-    def accepted(self, message: Json) -> tuple[int, bytes]:
-        return (202 if "method" in message else 204), b""
-
-
-@_breaks("http.cancel")
-class _RefusesNotifications(FairServer):
-    def accepted(self, message: Json) -> tuple[int, bytes]:
-        return (202 if "id" in message else 200), b""
+_breaks("http.unknown-session", knows=lambda *_: True)
+_breaks("http.connection-ids", new_id=lambda _: "the-only-one")
+_breaks("http.accepted", accepted=lambda *_: (202, b'{"accepted":true}'))
+_breaks(
+    "http.accepted:status",
+    accepted=lambda _, it: (200 if _is(it, "check/no_such_method") else 202, b""),
+)
+_breaks("http.response", accepted=lambda _, it: (202 if "method" in it else 204, b""))
+_breaks("http.cancel", accepted=lambda _, it: (202 if "id" in it else 200, b""))
+_breaks(
+    "http.new-answer:body",
+    accepted=lambda _, it: (200, b"{}") if _is(it, "session/new") else (202, b""),
+    streams_for=lambda _, line, stream, method, it: [] if method == "session/new" else [stream],
+)
+_breaks("http.initialize", hello=lambda _, line, answer: (200, JSON, answer))
+_breaks(
+    "http.initialize:type",
+    hello=lambda _, line, answer: (200, {"Acp-Connection-Id": line.id, **TEXT}, answer),
+)
+_breaks(
+    "http.events",
+    event=lambda _, raw: b"data: %b\n\n" % (b"[%b]" if b"usage_update" in raw else b"%b") % raw,
+)
+_breaks("http.delete", ended=lambda *_: 202)
 
 
-@_breaks("http.at-once")
+def _end_all(server: FairServer, line: HttpLine) -> int:
+    for each in server.lines.values():
+        each.end()
+    return 202
+
+
+_breaks("http.delete:all", ended=_end_all)
+
+
+def _mix_answers(
+    server: FairServer, line: HttpLine, stream: str, method: str, message: Json
+) -> list[str]:
+    if method == "check/no_such_method":
+        for other in server.lines.values():
+            if other is not line and not other.is_over:
+                other.send("", server.event(json.dumps(message).encode()))
+    return [stream]
+
+
+_breaks("http.own-answers", streams_for=_mix_answers)
+
+
 class _AcceptsLate(FairServer):
     def __init__(self) -> None:
         super().__init__()
@@ -350,66 +371,4 @@ class _AcceptsLate(FairServer):
         return [stream]
 
 
-@_breaks("http.connection-ids")
-class _OneIdForAll(FairServer):
-    def new_id(self) -> str:
-        return "the-only-one"
-
-
-@_breaks("http.own-answers")
-class _MixesAnswers(FairServer):
-    def streams_for(self, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
-        if method == "check/no_such_method":
-            for other in self.lines.values():
-                if other is not line and not other.is_over:
-                    other.send("", self.event(json.dumps(message).encode()))
-        return [stream]
-
-
-@_breaks("http.initialize")
-class _NamesItInTheBody(FairServer):
-    def hello(self, line: HttpLine, answer: bytes) -> tuple[int, Head, bytes]:
-        return 200, {"Content-Type": "application/json"}, answer
-
-
-@_breaks("http.initialize:type")
-class _AnswersInText(FairServer):
-    def hello(self, line: HttpLine, answer: bytes) -> tuple[int, Head, bytes]:
-        return 200, {"Content-Type": "text/plain", "Acp-Connection-Id": line.id}, answer
-
-
-@_breaks("http.events")
-class _SendsArrays(FairServer):
-    def event(self, raw: bytes) -> bytes:
-        return b"data: [%b]\n\n" % raw if b"usage_update" in raw else super().event(raw)
-
-
-@_breaks("http.delete")
-class _GoesOn(FairServer):
-    def ended(self, line: HttpLine) -> int:
-        return 202
-
-
-@_breaks("http.delete:all")
-class _EndsAll(FairServer):
-    def ended(self, line: HttpLine) -> int:
-        for each in self.lines.values():
-            each.end()
-        return 202
-
-
-@_breaks("http.new-answer")
-class _AnswersOnTheSession(FairServer):
-    def streams_for(self, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
-        if method == "session/new" and line.sessions - {message["result"]["sessionId"]}:
-            return [min(line.sessions)]
-        return [stream]
-
-
-@_breaks("http.new-answer:body")
-class _AnswersInTheBody(FairServer):
-    def accepted(self, message: Json) -> tuple[int, bytes]:
-        return (200, b"{}") if _is(message, "session/new") else super().accepted(message)
-
-    def streams_for(self, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
-        return [] if method == "session/new" else [stream]
+FAULTS["http.at-once"] = _AcceptsLate

@@ -66,6 +66,14 @@ def question(id: int) -> Said:
     return "agent", {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
+def prompt(id: object, **block: object) -> Said:
+    return asked(id, "session/prompt", sessionId="s", prompt=[block] if block else TEXT)
+
+
+def refused(id: int, code: int) -> Said:
+    return "agent", {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}
+
+
 QUESTION = question(1)
 LIST_PAGE = [asked(8, "session/list"), answered(8, sessions=[], nextCursor="c1")]
 
@@ -75,8 +83,10 @@ def permission(outcome: Json, id: int = 1) -> Said:
 
 
 YES = permission({"outcome": "selected", "optionId": "yes"})
-PROMPT = asked(3, "session/prompt", sessionId="s", prompt=TEXT)
-TURN = [PROMPT, QUESTION, YES, answered(3, stopReason="end_turn")]
+PROMPT = prompt(3)
+END = answered(3, stopReason="end_turn")
+CANCEL = told("session/cancel", sessionId="s")
+TURN = [PROMPT, QUESTION, YES, END]
 
 
 FILES = {"fs": {"readTextFile": True}}
@@ -151,22 +161,14 @@ BROKEN: dict[str, list[Said]] = {
         asked(7, "initialize", protocolVersion=1, clientInfo=WHO),
         answered(7, protocolVersion=1),
     ],
-    "client.request-ids": [*SESSION, asked(3.5, "session/prompt", sessionId="s", prompt=TEXT)],
-    "client.null-ids": [*SESSION, asked(None, "session/prompt", sessionId="s", prompt=TEXT)],
-    "client.unique-ids": [
-        *SESSION,
-        PROMPT,
-        asked(3, "session/list"),
-        answered(3, stopReason="end_turn"),
-    ],
+    "client.request-ids": [*SESSION, prompt(3.5)],
+    "client.null-ids": [*SESSION, prompt(None)],
+    "client.unique-ids": [*SESSION, PROMPT, asked(3, "session/list"), END],
     "client.errors": [*SESSION, PROMPT, READ, failed_with({"code": "no"})],
     "client.trace-context": new(_meta={"traceparent": "5"}),
     "client.permission": [*SESSION, PROMPT, QUESTION, failed_with(NO_METHOD)],
     "client.offers": [*SESSION, PROMPT, READ, failed_with(NO_METHOD)],
-    "client.content": [
-        *SESSION,
-        asked(3, "session/prompt", sessionId="s", prompt=[{"type": "resource", "resource": BLOB}]),
-    ],
+    "client.content": [*SESSION, prompt(3, type="resource", resource=BLOB)],
     "client.known-sessions:not-loaded-yet": [
         *INTRODUCTION,
         asked(2, "session/load", sessionId="s", cwd="/w", mcpServers=[]),
@@ -192,13 +194,8 @@ BROKEN: dict[str, list[Said]] = {
     "client.advertised-directories": new(additionalDirectories=["/more"]),
     "client.advertised-content": [
         *SESSION,
-        asked(
-            3,
-            "session/prompt",
-            sessionId="s",
-            prompt=[{"type": "image", "mimeType": "image/png", "data": "AA=="}],
-        ),
-        answered(3, stopReason="end_turn"),
+        prompt(3, type="image", mimeType="image/png", data="AA=="),
+        END,
     ],
     "client.absolute": new(mcpServers=[{"name": "x", "command": "npx", "args": [], "env": []}]),
     "client.schema:server-without-env": new(
@@ -217,13 +214,13 @@ BROKEN: dict[str, list[Said]] = {
         asked(7, "session/resume", **listed("/a", "/b"), mcpServers=[]),
     ],
     "client.late-updates": [
-        *(*SESSION, PROMPT, told("session/cancel", sessionId="s")),
+        *(*SESSION, PROMPT, CANCEL),
         *(fence(1, ""), failed_with(NO_METHOD), fence(2, "late")),
         answered(3, stopReason="cancelled"),
     ],
     "client.signed-out": [
         *(*SESSION, PROMPT, fence(1, ""), failed_with(NO_METHOD)),
-        ("agent", {"jsonrpc": "2.0", "id": 3, "error": {"code": -32000, "message": "sign in"}}),
+        refused(3, -32000),
         fence(2, "signed-out"),
     ],
     "client.cursors": [*SESSION, *LIST_PAGE, asked(9, "session/list", cursor="c2")],
@@ -233,30 +230,18 @@ BROKEN: dict[str, list[Said]] = {
         *(asked(10, "session/list", cursor="c1"), answered(10, sessions=[])),
         *(asked(11, "session/list", cursor="c1"), answered(11, sessions=[])),
     ],
-    "client.one-turn": [
-        *SESSION,
-        PROMPT,
-        asked(4, "session/prompt", sessionId="s", prompt=TEXT),
-        answered(3, stopReason="end_turn"),
-        answered(4, stopReason="end_turn"),
-    ],
+    "client.one-turn": [*SESSION, PROMPT, prompt(4), END, answered(4, stopReason="end_turn")],
     "client.permission-options": [
         *SESSION,
         PROMPT,
         QUESTION,
         permission({"outcome": "selected", "optionId": "maybe"}),
     ],
-    "client.permission-cancelled": [
-        *SESSION,
-        PROMPT,
-        QUESTION,
-        told("session/cancel", sessionId="s"),
-        YES,
-    ],
+    "client.permission-cancelled": [*SESSION, PROMPT, QUESTION, CANCEL, YES],
     "client.known-choices": [
         *SESSION,
         asked(5, "session/set_mode", sessionId="s", modeId="wild"),
-        ("agent", {"jsonrpc": "2.0", "id": 5, "error": {"code": -32602, "message": "none"}}),
+        refused(5, -32602),
     ],
     "client.sign-in-methods": [*SESSION, asked(5, "authenticate", methodId="login"), answered(5)],
 }
@@ -290,14 +275,14 @@ ODD: dict[str, list[Said]] = {
     ],
     "calls a method of a draft": [*SESSION, asked(5, "session/set_title", sessionId="s", title="")],
     "uses the id of an answered request again": [
-        *(*SESSION, PROMPT, answered(3, stopReason="end_turn")),
+        *(*SESSION, PROMPT, END),
         asked(3, "session/list"),
     ],
     "has one id for all of its requests": [
         *INTRODUCTION,
         *(asked(1, "session/new", cwd="/w", mcpServers=[]), answered(1, sessionId="s")),
         *(
-            asked(1, "session/prompt", sessionId="s", prompt=TEXT),
+            prompt(1),
             answered(1, stopReason="end_turn"),
         ),
         *(asked(1, "session/list"), answered(1, sessions=[], nextCursor="c1")),
@@ -305,11 +290,11 @@ ODD: dict[str, list[Said]] = {
     ],
     "introduces itself again when it was refused": [
         INTRODUCTION[0],
-        ("agent", {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "later"}}),
+        refused(1, -32000),
         *INTRODUCTION,
     ],
     "tells that it has cancelled a permission that the agent took back": [
-        *(*SESSION, PROMPT, QUESTION, told("session/cancel", sessionId="s")),
+        *(*SESSION, PROMPT, QUESTION, CANCEL),
         ("agent", {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}),
         failed_with({"code": -32800, "message": "Cancelled"}),
     ],
@@ -331,9 +316,9 @@ def test_what_only_a_draft_has_is_told_and_breaks_no_rule() -> None:
 
 def test_a_client_that_keeps_the_rules_breaks_none() -> None:
     cancelled = [
-        asked(4, "session/prompt", sessionId="s", prompt=TEXT),
+        prompt(4),
         question(2),
-        told("session/cancel", sessionId="s"),
+        CANCEL,
         permission({"outcome": "cancelled"}, 2),
         answered(4, stopReason="cancelled"),
     ]
