@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
@@ -19,7 +17,7 @@ from acp_wire.rpc import (
 )
 from acp_wire.rpc.framing import HEAD
 from acp_wire.rpc.protocol import refusal
-from tests.rpc.test_protocol import one
+from tests.rpc.test_protocol import one, reply, strictly
 
 
 @pytest.mark.parametrize("end", ["", ',"_meta":{"acphold/seq":7}'])
@@ -46,70 +44,17 @@ def test_what_is_asked_over_the_limit_is_no_notification() -> None:
     assert event.cut is None
 
 
-NO_IDS = [
-    b'"\xff"',
-    b'"\xed\xa0\xbd"',
-    b'"\\uZZZZ"',
-    b'"\\u12"',
-    b'"\\x"',
-    b'"\\ud83d"',
-    b'"\\ude00\\ud83d"',
-    b'"a\x00"',
-    b'"a\tb"',
-    b'"open',
-    b"01",
-    b"-01",
-    b"-",
-    b"--1",
-    b"+1",
-    b"1.5",
-    b"1.0",
-    b"1e3",
-    b".5",
-    b"0x1",
-    b"1_000",
-    b"NaN",
-    b"Infinity",
-    b"true",
-    b"nul",
-    b"{}",
-    b"[]",
-    b"",
-]
-IDS = [
-    b"0",
-    b"-0",
-    b"7",
-    b"-7",
-    b"9" * 40,
-    b"null",
-    b'""',
-    b'"a"',
-    b'"\\u00e4"',
-    b'"\\ud83d\\ude00"',
-]
+NO_IDS = (
+    rb""""\uZZZZ" "\u12" "\x" "\ud83d" "\ude00\ud83d" "open 01 -01 - --1 +1 1.5 1.0 1e3 .5"""
+    b""" 0x1 1_000 NaN Infinity true nul {} [] "\xff" "\xed\xa0\xbd" "a\x00" "a\tb" """
+).split(b" ")
+IDS = [*rb'''0 -0 7 -7 null "" "a" "\u00e4" "\ud83d\ude00"'''.split(), b"9" * 40]
 
 
 def refused(line: bytes, protocol: Protocol | None = None) -> tuple[object, int]:
-    """The id and the code with which a line is refused; the next line is read all the same."""
-    protocol = protocol or Protocol()
-    event = one(line, protocol)
-    assert isinstance(event, MalformedReceived)
-    assert isinstance(one(b'{"jsonrpc":"2.0","method":"next"}', protocol), NotificationReceived)
-    answer = strictly(event.reply)
-    assert event.asked == (answer["id"] is not None)
+    """The id and the code with which a line is refused."""
+    answer = reply(line, protocol)
     return answer["id"], answer["error"]["code"]
-
-
-def strictly(line: bytes) -> dict[str, Any]:
-    """A line as the strictest of readers reads it."""
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
-    line.decode()
-    message: dict[str, Any] = msgspec.json.decode(line)
-    assert message["jsonrpc"] == "2.0"
-    assert isinstance(message.get("id"), str | int | None)
-    return message
 
 
 # -- ids --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
@@ -32,11 +33,21 @@ def reply(line: bytes, protocol: Protocol | None = None) -> dict[str, Any]:
     event = one(line, protocol)
     assert isinstance(event, MalformedReceived)
     assert isinstance(one(b'{"jsonrpc":"2.0","method":"next"}', protocol), NotificationReceived)
-    assert event.reply.endswith(b"}\n")
-    answer: dict[str, Any] = json.loads(event.reply)
+    answer = strictly(event.reply)
     assert answer.keys() == {"jsonrpc", "id", "error"}
-    assert answer["jsonrpc"] == "2.0"
+    assert event.asked == (answer["id"] is not None)
     return answer
+
+
+def strictly(line: bytes) -> dict[str, Any]:
+    """A line as the strictest of readers reads it."""
+    assert line.endswith(b"}\n")
+    assert line.count(b"\n") == 1
+    line.decode()
+    message: dict[str, Any] = msgspec.json.decode(line)
+    assert message["jsonrpc"] == "2.0"
+    assert isinstance(message.get("id"), str | int | None)
+    return message
 
 
 def asking(count: int = 1, limit: int | None = None) -> Protocol:
@@ -52,17 +63,7 @@ def asking(count: int = 1, limit: int | None = None) -> Protocol:
 
 @pytest.mark.parametrize(
     "id_",
-    [
-        b"1",
-        b"0",
-        b"-7",
-        b"null",
-        b'"a"',
-        b'""',
-        b'"\\u00e4"',
-        b"9007199254740993",
-        b"123456789012345678901234567890",
-    ],
+    rb'1 0 -7 null "a" "" "\u00e4" 9007199254740993 123456789012345678901234567890'.split(),
 )
 def test_an_id_is_given_back_exactly(id_: bytes) -> None:
     event = one(b'{"jsonrpc":"2.0","id": %b ,"method":"m"}' % id_)

@@ -120,6 +120,19 @@ def route_to(server: Book) -> Route:
     return Route(url, seconds=10, limit=1 << 20, token="secret")
 
 
+@asynccontextmanager
+async def met(**server_is: bool) -> AsyncIterator[tuple[Book, Transport]]:
+    """A server, and a connection to it that is initialized."""
+    async with book() as server:
+        for name, value in server_is.items():
+            setattr(server, name, value)
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        assert (await heard(transport))["id"] == 1
+        yield server, transport
+        await transport.aclose()
+
+
 def say(transport: Transport, **message: Any) -> None:
     transport.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
@@ -131,10 +144,7 @@ async def heard(transport: Transport) -> dict[str, Any]:
 
 
 async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> None:
-    async with book() as server:
-        transport = await connect(route_to(server))
-        say(transport, id=1, method="initialize", params={})
-        assert (await heard(transport))["id"] == 1
+    async with met() as (server, transport):
         say(transport, id=2, method="session/load", params={"sessionId": "s"})
         assert (await heard(transport))["params"]["n"] == 1
         assert (await heard(transport))["method"] == "ask"
@@ -144,7 +154,6 @@ async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> Non
         refused = await heard(transport)
         assert refused["id"] == 3
         assert "HTTP 413" in refused["error"]["message"]
-        await transport.aclose()
     assert all(it.headers["authorization"] == "Bearer secret" for it in server.came)
     assert all(it.headers["cookie"] == "place=here" for it in server.came[1:])
     assert all(it.headers["acp-connection-id"] == "one" for it in server.came[2:])
@@ -169,23 +178,15 @@ async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> Non
 
 
 async def test_what_is_no_message_is_answered_by_the_server_and_ends_nothing() -> None:
-    async with book() as server:
-        transport = await connect(route_to(server))
-        say(transport, id=1, method="initialize", params={})
-        await heard(transport)
+    async with met() as (_, transport):
         transport.send(b"[1, 2]\n")
         assert (await heard(transport))["error"]["code"] == -32600
         say(transport, id=3, method="too/long", params={"sessionId": "s"})
         assert (await heard(transport))["id"] == 3
-        await transport.aclose()
 
 
 async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_rest() -> None:
-    async with book() as server:
-        server.attaches = False
-        transport = await connect(route_to(server))
-        say(transport, id=1, method="initialize", params={})
-        await heard(transport)
+    async with met(attaches=False) as (_, transport):
         say(transport, id=2, method="session/load", params={"sessionId": "s"})
         assert (await heard(transport))["params"]["n"] == 1
         assert (await heard(transport))["id"] == 2
@@ -193,62 +194,44 @@ async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_
         refused = await heard(transport)
         assert refused["id"] == 3
         assert "HTTP 404" in refused["error"]["message"]
-        await transport.aclose()
 
 
 async def test_a_loaded_session_that_is_never_quiet_is_open_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_client, "REPLAY_SECONDS", 0.3)
-    async with book() as server, asyncio.timeout(30):
-        transport = await connect(route_to(server))
-        say(transport, id=1, method="initialize", params={})
-        await heard(transport)
+    async with met() as (server, transport), asyncio.timeout(30):
         say(transport, id=2, method="session/load", params={"sessionId": "s"})
         while (await heard(transport)).get("id") != 2:
             server.say("s", {"method": "session/update", "params": {"sessionId": "s", "n": 2}})
-        await transport.aclose()
 
 
 async def test_what_a_new_session_says_comes_behind_the_answer_that_names_it() -> None:
     for _ in range(10):
-        async with book() as server:
-            transport = await connect(route_to(server))
-            say(transport, id=1, method="initialize", params={})
-            await heard(transport)
+        async with met() as (_, transport):
             say(transport, id=2, method="session/new", params={})
             assert (await heard(transport))["result"]["sessionId"] == "n"
             assert [(await heard(transport))["params"]["n"] for _ in range(3)] == [0, 1, 2]
-            await transport.aclose()
 
 
 async def test_a_prompt_to_an_unknown_session_is_answered_and_ends_nothing() -> None:
-    async with book() as server:
-        server.answers_strange = True
-        transport = await connect(route_to(server))
-        say(transport, id=1, method="initialize", params={})
-        await heard(transport)
+    async with met(answers_strange=True) as (server, transport):
         say(transport, id=2, method="session/prompt", params={"sessionId": "nobody's"})
         assert (await heard(transport))["error"]["code"] == -32002
         server.streams["nobody's"].close()
         say(transport, id=3, method="session/load", params={"sessionId": "s"})
         assert (await heard(transport))["params"]["n"] == 1
-        await transport.aclose()
 
 
 async def test_a_stream_that_ends_ends_the_connection() -> None:
     for ends in ("", "s"):
-        async with book() as server:
-            transport = await connect(route_to(server))
-            say(transport, id=1, method="initialize", params={})
-            await heard(transport)
+        async with met() as (server, transport):
             say(transport, id=2, method="session/load", params={"sessionId": "s"})
             for _ in range(3):
                 await heard(transport)
             server.streams[ends].close()
             async with asyncio.timeout(30):
                 assert await transport.receive() == b""
-            await transport.aclose()
 
 
 async def test_who_is_not_let_in_is_told_so_before_anything_is_sent() -> None:
