@@ -433,6 +433,34 @@ def test_a_subagent_s_calls_are_told_inside_the_call_that_started_it(
     assert json.loads(listing.fields["_meta"]) == {"acphold/parentToolCallId": "c1"}
 
 
+FOUND = field(1, "a.py") + field(2, field(1, 3) + field(2, "x = 1"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "done", "title", "printed"),
+    [
+        (4, field(2, "*.py"), field(3, "a.py") + field(3, "b.py"), "Find *.py", "a.py\nb.py"),
+        (5, field(1, "x"), field(4, field(2, field(3, field(1, FOUND)))), "Search x",
+         "a.py:3: x = 1"),
+        (8, field(1, "a.py"), field(1, "words"), "Read a.py", "words"),
+        (15, field(4, "srv") + field(5, "echo"), field(1, field(1, field(1, "echoed"))),
+         "srv: echo", "echoed"),
+        (18, field(1, "why"), field(1, field(1, "T") + field(2, "u")), "Search the web for why",
+         "T: u"),
+        (24, field(1, "https://x"), field(2, "page"), "Fetch https://x", "page"),
+    ],
+)  # fmt: skip
+def test_what_a_tool_of_the_command_line_returned_is_the_content_of_its_call(
+    store: CommandLineStore, tmp_path: Path, tool: int, given: bytes, done: bytes, title: str,
+    printed: str,
+) -> None:  # fmt: skip
+    store.turn(field(1, "Look."), called(tool, given, field(1, done), "c1"))
+    store.end()
+    call = Story.of(READER, tmp_path).call()
+    assert (call["title"], call["status"]) == (title, "completed")
+    assert [it["content"]["text"] for it in call["content"]] == [printed]
+
+
 def test_before_there_were_turns_what_the_model_was_told_is_told(
     store: CommandLineStore, tmp_path: Path
 ) -> None:
