@@ -127,16 +127,22 @@ def test_an_edit_has_its_diff_and_a_failure_its_error(store: Store, tmp_path: Pa
     assert failed.raw_output == b'{"error":"no such file"}'
 
 
-def test_a_cancelled_turn_and_a_killed_one_end_as_such(store: Store, tmp_path: Path) -> None:
+def test_a_cancelled_turn_a_killed_one_and_one_that_failed_end_as_such(
+    store: Store, tmp_path: Path
+) -> None:
     store.message("user", "One.")
     store.message("assistant", "half", error={"name": "MessageAbortedError"})
     store.message("user", "Two.")
     store.message("assistant", tool("c1", "bash", "running", input={"command": "sleep"}))
     store.message("user", "Three.")
     store.message("assistant", "")  # killed before the first word
+    store.message("user", "Four.")
+    store.message("assistant", error={"name": "APIError", "data": {"message": "Too much."}})
     told = Story.of(READER, tmp_path)
-    assert told.ends()[0]["stopReason"] == "cancelled"
-    assert [end.get("interrupted", "") for end in told.ends()[1:]] == [None, None]
+    cancelled, *killed, failed = told.ends()
+    assert cancelled["stopReason"] == "cancelled"
+    assert [end.get("interrupted", "") for end in killed] == [None, None]
+    assert failed["error"]["message"] == "Too much."
     assert told.calls()[0].status == "failed"
 
 
@@ -360,13 +366,20 @@ def test_an_answer_of_version_2_that_is_written_on_without_its_session_is_seen(
     assert after.changed_at == 1_700_000_009_000 * 1_000_000 > before.changed_at
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "aborted", "message": "stopped"},
+        {"type": "unknown", "message": "Provider turn interrupted"},  # in a preview
+    ],
+)
 def test_what_was_interrupted_typed_for_the_shell_and_compacted_in_version_2_is_told(
-    tmp_path: Path,
+    tmp_path: Path, error: Json
 ) -> None:
     store = SecondStore(tmp_path)
     store.second()
     store.say("user", text="Count.")
-    store.answer("one two", error={"type": "aborted", "message": "stopped"})
+    store.answer("one two", error=error)
     store.say("idle", outcome="interrupted")
     store.say("shell", shellID="s1", command="ls", status="exited", output={"output": "a.txt"})
     store.say("compaction", status="completed", reason="manual", summary="Counted.", recent="")

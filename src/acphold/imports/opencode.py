@@ -70,6 +70,8 @@ _PASSED_MESSAGES: Final = frozenset(
 """Messages of version 2 that the program wrote."""
 
 _ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
+_INTERRUPTED: Final = "Provider turn interrupted"
+"""What the preview of version 2 writes when a person stops it, with an unknown error's type."""
 
 _NAME: Final = re.compile(r"[\w-]+")
 
@@ -444,10 +446,10 @@ class _OpencodeConverter(AgentConverter):
         tokens |= {"cacheRead": cache.get("read"), "cacheWrite": cache.get("write")}
         self._writer.tokens(reply, **token_counts(tokens, "reasoning"))
         error = first_text(message.get("error"), ("name", "type"))
-        if _ABORTED.search(error):
+        why = text(message, "error", "data", "message") or text(message, "error", "message")
+        if _ABORTED.search(error) or why == _INTERRUPTED:
             self._writer.end_turn("cancelled")
         elif error:
-            why = text(message, "error", "data", "message") or text(message, "error", "message")
             self._writer.fail_turn(why or error)
         elif text(message, "finish") == "stop":
             self._writer.finish_answer()
