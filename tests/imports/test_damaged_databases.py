@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -39,40 +40,18 @@ def answered(number: int) -> str:
     return f"Answer {number}. {LONG}"
 
 
-def opencode(home: Path, program: str = "opencode") -> sqlite3.Connection:
-    store = Store(home, program)
-    for n in range(COUNT):
-        store.session(f"ses_{n}", title=f"Title {n}. {LONG}")
-        store.message("user", asked(n), session=f"ses_{n}")
-        store.message("assistant", answered(n), session=f"ses_{n}")
-    return store.db
+def rows_of(kind: Callable[[Path], Any], title: str) -> Callable[[Path], sqlite3.Connection]:
+    """Makes a database of this kind, whose sessions have a title in that column."""
 
+    def make(home: Path) -> sqlite3.Connection:
+        store = kind(home)
+        for n in range(COUNT):
+            store.session(f"ses_{n}", **{title: f"Title {n}. {LONG}"})
+            store.message("user", asked(n), session=f"ses_{n}")
+            store.message("assistant", answered(n), session=f"ses_{n}")
+        return cast("sqlite3.Connection", store.db)
 
-def goose(home: Path) -> sqlite3.Connection:
-    store = Goose(home)
-    for n in range(COUNT):
-        store.session(str(n), name=f"Title {n}. {LONG}")
-        store.message("user", asked(n), session=str(n))
-        store.message("assistant", answered(n), session=str(n))
-    return store.db
-
-
-def crush(home: Path) -> sqlite3.Connection:
-    database = Database(home)
-    for n in range(COUNT):
-        database.session(str(n), title=f"Title {n}. {LONG}")
-        database.message("user", asked(n), session=str(n))
-        database.message("assistant", answered(n), session=str(n))
-    return database.db
-
-
-def hermes(home: Path) -> sqlite3.Connection:
-    state = State(home)
-    for n in range(COUNT):
-        state.session(str(n), title=f"Title {n}. {LONG}")
-        state.message("user", asked(n), session=str(n))
-        state.message("assistant", answered(n), session=str(n), finish_reason="stop")
-    return state.db
+    return make
 
 
 def zed(home: Path) -> sqlite3.Connection:
@@ -92,9 +71,13 @@ def cursor(home: Path) -> sqlite3.Connection:
 
 
 HOMES: dict[str, Callable[[Path], sqlite3.Connection]] = {
-    "opencode": opencode, "goose": goose, "crush": crush, "hermes": hermes, "zed": zed,
+    "opencode": rows_of(Store, "title"),
+    "goose": rows_of(Goose, "name"),
+    "crush": rows_of(Database, "title"),
+    "hermes": rows_of(State, "title"),
+    "zed": zed,
     "cursor": cursor,
-}  # fmt: skip
+}
 
 
 def damaged(database: sqlite3.Connection, words: str) -> None:
