@@ -423,6 +423,24 @@ def test_a_subagent_is_told_inside_its_call_and_is_no_conversation_of_its_own(
     assert ("agent", "3") not in stories[0].said()
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_subagent_of_a_subagent_is_told_inside_its_call(
+    tmp_path: Path, *, is_stopped: bool
+) -> None:
+    threads = [SESSION, *(f"01a1f8c2-199d-7110-9c2d-6f8d1b11441{n}" for n in (1, 2))]
+    for n, thread in enumerate(threads):
+        above = {"thread_spawn": {"parent_thread_id": threads[n - 1]}}
+        rollout = Rollout(session=thread, **({"source": {"subagent": above}} if n else {}))
+        rollout.user("Delegate.")
+        # The last one names the first, as one that sends a message to its caller.
+        result = json.dumps({"agent_id": threads[(n + 1) % 3]})
+        rollout.call(f"c{n}", "spawn_agent", None if is_stopped and n < 2 else result)
+        rollout.write(tmp_path)
+    (told, *_) = (Story(READER, source) for source in sources(READER, tmp_path))
+    callers = [json.loads(it.fields.get("_meta", "{}")) for it in told.calls()]
+    assert [it.get("acphold/parentToolCallId") for it in callers] == [None, "c0", "c1"]
+
+
 def test_tokens_that_are_told_again_are_counted_once(tmp_path: Path) -> None:
     rollout = Rollout("Hello.")
     usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "total_tokens": 13}

@@ -186,6 +186,23 @@ def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_subagent_of_a_subagent_stands_inside_its_call(
+    tmp_path: Path, *, is_stopped: bool
+) -> None:
+    chats = [Chat("Delegate.", count=100 * n) for n in range(3)]
+    for n, chat in enumerate(chats):
+        chat.agent(use(f"call_{n}", "agent", description="more"))
+        if not is_stopped:
+            chat.result(f"call_{n}", {"type": "task_execution"}, output="3")
+    folder = chats[0].write(tmp_path).parents[1] / "subagents" / SESSION
+    for n, chat in enumerate(chats[1:]):
+        write_lines(folder / f"agent-general-call_{n}.jsonl", *chat.records)
+    calls = Story.of(READER, tmp_path).calls()
+    callers = [json.loads(it.fields["_meta"]).get("acphold/parentToolCallId") for it in calls]
+    assert callers == [None, "call_0", "call_1"]
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(
     tmp_path: Path, goes_on: bool

@@ -230,6 +230,7 @@ class _CodexConverter(AgentConverter):
         self._spent: Object = {}
         self._cwd = ""
         self._thread = text(head, "id")
+        self.told[self._thread] = None
         self._now = 0
         self._items: set[str] = set()
         self._searches = count(1)
@@ -546,8 +547,11 @@ class _CodexConverter(AgentConverter):
                     head = obj(record, "payload")
                     begin = number(head, "subagent_history_start_ordinal") or 0
                     converter = _CodexConverter(self._writer, path, head)
+                    self._lead(converter)
                 if place >= begin:  # before that it repeats its caller's
                     converter.take(record)
+            if converter:
+                converter.tell_unfinished()
 
     def _find_subagent(self, call_id: str, arguments: Object, result: object) -> str | None:
         """Return the id of one that was stopped: the next of this thread's that is not told."""

@@ -130,6 +130,10 @@ def reader(name: str) -> Reader:
     return made
 
 
+DEEPEST_SUBAGENT: Final = 16
+"""Subagents that are told inside each other."""
+
+
 class AgentConverter:
     """Passes one conversation to an entry writer; each reader derives its own class from this."""
 
@@ -142,7 +146,8 @@ class AgentConverter:
 
     def __init__(self, writer: EntryWriter) -> None:
         self._writer = writer
-        self._is_subagents = bool(writer.caller)
+        self._depth = 0
+        """Of the subagent whose records it takes; 0 for the conversation itself."""
         self._missed = writer.missed
         self._calls: dict[str, tuple[str, Object]] = {}
         """The tool and the arguments of each call that has no result yet."""
@@ -231,14 +236,13 @@ class AgentConverter:
         return next(filter(None, found), []) if path else []
 
     def _tell_subagent(self, call_id: str, child: Hashable) -> None:
-        """Tell a subagent's conversation inside the call that started it, once.
-
-        Those of subagents are followed only where one converter takes all of them.
-        """
-        if child and not self._is_subagents and child not in self.told:
+        """Tell a subagent's conversation inside the call that started it, once."""
+        if child and self._depth < DEEPEST_SUBAGENT and child not in self.told:
             self.told[child] = None
+            self._depth += 1
             with self._writer.within(call_id, speaks=self.subagents_speak):
                 self._tell(child)
+            self._depth -= 1
 
     def tell_stopped(self) -> None:
         """Tell the subagents that were stopped: their calls have no result."""
@@ -257,8 +261,14 @@ class AgentConverter:
     def _tell(self, child: Any) -> None:
         """Tell the conversation of a subagent, within its call."""
         converter, records = self._inside(child)
+        self._lead(converter)
         for record in records:
             converter.take(record)
+        converter.tell_stopped()
+
+    def _lead(self, converter: AgentConverter) -> None:
+        """Let a converter go on telling subagents in this one's place."""
+        converter.told, converter._depth = self.told, self._depth
 
     def _inside(self, child: Any) -> tuple[AgentConverter, Iterable[Any]]:
         """Return a converter for the conversation of a subagent, and its records."""
