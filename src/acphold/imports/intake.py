@@ -385,18 +385,12 @@ class Intake:
             await give_up(self._journal, row.session_id)
 
     async def _take_new(self, source: Source, news_pieces: AsyncIterator[NewsPiece]) -> TakenSource:
-        writing: SessionWriter | None = None
-        facts = Facts()
-        async for piece in news_pieces:
-            facts = piece.facts
-            if writing is None:
-                if refusal := _refusal(piece, self._selection):
-                    return TakenSource(refusal, facts)
-                writing = await self._begin(source, piece.facts)
-                writing.ends_later = source.apart
-            await writing.take_in(piece)
-        if writing is None:
-            return TakenSource("differs")
+        first = await anext(news_pieces)
+        if refusal := _refusal(first, self._selection):
+            return TakenSource(refusal, first.facts)
+        writing = await self._begin(source, first.facts)
+        writing.ends_later = source.apart
+        _, facts = await writing.take_all(first, news_pieces)
         if source.apart:
             await take_out_common(self._journal, source, writing.lease.session_id)
         await writing.end()
@@ -469,48 +463,37 @@ class Intake:
             if before is not None:
                 before = replace(before, seen={}, losses=0, skipped=0, damaged={})
             known = replace(known, anew=max(kept, since), given=False)
-        writing: SessionWriter | None = None
-        outcome: Outcome = "same"
-        facts = Facts()
-        compared, waits = Comparison(), False
-        async for piece in news(source, known):
-            facts = piece.facts
-            if writing is None:
-                compared = piece.compared or compared
-                is_mended = before is not None and before.is_mended(source, compared)
-                is_mended |= bool(session.before and 0 in compared.news)
-                fuller = 0 if is_mended else compared.fuller
-                can_wait = compared.can_wait and compared.has_all and not (again or is_mended)
-                if can_wait and not self._at_once:
-                    waits = abs(now_ms() - source.changed_at // 1_000_000) < REST_MS
-                if compared.has_all and fuller >= 0 and not (again or waits):
-                    return await self._take_more(source, row, news, again=True, since=fuller)
-                is_strange = compared.verdict == "strange"
-                is_strange |= compared.is_anew and _is_another(row, compared.folders)
-                if is_strange and not again:
-                    return await self._take_apart(source, row, news)
-                lease = await self._acquire(row)
-                if is_strange or compared.verdict == "differs":
-                    differing = SessionWriter(self._journal, lease, source, None, row, before)
-                    differing.go_back([turns[n] for n in compared.doubles])
-                    await differing.note_difference()
-                    return TakenSource("differs", facts)
-                left = [turns[n] for n in compared.left]
-                if left:
-                    await put_aside(self._journal, source, row, left, row.session_id)
-                is_unlinked = source.kept_as and row.downstream_id == source.default_id
-                link = (row.agent, source.downstream_id) if is_unlinked else None
-                writing = SessionWriter(self._journal, lease, source, link, row, before)
-                its = compared.behind or await beside(self._journal, source, row.session_id)
-                writing.ends_later = bool(its)
-                if again and session.before and not kept and 0 in compared.news:
-                    anew = [ReadTurn(spans=session.before), *anew]
-                await writing.make_room(piece, turns, anew)
-            piece.is_all &= not waits  # so that it is compared again
-            if await writing.take_in(piece):
-                outcome = "grown"
-        if writing is None:
-            return TakenSource("differs")
+        pieces = news(source, known)
+        compared = (first := await anext(pieces)).compared or Comparison()
+        is_mended = before is not None and before.is_mended(source, compared)
+        is_mended |= bool(session.before and 0 in compared.news)
+        fuller, waits = 0 if is_mended else compared.fuller, False
+        can_wait = compared.can_wait and compared.has_all and not (again or is_mended)
+        if can_wait and not self._at_once:
+            waits = abs(now_ms() - source.changed_at // 1_000_000) < REST_MS
+        if compared.has_all and fuller >= 0 and not (again or waits):
+            return await self._take_more(source, row, news, again=True, since=fuller)
+        is_strange = compared.verdict == "strange"
+        is_strange |= compared.is_anew and _is_another(row, compared.folders)
+        if is_strange and not again:
+            return await self._take_apart(source, row, news)
+        lease = await self._acquire(row)
+        is_unlinked = source.kept_as and row.downstream_id == source.default_id
+        link = (row.agent, source.downstream_id) if is_unlinked else None
+        writing = SessionWriter(self._journal, lease, source, link, row, before)
+        if is_strange or compared.verdict == "differs":
+            writing.go_back([turns[n] for n in compared.doubles])
+            await writing.note(differs=True)
+            return TakenSource("differs", first.facts)
+        if left := [turns[n] for n in compared.left]:
+            await put_aside(self._journal, source, row, left, row.session_id)
+        its = compared.behind or await beside(self._journal, source, row.session_id)
+        writing.ends_later = bool(its)
+        if again and session.before and not kept and 0 in compared.news:
+            anew = [ReadTurn(spans=session.before), *anew]
+        await writing.make_room(first, turns, anew)
+        writing.waits = waits
+        is_news, facts = await writing.take_all(first, pieces)
         if behind := compared.behind:
             await take_behind(self._journal, source, row, behind, news, session)
         if writing.ends_later or compared.left or compared.behind:
@@ -519,7 +502,7 @@ class Intake:
             if await row_of(self._journal, tail) is not None:  # else another one had all of it
                 await take_out_common(self._journal, source, tail)
         await writing.end()
-        return TakenSource(outcome, facts, waits)
+        return TakenSource("grown" if is_news else "same", facts, waits)
 
     async def _acquire(self, row: SessionRow) -> Lease:
         lease = await take_lease(self._journal, row.session_id, yields=True)
@@ -542,27 +525,18 @@ class Intake:
                 ended = entry.raw if entry.kind == TURN_END else ended
         turn = ReadTurn(identity, count=count, digest=digest, end=ended)
         known = KnownPart([turn], hidden_title=marker.hidden_title)
-        writing: SessionWriter | None = None
-        outcome: Outcome = "same"
-        facts = Facts()
-        async for piece in news(replace(source, begin=marker.offset), known):
-            facts, compared = piece.facts, piece.compared
-            if writing is None:
-                if compared is None or compared.known != {0: 0} or compared.void:
-                    return None
-                lease = await self._acquire(row)
-                writing = SessionWriter(self._journal, lease, source, None, row, marker)
-                its = await beside(self._journal, source, row.session_id)
-                writing.ends_later = bool(its)
-            piece.first_prompt = None  # of the last turn
-            if await writing.take_in(piece):
-                outcome = "grown"
-        if writing is None:
+        pieces = news(replace(source, begin=marker.offset), known)
+        first = await anext(pieces, None)
+        compared = first.compared if first else None
+        if first is None or compared is None or compared.known != {0: 0} or compared.void:
             return None
+        writing = SessionWriter(self._journal, await self._acquire(row), source, None, row, marker)
+        writing.ends_later = bool(await beside(self._journal, source, row.session_id))
+        is_news, facts = await writing.take_all(first, pieces)
         if writing.ends_later:
             await take_out_common(self._journal, source, row.session_id)
             await writing.end()
-        return TakenSource(outcome, facts)
+        return TakenSource("grown" if is_news else "same", facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in a conversation that only has the id of one here, as a session of its own, or as
@@ -588,9 +562,7 @@ class Intake:
             lease = await take_lease(self._journal, session_id, yields=True)
             row = await self._journal.session(session_id)
             before = (await read_known(self._journal, session_id)).marker
-            writing = SessionWriter(self._journal, lease, source, None, row, before)
-            facts = Facts(row.agent, updated_at=row.updated_at)
-            await writing.take_in(NewsPiece([], None, facts, None, is_last=True, is_all=True))
+            await SessionWriter(self._journal, lease, source, None, row, before).note()
 
     # -- sessions that turn out to be parts of one conversation --------------------------------
 
@@ -607,10 +579,10 @@ class Intake:
         others = (it.session_id for it in beside if not it.tail_of and it.agent == row.agent)
         for session_id in dict.fromkeys((ours, row.session_id, *others)):
             session = await read_known(self._journal, session_id)
-            async for piece in news(whole, session.part(source)):
-                if piece.compared is not None and piece.compared.sure:
-                    found = whole if session_id == ours else source
-                    return found, await self._journal.session(session_id)
+            compared = (await anext(news(whole, session.part(source)))).compared
+            if compared is not None and compared.sure:
+                found = whole if session_id == ours else source
+                return found, await self._journal.session(session_id)
         return source, row
 
 

@@ -67,16 +67,15 @@ async def take_behind(
         return
     writing, known = opened
     asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
-    compared: Comparison | None = None
-    async for piece in news(source, asked):
-        if compared is None and (compared := piece.compared) is not None:
-            if left := [known[n] for n in compared.left]:
-                await put_aside(journal, source, row, left, writing.lease.session_id)
-            await writing.make_room(piece, known)
-        await writing.take_in(piece)
+    pieces = news(source, asked)
+    compared = (first := await anext(pieces)).compared or Comparison()
+    if left := [known[n] for n in compared.left]:
+        await put_aside(journal, source, row, left, writing.lease.session_id)
+    await writing.make_room(first, known)
+    await writing.take_all(first, pieces)
     await writing.end()
-    if compared is not None and (deeper := compared.behind):
-        await take_behind(journal, source, row, deeper, news, session)
+    if compared.behind:
+        await take_behind(journal, source, row, compared.behind, news, session)
 
 
 async def _open_tail(

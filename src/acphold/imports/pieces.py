@@ -29,7 +29,7 @@ from acphold.conversation.history.message_chunks import Messages
 from acphold.conversation.history.titles import says_nothing, title_of_prompt
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
-from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError, prompt_text
+from acphold.imports.entry_writer import EntryWriter, NotStraightError, prompt_text
 from acphold.imports.forgotten_words import is_of
 from acphold.imports.readers import Reader, fault
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
@@ -141,8 +141,8 @@ class NewsPiece(Struct, tag=True):
     added because the source ends there, and the title: they may differ the next time, so they are
     not counted. With `ends_anew`, the end tells more than the one here: a program may write down
     last what a turn has cost. With `is_all`, nothing was left for the next time. The first piece
-    has, in `compared`, what follows for the journal's turns, and in `met` the identities of those
-    that the source has, too; an entry of the kind MOVED stands for one of them.
+    has, in `compared`, what follows for the journal's turns; an entry of the kind MOVED stands for
+    one of them.
     """
 
     entries: list[PastEntry]
@@ -153,7 +153,6 @@ class NewsPiece(Struct, tag=True):
     is_last: bool = False
     is_all: bool = False
     compared: Comparison | None = None
-    met: dict[int, str] = {}
     ends_anew: bool = False
 
 
@@ -209,13 +208,8 @@ def pieces(
         unread = Counter({UNSEARCHED: len(out.unreadable)} if out else {})
         compared.missed, compared.taken_out = transcript.missed | unread, taken_out
         compared.folders = transcript.folders if compared.is_anew else []
-        transcript.met = {
-            ours: theirs[n].identity
-            for ours, n in compared.known.items()
-            if not (known.turns[ours].identity and theirs[n].identity.startswith(BY_WORDS))
-        }
         if compared.verdict != "related":
-            yield replace(transcript.piece([], is_last=True), met={})
+            yield transcript.piece([], is_last=True)
             return
         wanted = [(places[n] if n >= 0 else n, 0) for n in compared.news]
         if compared.rest >= 0:
@@ -323,7 +317,6 @@ class _SourceEntries:
         self.number = -1
         self.went_back = False
         self.compared: Comparison | None = None
-        self.met: dict[int, str] = {}
         self._digest = 0
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
@@ -402,12 +395,11 @@ class _SourceEntries:
             entries,
             replace(self.turn, digest=self.digest),
             self._facts,
-            self._first_prompt,
+            None if self._source.begin else self._first_prompt,
             self._closing if is_last else [],
             is_last,
             is_last and self._is_through,
             compared,
-            self.met if compared else {},
         )
 
 

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
-from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, Origin, PastEntry, now_ms
+from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, Origin, PastEntry
 from acphold.conversation.history.timeline import left_by
 from acphold.conversation.history.titles import UNTITLED
 from acphold.errors import ForgottenTurnError
@@ -57,7 +57,7 @@ class Marker(Struct, rename="camel"):
     since the last marker, behind as many `recognized` ones: the number of the prompt, and the
     identity. `last` is the last turn: its identity, the number of its entries in the source and
     their digest; it begins at byte `offset`, unless that is 0, behind bytes that have the digest
-    `check` with the lines at `torn`, which are damaged. `differing` is as `seen`, of sources that
+    `check` with the lines at `torn`, which are damaged. `differing` are those of `seen` that
     go on otherwise than the session. `skipped` counts what was left out of the source that the
     turns are of, `losses` what was damaged; `damaged` are the sizes and times of files that have
     been found not to have it either. Turns with prompts in `moving` are told again at the end.
@@ -75,7 +75,7 @@ class Marker(Struct, rename="camel"):
     check: str = ""
     torn: list[tuple[int, int]] = field(default_factory=list)
     title: str | None = None
-    differing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
     losses: int = 0
     skipped: int = 0
     damaged: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -109,13 +109,14 @@ class Marker(Struct, rename="camel"):
         """Return the outcome of the last comparison with a source; None if it has changed since."""
         if self.may_be_mended(source):
             return None
-        place, now = source.place, (source.size, source.changed_at)
-        if self.differing.get(place) == now:
+        now = source.size, source.changed_at
+        if self.form != FORM or self.seen.get(source.place) != now:
+            return None
+        if source.place in self.differing:
             return "differs"
         title = source.list_title(source.title or "")
         has_title = title in ("", self.title) or digest_of(title or "") == self.hidden_title
-        is_same = has_title and self.form == FORM and self.seen.get(place) == now
-        return "same" if is_same else None
+        return "same" if has_title else None
 
 
 def _files_mark(source: Source) -> tuple[int, int]:
@@ -304,7 +305,9 @@ class SessionWriter:
         self._link = link
         self._row = row
         self._before = before
-        self._has_marked = False
+        self._has_marked = self._differs = False
+        self.waits = False
+        """True if the source has more, for which it is compared again."""
         self._turns: list[tuple[int, str]] = []
         self._gone: list[tuple[int, int]] = []
         self._moving: list[tuple[int, int]] = []
@@ -346,17 +349,35 @@ class SessionWriter:
         ]
         gone = [turns[n] for n in (*void, *compared.left) if n not in due]
         self.go_back([*gone, *anew], [*its, *(turns[n] for n in due)])
-        met = ((turns[n], identity) for n, identity in piece.met.items())
+        met = ((turns[n], identity) for n, identity in compared.met.items())
         self._met = {turn.prompt: name for turn, name in met if name != turn.identity}
+
+    async def take_all(
+        self, first: NewsPiece, more: AsyncIterator[NewsPiece]
+    ) -> tuple[bool, Facts]:
+        """Take pieces in; return True if there was any news, and the facts in the end."""
+        is_news, facts = await self.take_in(first), first.facts
+        async for piece in more:
+            is_news, facts = await self.take_in(piece) or is_news, piece.facts
+        return is_news, facts
+
+    async def note(self, *, differs: bool = False) -> None:
+        """Note that the session has all of the source, or `differs`: until one of both changes,
+        nobody has to read it again."""
+        assert self._row is not None
+        self._differs = differs
+        facts = Facts(self._row.agent, updated_at=self._row.updated_at)
+        await self.take_in(NewsPiece([], None, facts, None, is_last=True, is_all=True))
 
     async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
         source, facts, before = self._source, piece.facts, self._before
         title = source.list_title(facts.title)
-        is_news = bool(piece.entries or self._gone or piece.ends_anew) or (
+        is_news = not self._differs and (
+            bool(piece.entries or self._gone or piece.ends_anew)
             # What closes it may be all that is left behind the entries of the pieces before.
-            piece.is_last
-            and (self._has_marked or (before is not None and title not in (None, before.title)))
+            or (piece.is_last and self._has_marked)
+            or (piece.is_last and before is not None and title not in (None, before.title))
         )
         if facts.kept is None or source.apart:
             title = title or source.list_title(piece.first_prompt)
@@ -425,20 +446,6 @@ class SessionWriter:
             withdrawn=self._moving,
         )
 
-    async def note_difference(self) -> None:
-        """Note that the source differs: until one of both changes, nobody has to read it again."""
-        source, row, before = self._source, self._row, self._before
-        marker = before or Marker(source.reader, source.place, FORM)
-        differing = _newest(marker.differing | {source.place: (source.size, source.changed_at)})
-        # What was said here stands behind its last turn.
-        marker = replace(marker, turns=[], last=None, offset=0, check="", differing=differing)
-        now = now_ms()
-        past = [_back(self._gone, now)] if self._gone else []
-        past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
-        change = RowChange(home=row.home) if row is not None else RowChange()
-        its = self._gone
-        await self._journal.take_in(self.lease, past, change, release=True, withdrawn=its)
-
     def _entries(self, piece: NewsPiece) -> Iterator[PastEntry]:
         for entry in piece.entries:
             if entry.kind == MOVED:
@@ -458,17 +465,19 @@ class SessionWriter:
             [*self._met.items(), *self._turns],
             len(self._met),
             title=title,
+            differing=[place for place in before.differing if place != source.place],
             losses=before.losses,
             skipped=before.skipped,
             moving=self._due or before.moving,
             hidden_title=facts.hidden_title or before.hidden_title,
         )
-        if piece.is_all:
+        if piece.is_all and not self.waits:
             marker.seen[source.place] = source.size, source.changed_at
+            marker.differing += [source.place] if self._differs else []
         if piece.last is not None and piece.last.identity:
             marker.last = piece.last.identity, piece.last.count, piece.last.digest
-        elif not (piece.entries or self._gone or self._has_marked):
-            marker.last = before.last
+        elif not (piece.entries or self._gone or self._has_marked or self._differs):
+            marker.last = before.last  # what was said here would stand behind it
         if piece.is_last and marker.last is not None and source.size >= WORTH_CHECKING:
             if piece.last is None:
                 marker.offset, marker.check = before.offset, before.check
@@ -479,7 +488,7 @@ class SessionWriter:
                 if (offset := piece.last.offset) and len(torn) <= MOST_TORN:
                     marker.offset, marker.torn = offset, torn
                     marker.check = check_before(source, offset, torn)
-        if self._before is None or piece.entries:
+        if (self._before is None or piece.entries) and not self._differs:
             marker.place = source.place
             marker.losses = max(before.losses, losses_in(facts.missed.counts))
             marker.skipped = max(before.skipped, facts.missed.counts.total())

@@ -322,22 +322,23 @@ otherwise than somebody went on here."""
 class Comparison(Struct):
     """The outcome of a comparison; numbers are indexes into their turns, or into ours.
 
-    `known` maps our turns to theirs. `news` are their turns to be told, in order; `-1 - ours`
-    stands for one of ours that moves among them. `void` are our turns that go: told twice, or
-    moved. `left` are ours that a newer prompt was put in the place of, `behind` the identities of
-    theirs that stand behind a newer way of ours. `rest` is their part of our last common turn, if
-    it goes on, else -1. With `has_all`, they have each of our turns. `fuller` is the first of ours
-    behind what was said here of which they have more, inside of it, else -1; with `can_wait`,
-    little more for what would be told anew. `missed` counts what their reader could not interpret.
-    `taken_out` are the numbers, in the source, of theirs that a person had taken out, and the names
-    of each; the others are compared, and counted, without them. `doubles` are those of ours that an
-    import before identities were kept told again, whatever the verdict; `sure` are those that are
-    theirs by more than their words. With `is_anew`, nothing but their place relates them; theirs
-    were said in these `folders`.
+    `known` maps our turns to theirs, `met` to the identities that these give them. `news` are their
+    turns to be told, in order; `-1 - ours` stands for one of ours that moves among them. `void` are
+    our turns that go: told twice, or moved. `left` are ours that a newer prompt was put in the
+    place of, `behind` the identities of theirs that stand behind a newer way of ours. `rest` is
+    their part of our last common turn, if it goes on, else -1. With `has_all`, they have each of
+    our turns. `fuller` is the first of ours behind what was said here of which they have more,
+    inside of it, else -1; with `can_wait`, little more for what would be told anew. `missed` counts
+    what their reader could not interpret. `taken_out` are the numbers, in the source, of theirs
+    that a person had taken out, and the names of each; the others are compared, and counted,
+    without them. `doubles` are those of ours that an import before identities were kept told again,
+    whatever the verdict; `sure` are those that are theirs by more than their words. With `is_anew`,
+    nothing but their place relates them; theirs were said in these `folders`.
     """
 
     verdict: Verdict = "related"
     known: dict[int, int] = field(default_factory=dict)
+    met: dict[int, str] = field(default_factory=dict)
     news: list[int] = field(default_factory=list)
     void: list[int] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
@@ -383,6 +384,11 @@ def compare(
             found.verdict = "differs"
         return found
     matching.unmatch()
+    found.met = {
+        n: theirs[there].identity
+        for n, there in found.known.items()
+        if not (known.turns[n].identity and theirs[there].identity.startswith(BY_WORDS))
+    }
     end = max(found.known, default=-1)
     found.has_all = len({*found.known} | surplus) == len(ours) and (
         end < 0 or found.known[end] < len(theirs) - 1 or len(theirs[-1].last) >= len(ours[end].last)
