@@ -126,13 +126,13 @@ async def beside(journal: Journal, source: Source, session_id: str) -> list[Sess
     """Return the tails of a session, and those of its agent that have the id of its source."""
     names = {session_id, replace(source, apart=False).default_id}
     agent = (await journal.session(session_id)).agent
-    found = [it for name in names for it in await sessions_beside(journal, name)]
-    return [it for it in found if it.session_id != session_id and it.agent == agent]
+    found = {it.session_id: it for name in names for it in await sessions_beside(journal, name)}
+    return [it for it in found.values() if it.session_id != session_id and it.agent == agent]
 
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
     """Take the turns of a session out of the tails, and the sessions of sources apart, that
-    have its id, and of these each turn out of all but one.
+    have its id, and each turn of a tail out of the other tails.
 
     They are compared again at the next import, or deleted if nothing is left. One that a person
     has named, tagged, pinned or shared, or in which prompts wait, stays as it is; and so does one
@@ -143,6 +143,7 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     ours = await read_known(journal, session_id)
     # One that was taken in before turns had identities is known by its moment.
     keys = {name for turn in ours.turns for name in (turn.identity, turn.moment)}
+    left = set[str]()
     for it in sorted(others, key=lambda row: -row.last_seq):
         if await is_live(journal, it.session_id):
             continue
@@ -154,7 +155,9 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         common = [
             n
             for n, turn in enumerate(session.turns)
-            if turn.key in keys or last.get(turn.identity, n) > n
+            if turn.key in keys
+            or (turn.key in left and it.tail_of)
+            or last.get(turn.identity, n) > n
         ]
         due = [n for n, turn in enumerate(session.turns) if turn.prompt in moving]
         due = [n for n in due if n not in common]
@@ -162,7 +165,7 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         if is_branch and len(common) < len(session.turns):
             continue
         # An import that was killed may have put a turn aside twice, by itself and behind another.
-        keys.update(turn.key for turn in session.turns)
+        left.update(turn.key for turn in session.turns if it.tail_of)
         if is_kept or not (common or due):
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
