@@ -67,6 +67,17 @@ async def test_a_name_that_no_server_has_is_reported_with_those_there_are(
         servers["nope"]
 
 
+async def test_a_lost_server_is_back_when_the_tools_are_asked_for(
+    faulty: Faulty, gather: Gather
+) -> None:
+    servers = gather(faulty("ok"))
+    tools = await servers.tools()
+    with pytest.raises(McpError):
+        await servers["ok"].call("die")
+    assert await servers.tools() == tools
+    assert isinstance(servers["ok"].state, Ready)
+
+
 async def test_a_failed_server_is_tried_again_beside_the_others(
     faulty: Faulty, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

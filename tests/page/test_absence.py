@@ -54,8 +54,7 @@ async def test_a_page_whose_machine_slept_with_the_server_goes_on_by_itself(
     page: Page, served: Served, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=tmp_path)
+    async with served.session(cwd=tmp_path) as session:
         await opened(page, session.id)
         await typed(page, steps({"say": "On it."}, {"until": str(go)}, {"say": " Done."}))
         await expect(page.locator(".said")).to_have_text("On it.")
@@ -73,8 +72,7 @@ async def test_a_page_whose_machine_slept_with_the_server_goes_on_by_itself(
 async def test_a_turn_that_the_servers_death_cut_off_is_told_once(
     page: Page, served: Served, tmp_path: Path
 ) -> None:
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=tmp_path)
+    async with served.session(cwd=tmp_path) as session:
         await opened(page, session.id)
         await typed(page, steps({"say": "On it."}, {"until": str(tmp_path / "never")}))
         await expect(page.locator(".said")).to_have_text("On it.")
@@ -90,8 +88,7 @@ async def test_a_turn_that_the_servers_death_cut_off_is_told_once(
 async def test_a_page_that_is_opened_while_the_server_is_away_shows_the_list_as_it_was(
     page: Page, served: Served, tmp_path: Path
 ) -> None:
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=tmp_path)
+    async with served.session(cwd=tmp_path) as session:
         await session.prompt("quick: kept.")
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     await page.reload()
@@ -302,8 +299,7 @@ async def test_a_conversation_that_cannot_be_read_again_says_so_and_the_next_con
     await page.route_web_socket(re.compile(r"/acp"), routed)
     await page.goto(f"{served.url}/#pair={served.pair}")
     await page.get_by_role("link", name="New", exact=True).wait_for()
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=served.folder)
+    async with served.session() as session:
         await session.prompt("quick: before.")
         await opened(page, session.id)
         await page.route(re.compile(r"/entries"), lambda route: route.abort())
@@ -347,8 +343,7 @@ async def test_what_is_said_while_the_end_is_read_again_follows_it(
     await page.route(re.compile(r"/entries"), read)
     await page.goto(f"{served.url}/#pair={served.pair}")
     await page.get_by_role("link", name="New", exact=True).wait_for()
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=served.folder)
+    async with served.session() as session:
         await session.prompt("quick: before.")
         await opened(page, session.id)
         await reading.wait()

@@ -240,8 +240,7 @@ async def test_a_turn_of_an_editor_is_waited_for_where_somebody_taps(
     await page.reload()
     await page.set_viewport_size({"width": 360, "height": 740})
     editor = Implementation(name="Zed", version="1")
-    async with acphold.connect(served.url, token=served.token(), client_info=editor) as agent:
-        session = await agent.new_session(cwd=tmp_path)
+    async with served.session(cwd=tmp_path, client_info=editor) as session:
         turn = session.prompt(steps({"until": str(tmp_path / "go")}))
         await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
         tell = page.get_by_role("button", name="Tell me when it is done")

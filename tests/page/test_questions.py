@@ -44,11 +44,12 @@ async def shown_in(card: Locator) -> None:
 async def test_every_argument_is_open_and_each_answer_says_what_it_does(
     page: Page, session: acphold.RemoteSession
 ) -> None:
-    call = {"toolCallId": "t1", "title": "Install it", "rawInput": GIVEN}
+    call = {"toolCallId": "t1", "title": "Install `it`", "rawInput": GIVEN}
     request = {"toolCall": call, "options": LYING}
     turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
     inbox = page.locator(".inbox section.question")
     await expect(inbox).to_contain_text("Install it")
+    await expect(inbox.locator(".asks code")).to_have_text("it")
     await shown_in(inbox)
     for width in (360, 1440):
         await page.set_viewport_size({"width": width, "height": 900})
@@ -205,6 +206,7 @@ async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
     turn = session.prompt(steps(step))
     card = page.locator(".inbox section.question")
     await expect(card.locator(".diff tr.added")).to_contain_text("longer than the line")
+    await expect(card.locator(".diff table.two")).to_have_count(0)  # the list is narrow
     await expect(card.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
     text = await card.inner_text()
     assert text.count(path) == 1

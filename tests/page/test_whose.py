@@ -226,8 +226,7 @@ async def test_what_one_user_has_read_is_not_there_for_the_next_one(
 async def test_of_a_session_that_somebody_shares_only_what_one_may_do_is_offered(
     device: BrowserContext, served: Served
 ) -> None:
-    async with acphold.connect(served.url, token=served.token()) as ours:
-        session = await ours.new_session(cwd=served.folder)
+    async with served.session() as session:
         await session.prompt(steps({"say": "Ours."}))
     page = await paired_as(device, served, "--user", "carol")
     await expect(page.get_by_role("link", name="Usage")).to_have_count(0)

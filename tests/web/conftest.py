@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen, run
@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+import acphold
 from acphold.live.reading.processes import LiveSession, Process
 from tests.cli.command_line import run_here
 from tests.watched_processes import started_with
@@ -107,6 +108,14 @@ class Served:
     def token(self, *words: str) -> str:
         """A new token."""
         return self.run("access", "token", *words)
+
+    @asynccontextmanager
+    async def session(
+        self, token: str = "", *, cwd: Path | None = None, **options: Any
+    ) -> AsyncIterator[acphold.RemoteSession]:
+        """A new session of a client of ours, with this token or a new one."""
+        async with acphold.connect(self.url, token=token or self.token(), **options) as agent:
+            yield await agent.new_session(cwd=cwd or self.folder)
 
 
 def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:

@@ -32,6 +32,7 @@ from tests.web.test_notices import (
     Browser,
     PushService,
     _quick,  # noqa: F401 (a fixture)
+    notified,
     telling,
 )
 
@@ -90,8 +91,7 @@ async def until_tried(service: PushService, count: int) -> None:
 async def test_the_end_of_a_long_turn_is_told_once_with_its_title_and_the_files_that_changed(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, notices):
         pieces = turn(
             "Go", edited("c1", "/w/a", "/w/b"), edited("c2", "/w/b", "/w/c"), said("Yes.")
         )
@@ -138,8 +138,7 @@ async def test_a_short_turn_is_told_where_somebody_asked_for_it_and_then_no_more
 async def test_a_turn_that_an_editor_began_is_told_only_where_somebody_asked_for_it(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, _):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, _):
         await run(web, live, "s1", by("Zed", turn("Go")))
         assert service.asked == []
         assert await wish(web, sessionId="s2") == 200
@@ -215,8 +214,7 @@ async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(
         b'{"stopReason":"refusal"}': "refused by the agent",
         b'{"stopReason":"max_tokens"}': "stopped at a limit",
     }
-    async with telling(tmp_path, 0.0) as (web, service, _):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, _):
         for number, end in enumerate(ends_told):
             await run(web, live, f"s{number}", ends(end))
         expected = [told for told in ends_told.values() if told is not None]
@@ -226,8 +224,7 @@ async def test_it_is_said_how_a_turn_ended_and_whoever_cancelled_it_knows(
 async def test_each_of_two_turns_that_follow_each_other_at_once_is_told(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, _):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, _):
         await begin(web, live, "s1")
         await web.remember("s1", [*turn("One"), *turn("Two")], settled=False)
         await begin(web, live, "s1", 2)
@@ -239,8 +236,7 @@ async def test_each_of_two_turns_that_follow_each_other_at_once_is_told(
 async def test_a_silent_process_has_ended_nothing_until_the_journal_says_so(
     tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, notices):
         lease = await web.journal.create(NewSession("s1", "scripted", "/w"))
         await append(web.journal, lease, turn("Go")[:-1])
         await web.journal.change(lease, RowChange(prompted=True))
@@ -278,8 +274,7 @@ async def test_a_browser_is_told_of_the_turns_that_its_token_sees(
 async def test_what_is_refused_is_sent_again_unless_it_would_be_refused_again(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, notices):
         came = 0
         for status, again in ((503, True), (429, True), (0, True), (413, False), (301, False)):
             service.asked.clear()
@@ -299,8 +294,7 @@ async def test_what_is_refused_is_sent_again_unless_it_would_be_refused_again(
 async def test_a_turn_that_was_forgotten_meanwhile_is_not_sent_again(
     tmp_path: Path, live: Live, *, is_deleted: bool
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, notices):
         service.status = 503
         await run(web, live, "s1", turn("Go"))
         await until_tried(service, 2)
@@ -315,8 +309,7 @@ async def test_a_turn_that_was_forgotten_meanwhile_is_not_sent_again(
 async def test_a_service_says_when_it_wants_to_be_asked_again_and_that_a_browser_is_gone(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, notices):
         service.status, service.retry_after = 429, 3600
         await run(web, live, "s1", turn("Go"))
         await until_tried(service, 1)
@@ -329,8 +322,7 @@ async def test_a_service_says_when_it_wants_to_be_asked_again_and_that_a_browser
 async def test_the_end_of_a_turn_that_hangs_at_its_service_keeps_back_no_question(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path, 0.0) as (web, service, _):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path, 0.0) as (web, service, _):
         await run(web, live, "s1", turn("Go"))
         await service.until(1)
         service.hanging.add(service.asked[0].delivery.topic)
@@ -349,8 +341,7 @@ async def test_wishes_are_checked_kept_and_bounded(
     tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "WANTED_SESSIONS", 2)
-    async with telling(tmp_path) as (web, _, _):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path) as (web, _, _):
         for session in ("s1", "s2", "s1"):
             assert await wish(web, sessionId=session) == 200
         assert await wish(web, sessionId="s3") == 409

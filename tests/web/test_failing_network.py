@@ -38,8 +38,7 @@ async def far(failing: Network, tmp_path: Path) -> AsyncIterator[Served]:
 async def test_a_turn_that_runs_while_the_connection_is_cut_is_shown_once_and_whole(
     far: Served, failing: Network
 ) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
+    async with far.session() as session:
         turn = session.prompt("slow")
         words = 0
         async with asyncio.timeout(60):
@@ -88,29 +87,13 @@ async def test_whoever_waits_on_a_line_that_is_dead_is_told_and_goes_on_later(
             if words in update:
                 event.set()
 
-    async with acphold.connect(far.url, token=far.token(), on_update=hear) as agent:
-        session = await agent.new_session(cwd=far.folder)
+    async with far.session(on_update=hear) as session:
         failing.go_down()
         async with asyncio.timeout(60):
             await lost.wait()
             failing.come_up()
             await back.wait()
         assert "here" in (await session.prompt("quick: here")).text
-
-
-async def test_a_turn_that_ran_in_a_server_that_was_killed_is_told_to_be_interrupted(
-    far: Served, failing: Network
-) -> None:
-    async with acphold.connect(far.url, token=far.token()) as agent:
-        session = await agent.new_session(cwd=far.folder)
-        turn = session.prompt("slow")
-        async for _ in turn:
-            break  # it has begun
-        far.start_again()
-        async with asyncio.timeout(60):
-            with pytest.raises(acphold.AcpError, match="interrupted"):
-                await turn
-            assert "on" in (await session.prompt("quick: on")).text
 
 
 async def test_rounds_of_loss_and_return_at_random_lose_and_double_nothing(tmp_path: Path) -> None:

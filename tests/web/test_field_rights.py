@@ -46,8 +46,7 @@ def said(log: Path, method: str) -> list[dict[str, Any]]:
 
 async def begin(served: Served, *token: str) -> str:
     """A session of whoever has this token, with one turn."""
-    async with acphold.connect(served.url, token=served.token(*token)) as owner:
-        session = await owner.new_session(cwd=served.folder)
+    async with served.session(served.token(*token)) as session:
         await session.prompt("hello")
         return session.id
 

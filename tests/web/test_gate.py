@@ -134,8 +134,7 @@ async def test_a_prompt_of_a_revoked_token_sent_while_the_server_stands_still_is
     shared: Served,
 ) -> None:
     token, journal = shared.token(), open_journal(shared.env["ACPHOLD_JOURNAL"])
-    async with acphold.connect(shared.url, token=token) as phone:
-        session = await phone.new_session(cwd=shared.folder)
+    async with shared.session(token) as session:
         await session.prompt("quick: before")
         shared.process.send_signal(signal.SIGSTOP)
         try:

@@ -157,8 +157,7 @@ async def test_a_program_that_leaves_a_server_leaves_its_question_to_others(
             return "no"
 
         token = served.token()
-        async with acphold.connect(served.url, token=token, on_permission=think) as agent:
-            session = await agent.new_session(cwd=tmp_path)
+        async with served.session(token, cwd=tmp_path, on_permission=think) as session:
             turn = session.prompt(asks(session.id)[0]["text"])
             await was_asked.wait()
         with pytest.raises(acphold.AcpError):

@@ -228,6 +228,16 @@ async def telling(
         yield web, service, web.notices
 
 
+@asynccontextmanager
+async def notified(
+    folder: Path, turn_seconds: float = 60.0
+) -> AsyncIterator[tuple[Site, PushService, Notices]]:
+    """The same, with a browser that is notified."""
+    async with telling(folder, turn_seconds) as told:
+        assert (await told[0].post("/notices", **Browser().json)).status == 200
+        yield told
+
+
 async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_answer(
     tmp_path: Path, live: Live
 ) -> None:
@@ -260,8 +270,7 @@ async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_an
 async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path) as (web, service, notices):
-        assert (await web.post("/notices", **Browser().json)).status == 200
+    async with notified(tmp_path) as (web, service, notices):
         there = LiveSession("by a person who is there", 1)
         live[there.session_id] = (there, Process(1, "scripted", [there]))
         for session, why in (("s1", "failed"), ("s2", "person"), (there.session_id, "cancelled")):
@@ -295,9 +304,8 @@ async def hold(web: Site, session: str, why: str) -> None:
 async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone_is_nobody(
     tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with telling(tmp_path) as (web, service, notices):
+    async with notified(tmp_path) as (web, service, notices):
         await web.remember("s1", asked("q1"), settled=False)
-        assert (await web.post("/notices", **Browser().json)).status == 200
         watcher = await web.new_token("watch")
         answerer = await web.new_token(*SCOPES)
         guest = await web.new_token(*SCOPES, session_id="s1")
@@ -320,9 +328,8 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
 ) -> None:
     monkeypatch.setattr(bounds, "NOTICE_CHECK_SECONDS", 3600.0)
     monkeypatch.setattr(bounds, "NOTICE_HOLD_SECONDS", 0.01)
-    async with telling(tmp_path) as (web, service, _):
+    async with notified(tmp_path) as (web, service, _):
         await web.remember("s1", asked("q1"), settled=False)
-        assert (await web.post("/notices", **Browser().json)).status == 200
         live["s1"] = waits("s1", "q1")
         web.activity.stir()
         (told,) = await service.until(1)
@@ -332,10 +339,9 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
 async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until_it_says_otherwise(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path) as (web, service, notices):
+    async with notified(tmp_path) as (web, service, notices):
         desk, phone = await web.new_token(*SCOPES), await web.new_token(*SCOPES)
         attended = partial(web.post, "/notices/attended")
-        assert (await web.post("/notices", **Browser().json)).status == 200
         for number, over in enumerate(("one device leaves", "the other was left a minute ago")):
             assert (await attended(desk, secondsAgo=0.5)).status == 200
             assert (await attended(phone, secondsAgo=0)).status == 200
@@ -357,10 +363,9 @@ async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until
 async def test_what_is_answered_is_withdrawn_whoever_is_there_and_the_rest_told_when_they_go(
     tmp_path: Path, live: Live
 ) -> None:
-    async with telling(tmp_path) as (web, service, _):
+    async with notified(tmp_path) as (web, service, _):
         for number in (1, 2):
             await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
-        assert (await web.post("/notices", **Browser().json)).status == 200
         live["s1"] = waits("s1", "q1")
         await service.until(1)
         token = await web.new_token(*SCOPES)

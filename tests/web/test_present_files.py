@@ -60,8 +60,7 @@ async def asked(served: Served, home: Path, *diffs: dict[str, Any]) -> AsyncIter
         await asyncio.Event().wait()
 
     token = served.token()
-    async with acphold.connect(served.url, token=token, on_permission=leave_it) as agent:
-        session = await agent.new_session(cwd=home)
+    async with served.session(token, cwd=home, on_permission=leave_it) as session:
         call = {"toolCallId": "t1", "title": "Write", "kind": "edit", "content": [*diffs]}
         step = {"ask": ["session/request_permission", {"toolCall": call, "options": OPTIONS}]}
         turn = session.prompt(json.dumps([step]))

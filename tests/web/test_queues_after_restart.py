@@ -33,8 +33,7 @@ def step(word: str, *more: dict[str, Any]) -> str:
 
 async def a_session(served: Served, log: Path, name: str, *, restarts: bool) -> str:
     """One with a turn that never ends, and two queued prompts."""
-    async with acphold.connect(served.url, token=served.token()) as agent:
-        session = await agent.new_session(cwd=log.parent)
+    async with served.session(cwd=log.parent) as session:
         session.prompt(step(f"{name} 1", {"until": str(log.parent / "never")}))
         await until(lambda: f"{name} 1" in said(log))
         for number in (2, 3):

@@ -37,8 +37,7 @@ async def test_a_turn_goes_on_while_its_server_is_killed_and_the_next_one_shows_
     log, end = tmp_path / "log", tmp_path / "end"
     with serving(tmp_path, agent=tuple(scripted_agent(log=str(log)))) as served:
         token = served.token()
-        async with acphold.connect(served.url, token=token) as agent:
-            session = await agent.new_session(cwd=tmp_path)
+        async with served.session(token, cwd=tmp_path) as session:
             words = [{"say": "begun"}, {"until": str(end)}, {"say": "done"}]
             session.prompt(json.dumps(words))
             await until(lambda: "begun" in str(session.state.timeline))
@@ -56,8 +55,7 @@ async def test_a_turn_goes_on_while_its_server_is_killed_and_the_next_one_shows_
 
 async def test_a_server_whose_daemon_was_killed_serves_with_the_next_one(served: Served) -> None:
     token = served.token()
-    async with acphold.connect(served.url, token=token) as agent:
-        session = await agent.new_session(cwd=served.folder)
+    async with served.session(token) as session:
         assert "one" in (await session.prompt("quick: one")).text
     first = served.daemon
     first.kill()

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import acphold
 from acphold.client.answers import PermissionQuestion
 from acphold.errors import ConnectionLostError
 from tests.editor import SCRIPTED
@@ -118,8 +117,7 @@ async def test_a_cancellation_and_an_answer_that_a_connection_lost_arrive_over_t
 
         with serving(tmp_path, *options, agent=(sys.executable, SCRIPTED, "{}")) as served:
             token = served.token()
-            async with acphold.connect(served.url, token=token, on_permission=yes) as agent:
-                session = await agent.new_session(cwd=tmp_path)
+            async with served.session(token, cwd=tmp_path, on_permission=yes) as session:
                 turn = await session.prompt(asks(session.id)[0]["text"])
                 assert "yes" in turn.text
                 assert asked == 1

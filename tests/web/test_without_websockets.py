@@ -90,8 +90,7 @@ async def test_who_is_let_in_no_more_is_told_so_over_http_too(
         async with acphold.connect(f"{far.url}/acp/nobody", token=far.token()):
             pass
     token = far.token()
-    async with acphold.connect(far.url, token=token) as agent:
-        session = await agent.new_session(cwd=far.folder)
+    async with far.session(token) as session:
         await session.prompt("quick: one")
         far.run("access", "revoke", token.split("_")[1])
         async with asyncio.timeout(60):
