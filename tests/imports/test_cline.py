@@ -171,6 +171,20 @@ def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(tmp_path: Path) 
     ]
 
 
+def test_a_message_that_is_there_twice_is_told_once_as_it_was_last(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.user("Hello.")
+    session.agent("Hi")
+    session.user("And now?")
+    session._messages.append(session._messages[1] | {"content": [_text("Hi there.")]})
+    session.write()
+    assert [words for _, words in Story.of(READER, tmp_path).said()] == [
+        "Hello.",
+        "Hi there.",
+        "And now?",
+    ]
+
+
 # -- the tasks of editors ------------------------------------------------------------------------
 
 

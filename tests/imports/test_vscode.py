@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import Home
 from acphold.imports.vscode import READER
 from tests.imports.told import Story, sources, write_lines
 
@@ -382,10 +381,3 @@ def test_requests_that_a_person_went_back_from_are_counted_and_those_of_a_machin
     assert READER.branches is not None
     (left,) = READER.branches(source)
     assert "Undone." in [words for _, words in Story(READER, left).said()]
-
-
-def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside.json"
-    outside.write_text(json.dumps(session(request("Secret."))))
-    (storage(tmp_path / "home") / "chatSessions/s1.json").symlink_to(outside)
-    assert list(READER.find(Home(tmp_path / "home"))) == []

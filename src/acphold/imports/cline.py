@@ -118,7 +118,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
     messages: dict[object, Object] = {}
     for place, message in enumerate(objects(whole, "messages")):  # some may be there twice
-        messages.setdefault(text(message, "id") or place, message)
+        messages[text(message, "role"), text(message, "id") or place] = message
     yield from converter.take_all(messages.values())
     converter.tell_stopped()
     title = " ".join(text(manifest, "metadata", "title").split())
