@@ -222,7 +222,6 @@ class _CodexConverter(AgentConverter):
         self.shown: frozenset[str] = frozenset()
         self._path = path
         self._waiting: list[Object] = []
-        self._waiting_words = ""
         self._thinking = False
         self._turn = ""
         self._policy = ""
@@ -367,13 +366,25 @@ class _CodexConverter(AgentConverter):
         """Write the model's side of a prompt; what the screen had if that has no text, or that of
         another writer."""
         self._prompted_in_task = True
-        blocks = prompt_blocks(self._waiting)
-        if words and squeeze(words) not in self._waiting_words:
-            blocks = prompt_blocks([text_block(words)])
-            blocks += filter(None, map(picture, images))
-            blocks += map(link, files)
-        self._waiting, self._waiting_words = [], ""
-        self._writer.prompt(blocks, turn=self._turn)
+        waiting = squeeze("".join(text(block, "text") for block in self._waiting))
+        is_plain = all(text(block, "type") == "text" for block in self._waiting)
+        on_screen = squeeze(words)
+        is_another = is_plain and on_screen not in waiting and waiting not in on_screen
+        if words and (is_another or not waiting):
+            shown = [*filter(None, map(picture, images)), *map(link, files)]
+            self._waiting = [text_block(words), *shown]
+        self._ask()
+
+    def _ask(self) -> None:
+        """Write the waiting texts as a prompt; answers to questions, which are JSON, as text."""
+        for block in self._waiting:
+            if found := _ANSWERS.fullmatch(text(block, "text")):
+                answers = objects(from_json(found[1]))
+                if all(text(it, "question") and text(it, "answer") for it in answers):
+                    told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
+                    block["text"] = "\n\n".join(told) or block["text"]
+        self._writer.prompt(prompt_blocks(self._waiting), turn=self._turn)
+        self._waiting = []
 
     def _require_beginning(self) -> None:
         """Raise NotStraightError if what was before this part matters, and is not known."""
@@ -441,17 +452,11 @@ class _CodexConverter(AgentConverter):
         if _BY_PROGRAM.match(first):
             return
         self._unseen_prompt()
-        self._waiting = []
-        self._waiting_words = squeeze("".join(text(part, "text") for part in parts))
-        for block in self._blocks(parts):
-            words = text(block, "text")
-            if found := _ANSWERS.fullmatch(words):
-                answers = objects(from_json(found[1]))
-                if all(text(it, "question") and text(it, "answer") for it in answers):
-                    told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
-                    block["text"] = "\n\n".join(told) or words
-            if text(block, "type") != "text" or not _AROUND_PICTURE.fullmatch(words):
-                self._waiting.append(block)
+        self._waiting = [
+            block
+            for block in self._blocks(parts)
+            if text(block, "type") != "text" or not _AROUND_PICTURE.fullmatch(text(block, "text"))
+        ]
 
     def _other_block(self, kind: str, part: Object, of: str) -> list[Object]:
         url = text(part, "image_url")
@@ -462,8 +467,8 @@ class _CodexConverter(AgentConverter):
     def _unseen_prompt(self) -> None:
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
         if self._waiting and "user_message" not in self.shown:
-            self._writer.prompt(prompt_blocks(self._waiting), turn=self._turn)
-        self._waiting, self._waiting_words = [], ""
+            self._ask()
+        self._waiting = []
 
     def _item_call(self, kind: str, item: Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
