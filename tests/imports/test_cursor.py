@@ -433,6 +433,15 @@ def test_a_subagent_s_calls_are_told_inside_the_call_that_started_it(
     assert json.loads(listing.fields["_meta"]) == {"acphold/parentToolCallId": "c1"}
 
 
+def test_equal_answers_to_several_prompts_are_told_each(
+    store: CommandLineStore, tmp_path: Path
+) -> None:
+    for number in range(3):
+        store.turn(field(1, "continue") + field(2, f"m{number}"), said("Done."))
+    store.end()
+    assert Story.of(READER, tmp_path).said() == [("user", "continue"), ("agent", "Done.")] * 3
+
+
 FOUND = field(1, "a.py") + field(2, field(1, 3) + field(2, "x = 1"))
 
 

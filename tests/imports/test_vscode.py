@@ -233,11 +233,18 @@ def test_the_first_forms_of_a_message_are_read(tmp_path: Path) -> None:
         "response": [{"kind": "markdownContent", "content": {"value": "Hi."}}],
         "isCanceled": True,
     }
+    other = {"message": "And?", "response": [{"value": "So."}]}
     failed = {"message": "Again.", "response": None, "responseErrorDetails": {"message": "No."}}
-    document(tmp_path, old, failed)
+    document(tmp_path, old, other, failed)
     told = Story.of(READER, tmp_path)
-    assert told.said() == [("user", "Hello?"), ("agent", "Hi."), ("user", "Again.")]
-    cancelled, wrong = told.ends()
+    assert told.said() == [
+        ("user", "Hello?"),
+        ("agent", "Hi."),
+        ("user", "And?"),
+        ("agent", "So."),
+        ("user", "Again."),
+    ]
+    cancelled, _, wrong = told.ends()
     assert cancelled == {"stopReason": "cancelled"}
     assert wrong["error"]["message"] == "No."
 

@@ -239,7 +239,7 @@ class _CursorStoreConverter(AgentConverter):
         super().__init__(writer)
         self._tables = tables
         self._model = model
-        self._count = 0
+        self._count = self._messages = 0
         self._called: set[str] = set()
 
     def blob(self, blob_id: str) -> bytes:
@@ -277,14 +277,19 @@ class _CursorStoreConverter(AgentConverter):
         for step_id in map(bytes.hex, several(held, 2)):
             step = self.message(step_id)
             if 1 in step:
-                self._writer.say(words(inside(step, 1), 1), step_id)
+                self._writer.say(words(inside(step, 1), 1), self._message_id(step_id))
             elif 3 in step:
-                self._writer.think(words(inside(step, 3), 1), step_id)
+                self._writer.think(words(inside(step, 3), 1), self._message_id(step_id))
             elif 2 in step:
                 self._tool(inside(step, 2))
             elif step:
                 self._missed.kind("steps", str(next(iter(step))), sum(map(len, several(step, 1))))
             yield
+
+    def _message_id(self, blob_id: str) -> str:
+        """Return the id of the next message: another one where equal ones have one hash."""
+        self._messages += 1
+        return f"{blob_id}-{self._messages}"
 
     def _prompt(self, said: Fields) -> list[Object]:
         typed = words(said, 1) or self.blob(raw(said, 18).hex()).decode(errors="replace")
@@ -385,7 +390,7 @@ class _CursorStoreConverter(AgentConverter):
                 self._writer.prompt(text_blocks(typed["user_query"]))
                 self._writer.model(self._model)
         elif role in ("assistant", "tool"):
-            self._answer(parts, blob_id)
+            self._answer(parts, self._message_id(blob_id))
         elif role != "system":
             self._missed.kind("messages", role, data)
 

@@ -321,8 +321,9 @@ class _VscodeConverter(AgentConverter):
 
     def _part(self, part: Object) -> None:
         kind = text(part, "kind")
-        # Text after a call is another message.
-        said = f"{text(self._request, 'responseId')}-{self._count}"
+        # Text after a call is another message. The first versions gave neither an id.
+        its = first_text(self._request, ("responseId", "requestId"))
+        said = f"{its}-{self._count}" if its else ""
         if kind in ("", "markdownContent", "markdownVuln"):
             words = text(part, "value") or _words(part.get("content"))
             # An edit is between two fences, which are not shown.
