@@ -233,8 +233,8 @@ class Entries(Readable, Protocol):
         """
 
     async def is_exact(self, session_id: str, after: int) -> bool:
-        """True if nothing above `after` was merged, so that a client with all up to it can continue
-        there.
+        """True if nothing above `after` was merged, and nobody went back there, so that a client
+        with all up to it can continue there.
 
         Raises UnknownSessionError.
         """

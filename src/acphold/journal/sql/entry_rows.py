@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import (
+    BACK,
     FORGOTTEN,
     PROMPT,
     TURN_END,
@@ -384,18 +385,17 @@ def is_exact(tables: Tables, session_id: str, after: int) -> bool:
     """Like `Entries.is_exact`.
 
     This holds if nothing above `after` was merged. It also holds if `after` lies between two
-    turns, because only entries of one turn are merged.
+    turns, because only entries of one turn are merged. It does not where the person went back since
+    in the agent's own program: turns up to `after` may stand elsewhere.
     """
     rows, settled = _find_segments(tables, session_id)
-    position = after
-    while after < settled:
-        found = rows.read(after, bounds.PIECE_BYTES, settled)
-        if any(segment.is_merged for segment in found):
-            break
-        if not found:
-            return True
+    position, is_merged = after, False
+    while after < settled and (found := rows.read(after, bounds.PIECE_BYTES, settled)):
+        if any(segment.kind == BACK for segment in found):
+            return False
+        is_merged |= any(segment.is_merged for segment in found)
         after = found[-1].last_seq
-    else:
+    if not is_merged:
         return True
     # Can any of it have been merged with anything up to the position?
     [behind, *_] = rows.read(position, 1)
