@@ -23,7 +23,6 @@ from acphold.live.reading.session_reader import FilesOfSession, ListedSession
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
-    from acphold.live.reading.processes import LiveSession
     from acphold.live.reading.rule_offers import RuleOffer
     from acphold.safety.standing.decision import StandingRule
 
@@ -46,12 +45,12 @@ def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
 
 def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
-    return visible_json(_ENCODER.encode(SessionFacts.of(session)).decode(errors="replace"))
+    return visible_json(_ENCODER.encode(session_facts(session)).decode(errors="replace"))
 
 
 def session_lines(sessions: Iterable[ListedSession]) -> str:
     """Return sessions of the list, a line for each."""
-    text = _ENCODER.encode_lines([*map(SessionFacts.of, sessions)]).decode(errors="replace")
+    text = _ENCODER.encode_lines([*map(session_facts, sessions)]).decode(errors="replace")
     if text.isascii() and text.replace("\n", "").isprintable():  # as most: see `visible_json`
         return text
     return "\n".join(map(visible_json, text.split("\n")))
@@ -66,24 +65,19 @@ class LiveFacts(Struct, rename="camel"):
     background: bool = False
     pid: int = 0
 
-    @classmethod
-    def of(cls, live: LiveSession, session: ListedSession) -> LiveFacts:
-        """Return those of a session that is live."""
-        return cls(live.state, live.clients, live.questions, session.is_daemon, session.pid)
 
-
-class SessionFacts(Struct, rename="camel", kw_only=True):
-    """The members of a session of the list, in order: a dict of them takes twice as long. An
-    earlier server leaves some out."""
+class SessionFacts(Struct, rename="camel"):
+    """The members of a session of the list: a dict of them takes twice as long. An earlier server
+    leaves some out."""
 
     session_id: str
     agent: str
-    agent_name: str = ""
     cwd: str
     title: str | None
-    said: str | UnsetType = UNSET
     created_at: str
     updated_at: str
+    agent_name: str = ""
+    said: str | UnsetType = UNSET
     message_count: int = 0
     outcome: TurnOutcome | None = None
     unseen: bool = False
@@ -101,44 +95,45 @@ class SessionFacts(Struct, rename="camel", kw_only=True):
     ruled: int = 0
     files: FilesOfSession | None = None
     live: LiveFacts | None = None
-    open_questions: tuple[QuestionFacts, ...] | UnsetType = UNSET
+    open_questions: list[QuestionFacts] | UnsetType = UNSET
     # Last, where the feed of the list sets it for each person.
     pinned: bool = False
 
-    @classmethod
-    def of(cls, session: ListedSession) -> SessionFacts:
-        """Return those of a session."""
-        row, live = session.row, session.live
-        asked = tuple(map(QuestionFacts.of, session.questions))
-        return cls(
-            session_id=row.session_id,
-            agent=row.agent,
-            agent_name=short_name(row.agent),
-            cwd=row.cwd,
-            title=row.title,
-            said=UNSET if session.said is None else session.said,
-            created_at=iso(row.created_at),
-            updated_at=iso(row.updated_at),
-            message_count=row.message_count,
-            outcome=session.outcome,
-            unseen=row.unseen,
-            unread=row.unread is not None,
-            archived=row.archived,
-            tags=row.tags,
-            by_program=session.by_program,
-            project=session.project or UNSET,
-            origins=row.origins,
-            unstarted=UNSET if row.start is not None else True,
-            moved_to=destination(row) or None,
-            queued=row.queued,
-            held=row.held or None,
-            held_until=None if row.held_until is None else iso(row.held_until),
-            ruled=row.ruled,
-            files=session.files,
-            live=None if live is None else LiveFacts.of(live, session),
-            open_questions=asked or UNSET,
-            pinned=session.pinned,
-        )
+
+def session_facts(session: ListedSession) -> SessionFacts:
+    """Return the members of a session of the list."""
+    row, live = session.row, session.live
+    return SessionFacts(
+        row.session_id,
+        row.agent,
+        row.cwd,
+        row.title,
+        iso(row.created_at),
+        iso(row.updated_at),
+        short_name(row.agent),
+        UNSET if session.said is None else session.said,
+        row.message_count,
+        session.outcome,
+        row.unseen,
+        row.unread is not None,
+        row.archived,
+        row.tags,
+        session.by_program,
+        session.project or UNSET,
+        row.origins,
+        UNSET if row.start is not None else True,
+        destination(row) or None,
+        row.queued,
+        row.held or None,
+        None if row.held_until is None else iso(row.held_until),
+        row.ruled,
+        session.files,
+        None
+        if live is None
+        else LiveFacts(live.state, live.clients, live.questions, session.is_daemon, session.pid),
+        [*map(QuestionFacts.of, session.questions)] if session.questions else UNSET,
+        session.pinned,
+    )
 
 
 _ENCODER: Final = msgspec.json.Encoder()

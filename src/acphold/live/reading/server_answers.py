@@ -201,6 +201,7 @@ def question_of(asked: QuestionFacts) -> InboxQuestion:
     row = SessionFacts(
         session_id=asked.session_id,
         agent=asked.agent,
+        agent_name=asked.agent_name,
         cwd=asked.cwd,
         title=asked.title,
         created_at=asked.at,
