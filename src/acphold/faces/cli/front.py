@@ -119,19 +119,11 @@ def journal_of(options: Sequence[str], named: object = None) -> str:
     """Return the journal that these options of `wrap` mean, as an absolute path or a URL; `named`
     is the agent's own, of the settings file. Raises JournalUnavailableError."""
     given = str(named or "") or default_location()
-    for name, value in values_of(options):
+    for option, value in zip(options, [*options, ""][1:], strict=True):
+        name, equals, joined = option.partition("=")
         if name == "--journal":
-            given = value
+            given = joined if equals else value
     return real_location(given)
-
-
-def values_of(options: Sequence[str]) -> list[tuple[str, str]]:
-    """Return these options of `wrap` with what is behind each: its value, if it takes one."""
-    pairs = []
-    for option, following in zip(options, [*options, ""][1:], strict=True):
-        name, equals, value = option.partition("=")
-        pairs.append((name, value if equals else following))
-    return pairs
 
 
 def start_front(

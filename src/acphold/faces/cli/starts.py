@@ -22,7 +22,6 @@ import msgspec
 from acp_wire.state_folder import state_folder, write_private
 from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import bounds
-from acphold.faces.cli.front import values_of
 from acphold.faces.cli.options import a_text
 from acphold.journal_location import belongings, is_gone, scheme_of, short_mark
 from acphold.machine.runtime_folder import machine_id
@@ -76,7 +75,10 @@ def start_in(
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
     paths = [within.env.get(name, "") for name in FILES]
-    paths += [value for name, value in values_of(own) if name in FILE_OPTIONS]
+    for option, value in zip(own, [*own, ""][1:], strict=True):
+        name, equals, given = option.partition("=")
+        if name in FILE_OPTIONS:
+            paths.append(given if equals else value)
     # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
     values = [value for word in command for value in (word, word.partition("=")[2])]
     means_files_there = any(
