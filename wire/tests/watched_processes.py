@@ -38,6 +38,24 @@ def lives(pid: int) -> bool:
         return False
 
 
+def family(pid_file: Path, *, ignore_term: bool = False, setsid: bool = False) -> str:
+    """Python code with a child; both write their pids to the file and stay, also at EOF."""
+    return f"""
+import os, signal, time
+if {ignore_term}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0 and {setsid}:
+    os.setsid()
+with open({str(pid_file)!r}, "a") as file:
+    file.write(f"{{os.getpid()}} ")
+time.sleep(60)
+"""
+
+
+def pids(pid_file: Path) -> list[int]:
+    return [int(word) for word in pid_file.read_text().split()]
+
+
 async def gone(pids: set[int], seconds: float = DEADLINE) -> None:
     """Wait until none of these processes lives."""
     await until(lambda: not any(map(lives, pids)), seconds)

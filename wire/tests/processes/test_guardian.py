@@ -14,7 +14,7 @@ import pytest
 from acp_wire.processes import process_tree
 from acp_wire.processes.guardian import VARIABLE, Guard, Marking
 from acp_wire.processes.program import launch
-from tests.watched_processes import lives
+from tests.watched_processes import family, lives, pids
 
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]
@@ -63,23 +63,6 @@ def start() -> Iterator[Callable[[list[str]], Acphold]]:
         acphold.kill()
 
 
-def family(pid_file: Path, *, ignore_term: bool, setsid: bool) -> str:
-    """Code of an agent that ignores EOF and has a child; both write their pids to the file."""
-    return f"""
-if {ignore_term}:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0 and {setsid}:
-    os.setsid()
-with open({str(pid_file)!r}, "a") as file:
-    file.write(f"{{os.getpid()}} ")
-time.sleep(60)
-"""
-
-
-def pids(pid_file: Path) -> list[int]:
-    return [int(word) for word in pid_file.read_text().split()]
-
-
 def inner_acphold(innermost: list[str]) -> list[str]:
     """One that launches another command as acphold does, and ignores SIGTERM."""
     code = f"""
@@ -95,8 +78,8 @@ time.sleep(60)
 def test_when_acphold_is_killed_all_that_its_agents_started_ends(
     start: Callable[[list[str]], Acphold], agent: Agent, pid_file: Path, until: Until
 ) -> None:
-    plain = agent(family(pid_file, ignore_term=False, setsid=False))
-    deaf = agent(family(pid_file, ignore_term=True, setsid=False))
+    plain = agent(family(pid_file))
+    deaf = agent(family(pid_file, ignore_term=True))
     kept, died = [*map(start, (plain, deaf))], [start(deaf)]
     count = 6
     if sys.platform == "linux":  # marks are read from /proc

@@ -26,7 +26,7 @@ from acp_wire.workspace import bounds
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import OutputTail, TerminalCommand, Terminals
 from acp_wire.workspace.workspace import Workspace
-from tests.watched_processes import lives, until
+from tests.watched_processes import family, lives, pids, until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 
@@ -62,23 +62,8 @@ async def ran(terminals: Terminals, command: str, *args: str, **options: Any) ->
     return terminal.output().output
 
 
-def pids(pid_file: Path) -> list[int]:
-    return [int(word) for word in pid_file.read_text().split()]
-
-
-def family(pid_file: Path, *, ignore_term: bool = False, setsid: bool = False) -> list[str]:
-    """A command with a child; both write their pids to the file and stay."""
-    code = f"""
-import os, signal, time
-if {ignore_term}:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0 and {setsid}:
-    os.setsid()
-with open({str(pid_file)!r}, "a") as file:
-    file.write(f"{{os.getpid()}} ")
-time.sleep(60)
-"""
-    return ["-S", "-c", code]
+def python(code: str) -> tuple[str, list[str]]:
+    return sys.executable, ["-S", "-c", code]
 
 
 async def test_a_commands_output_on_both_streams_comes_in_order_with_its_exit_code(
@@ -183,7 +168,7 @@ async def test_the_end_of_a_long_output_is_kept_from_a_characters_beginning(
 async def test_a_killed_commands_output_can_still_be_read(
     terminals: Terminals, pid_file: Path
 ) -> None:
-    terminal = await terminals.create(sys.executable, family(pid_file))
+    terminal = await terminals.create(*python(family(pid_file)))
     await until(lambda: len(pids(pid_file)) == 2)
     await terminal.kill()
     assert not any(map(lives, pids(pid_file)))
@@ -201,8 +186,8 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("acp_wire.workspace.terminals.GRACE_SECONDS", 0.2)
-    command = family(pid_file, ignore_term=True, setsid=setsid)
-    terminal = await terminals.create(sys.executable, command)
+    code = family(pid_file, ignore_term=True, setsid=setsid)
+    terminal = await terminals.create(*python(code))
     await until(lambda: len(pids(pid_file)) == 2)
     waiting = asyncio.create_task(terminal.wait())
     await terminals.release(terminal.id)
@@ -262,7 +247,7 @@ async def test_closing_ends_all_with_their_children_and_starts_no_more(
     before = len(os.listdir("/dev/fd"))
     terminals = Terminals(Roots(str(project)), Surroundings.here())
     for _ in range(5):
-        await terminals.create(sys.executable, family(pid_file))
+        await terminals.create(*python(family(pid_file)))
     await until(lambda: len(pids(pid_file)) == 10)
     late = asyncio.create_task(terminals.create("sleep", ["60"]))
     await asyncio.sleep(0)
@@ -290,7 +275,7 @@ async def test_a_start_that_is_cancelled_leaves_no_command(project: Path, pid_fi
 
 
 async def test_a_release_that_is_cancelled_goes_on(terminals: Terminals, pid_file: Path) -> None:
-    terminal = await terminals.create(sys.executable, family(pid_file))
+    terminal = await terminals.create(*python(family(pid_file)))
     await until(lambda: len(pids(pid_file)) == 2)
     releasing = asyncio.create_task(terminals.release(terminal.id))
     await asyncio.sleep(0)
@@ -390,7 +375,7 @@ async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
     terminals: Terminals,
 ) -> None:
     code = "print('a' * 999_999); print('b' * 99)"
-    terminal = await terminals.create(sys.executable, ["-S", "-c", code], output_byte_limit=1000)
+    terminal = await terminals.create(*python(code), output_byte_limit=1000)
     await ended(terminal)
     text = await followed(terminal)
     assert 1000 <= len(text) < 100_000
