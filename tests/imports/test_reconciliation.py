@@ -7,7 +7,6 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -25,7 +24,7 @@ from acphold.imports.pieces import NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, history, state_of, tails_of, take_lease
+from acphold.journal.journal import Journal, history, state_of, tails_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -83,44 +82,6 @@ async def prompts(journal: Journal, session_id: str = SESSION) -> list[str]:
 async def others(journal: Journal) -> list[str]:
     rows = await journal.page(ListFilter())
     return [row.session_id for row in rows if row.session_id != SESSION]
-
-
-@pytest.mark.parametrize("is_before", [True, False])
-@pytest.mark.parametrize("nth", [1, 2])
-async def test_turns_that_move_are_there_once_wherever_an_import_ends(
-    opened: Journal,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    nth: int,
-    *,
-    is_before: bool,
-) -> None:
-    whole = conversation("one", "two", "three", "four")
-    part = Transcript()
-    part.records = whole.records[4:]
-    put(tmp_path, part)
-    await take(opened, tmp_path)
-    put(tmp_path, whole, upto=6)  # the fourth one is only here
-    called, write = 0, opened.take_in
-
-    async def ending(*arguments: Any, **options: Any) -> Any:
-        nonlocal called
-        called += 1
-        if called == nth and is_before:
-            raise KeyboardInterrupt
-        await write(*arguments, **options)
-        if called == nth:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(opened, "take_in", ending)
-    with suppress(KeyboardInterrupt):
-        await take(opened, tmp_path)
-    monkeypatch.undo()
-    await opened.release(await take_lease(opened, SESSION, yields=True))
-    for _ in range(2):
-        await take(opened, tmp_path)
-        assert await prompts(opened) == ["one", "two", "three", "four"]
-    assert await others(opened) == []
 
 
 async def test_what_was_said_in_the_terminal_between_prompts_here_is_told(
@@ -793,22 +754,6 @@ async def test_multiplied_turns_that_no_file_has_any_more_stand_once(
     assert await prompts(opened) == ["one", "back"]
     (tail,) = await others(opened)
     assert await prompts(opened, tail) == ["two", "three"]
-
-
-async def test_a_session_that_differed_since_a_person_went_back_grows_again(
-    opened: Journal, tmp_path: Path
-) -> None:
-    transcript = Transcript()
-    first = say(transcript, "one")
-    say(transcript, "two")
-    put(tmp_path, transcript)
-    await imported_before(opened, tmp_path, [0, 1])
-    say(transcript, "back", first)
-    put(tmp_path, transcript)
-    await take(opened, tmp_path)
-    assert await prompts(opened) == ["one", "back"]
-    (tail,) = await others(opened)
-    assert await prompts(opened, tail) == ["two"]
 
 
 # -- a file that was gone on with as another conversation ---------------------------------------
