@@ -205,3 +205,28 @@ async def test_a_session_is_asked_for_again_where_that_may_help_and_never_at_an_
     asked = [params.get("_meta", {}) for params in owner.resumed]
     assert asked == [{"acphold/after": 5}, *([] if again is None else [again])]
     await owner.pumps.aclose()
+
+
+async def test_an_update_that_arrives_with_the_answer_to_resume_moves_the_position() -> None:
+    near, far = memory_pair()
+    opened = OpenSession(b"{}", 1)
+
+    async def dial() -> Transport:
+        raise AssertionError("the connection holds")
+
+    async def owner() -> None:
+        knows = b'{"agentCapabilities":{"_meta":{"acphold/positions":true}}}'
+        for result in (knows, b"{}"):
+            asked = json.loads(await far.receive())
+            lines = b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (asked["id"], result)
+            if asked["method"] == "session/resume":
+                params = b'{"sessionId":"s","update":{},"_meta":{"acphold/seq":2}}'
+                lines += b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % params
+            far.send(lines)
+
+    line = FarLine(Client(), dial, "there", 10_000, near, introduction=b"{}")
+    line.follow("s", opened)
+    async with asyncio.timeout(DEADLINE), beside(line.run(), "line"), beside(owner(), "owner"):
+        while not line.is_connected:  # noqa: ASYNC110 - in a few steps
+            await asyncio.sleep(0)
+        assert opened.position == 2

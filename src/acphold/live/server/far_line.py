@@ -234,7 +234,7 @@ class FarLine:
                         if exc.code != errors.InvalidParamsError.code:
                             raise
                     else:
-                        opened.position = place
+                        opened.advance(place)  # what followed may be here already
                         self._connection.has_gap |= lineage != before
                         return
             # Updates were merged across its position, or belong to a lost history, or it has none.
