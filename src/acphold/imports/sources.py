@@ -22,7 +22,6 @@ from fnmatch import translate
 from functools import lru_cache
 from operator import attrgetter, methodcaller
 from pathlib import Path, PureWindowsPath
-from tempfile import gettempdir
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -46,7 +45,8 @@ MOST_OF_NAME: Final = 200
 MOST_FOLDERS: Final = 20
 """Folders of one conversation that are looked at, the newest."""
 
-_PASSING: Final = frozenset({"/tmp", "/var/tmp", gettempdir()})
+_PASSING: Final = frozenset({"/tmp", "/private/tmp", "/var/tmp"})
+"""Folders of files that pass; `tempfile`, which knows another one, would make each start slower."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte of a name that is not UTF-8."""
