@@ -430,7 +430,8 @@ def test_a_subagent_of_a_subagent_is_told_inside_its_call(
     threads = [SESSION, *(f"01a1f8c2-199d-7110-9c2d-6f8d1b11441{n}" for n in (1, 2))]
     for n, thread in enumerate(threads):
         above = {"thread_spawn": {"parent_thread_id": threads[n - 1]}}
-        rollout = Rollout(session=thread, **({"source": {"subagent": above}} if n else {}))
+        head: Json = {"source": {"subagent": above}} if n else {}
+        rollout = Rollout(session=thread, **head)
         rollout.user("Delegate.")
         # The last one names the first, as one that sends a message to its caller.
         result = json.dumps({"agent_id": threads[(n + 1) % 3]})

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from acphold.errors import FORBIDDEN, RemoteError
+from acphold.journal.access import Scope
 from acphold.journal.journal import state_of
 from acphold.live.server.principals import Principal
 from tests.conftest import Defaults
@@ -115,7 +116,7 @@ async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
 async def test_no_agent_makes_a_fork_for_who_may_not_prompt(house: Shared) -> None:
     house.agent.can_fork = True
     _client, session, running = await house.in_turn("one")
-    may = frozenset({"watch", "manage"})
+    may = frozenset[Scope](("watch", "manage"))
     keeper = house.stranger(Principal(name="keeper", sees_all=True, scopes=may))
     await keeper.introduce(None, {})
     asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
