@@ -275,7 +275,13 @@ class InProcessAgent(HubAgent):
             channel=self._channel,
         )
         can, path = self.capabilities.mcp_capabilities, self.surroundings.path
-        return SessionServers(opened, parse_servers(given, can, path), our_side)
+        return SessionServers(
+            opened.client,
+            parse_servers(given, can, path),
+            our_side,
+            offer=opened.slash.offer,
+            notice=opened.notice,
+        )
 
     async def _open(self, opened: AuthorSession, hooks: list[SessionHook]) -> bytes:
         """Open the session; its updates before the answer are sent after the answer."""

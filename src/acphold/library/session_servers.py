@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,12 +22,11 @@ from acp_wire.schema import (
     encode,
 )
 from acphold.errors import AcpError
-from acphold.library.workspace import UNANSWERED
+from acphold.library.workspace import UNANSWERED, ClientSide
 from acphold.mcp_servers.connections import McpListener
 from acphold.mcp_servers.errors import McpError
 
 if TYPE_CHECKING:
-    from acphold.library.session import AuthorSession
     from acphold.library.tools import Entering, RunningTool, StepKind
     from acphold.mcp_servers.connections import McpConnection, Servers
     from acphold.mcp_servers.offers import (
@@ -47,17 +46,24 @@ R = TypeVar("R")
 class SessionServers(McpListener):
     """The servers that a client named for one session: connected at once, closed with it.
 
-    The session offers the prompts of all of them, and is told which cannot be used.
+    `offer` takes the prompts of all of them whenever these change, `notice` a title, a text and a
+    level for each server that cannot be used.
     """
 
     def __init__(
-        self, session: AuthorSession, servers: tuple[Server, ...], our_side: OurSide
+        self,
+        client: ClientSide,
+        servers: tuple[Server, ...],
+        our_side: OurSide,
+        *,
+        offer: Callable[[tuple[Prompt, ...]], None],
+        notice: Callable[[str, str, Literal["warning"]], None],
     ) -> None:
         from acphold.mcp_servers.connections import Servers
 
-        self._session = session
+        self._client, self._offer, self._notice = client, offer, notice
         self._offering: asyncio.Task[None] | None = None
-        forms = session.client.capabilities.elicitation
+        forms = client.capabilities.elicitation
         if forms is not None and forms.form is not None:
             our_side = replace(our_side, elicitation=self._elicit)
         self.pool: Servers = Servers(servers, our_side, self)
@@ -74,7 +80,7 @@ class SessionServers(McpListener):
         await self.pool.aclose()
 
     def report_failure(self, server: str, reason: str) -> None:
-        self._session.notice(f"MCP server {server!r} is not available", reason, "warning")
+        self._notice(f"MCP server {server!r} is not available", reason, "warning")
 
     def report_change(self, server: str, what: str) -> None:
         if what == "prompts":
@@ -85,20 +91,20 @@ class SessionServers(McpListener):
             self._offering.cancel()
 
         async def offer() -> None:
-            self._session.slash.offer(await self.pool.prompts())
+            self._offer(await self.pool.prompts())
 
         self._offering = asyncio.create_task(offer(), name="mcp prompts")
 
     async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
         """Pass a server's question on to the person; the message names the server."""
         asked = {
-            "sessionId": self._session.id,
+            "sessionId": self._client.session_id,
             "mode": params.get("mode", "form"),
             **{name: value for name, value in params.items() if name != "_meta"},
             "message": f"{server}: {params.get('message', '')}",
         }
         try:
-            raw = await self._session.client.ask_raw(CREATE_ELICITATION.name, encode(asked))
+            raw = await self._client.ask_raw(CREATE_ELICITATION.name, encode(asked))
         except UNANSWERED:
             return {"action": "cancel"}
         return msgspec.json.decode(raw, type=dict[str, object])
