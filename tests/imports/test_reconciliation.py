@@ -25,7 +25,7 @@ from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
-from acphold.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.rows import ListFilter, Marks, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.every_reader import Said, found, write
@@ -829,8 +829,22 @@ async def test_a_file_that_another_conversation_was_written_into_is_of_the_one_t
     assert await prompts(opened) == words
     assert [origin.session_id for origin in (await opened.session(SESSION)).origins] == [OTHER]
     told = [await prompts(opened, it) for it in await others(opened)]
-    beginning = [words[:4]] if len(steps) > 1 else []
-    assert sorted(told) == sorted(beginning + [["before", "and behind"]] * (own is not None))
+    assert told == [["before", "and behind"]] * (own is not None)
+
+
+async def test_what_a_person_tagged_stays_when_its_file_is_gone_on_with_as_another_one(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one", "two", "three")
+    for record in transcript.records[2:4]:
+        record["sessionId"] = OTHER
+    for upto in (4, 6):
+        put(tmp_path, transcript, upto=upto)
+        await take(opened, tmp_path)
+        if upto == 4:
+            await opened.mark(OTHER, Marks(added=("mine",)))
+    assert await prompts(opened) == ["one", "two", "three"]
+    assert await prompts(opened, OTHER) == ["one", "two"]
 
 
 async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(

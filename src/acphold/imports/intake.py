@@ -33,6 +33,7 @@ from acphold.imports.left_turns import (
     put_aside,
     share_alike,
     take_behind,
+    take_out_begun,
     take_out_common,
 )
 from acphold.imports.pieces import News, NewsPiece, pieces
@@ -350,6 +351,10 @@ class Intake:
             raise
         if taken.outcome in ("empty", "same", "differs"):
             await self._give_up(row)
+        elif begun_as := taken.facts.begun_as:
+            source, row = await self.find_session(source, reader)
+            if row is not None:
+                await take_out_begun(self._journal, source, row, begun_as)
         return taken
 
     async def _without_forgotten(

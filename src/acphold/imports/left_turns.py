@@ -130,6 +130,30 @@ async def beside(journal: Journal, source: Source, session_id: str) -> list[Sess
     return [it for it in found.values() if it.session_id != session_id and it.agent == agent]
 
 
+def _is_kept(row: SessionRow) -> bool:
+    """Return True if a person has named, tagged, pinned or shared it, or prompts wait in it."""
+    return bool(row.renamed or row.tags or row.pins or row.shared_with or row.queued)
+
+
+async def take_out_begun(journal: Journal, source: Source, row: SessionRow, begun_as: str) -> None:
+    """Delete the session that a file was told in while it was gone on with as another conversation,
+    if nothing else was told or said there: the file's session has all of it. Not of the one that
+    the file is named after."""
+    if source.path.stem == begun_as:
+        return
+    ours = {turn.key for turn in (await read_known(journal, row.session_id)).turns}
+    before = replace(source, session_id=begun_as, kept_as="")
+    for name in (replace(before, apart=False), replace(before, apart=True)):
+        its = await session_of(journal, row.agent, name.downstream_id)
+        its_row = await row_of(journal, its) if its and its != row.session_id else None
+        if its is None or its_row is None or _is_kept(its_row) or await is_live(journal, its):
+            continue
+        session = await read_known(journal, its)
+        is_of_it = session.marker is not None and {*session.marker.seen} == {source.place}
+        if is_of_it and ours.issuperset(turn.key for turn in session.turns):
+            await journal.delete(await take_lease(journal, its, yields=True))
+
+
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
     """Take the turns of a session out of the tails, and the sessions of sources apart, that
     have its id, and each turn of a tail out of the other tails.
@@ -161,12 +185,11 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         ]
         due = [n for n, turn in enumerate(session.turns) if turn.prompt in moving]
         due = [n for n in due if n not in common]
-        is_kept = it.renamed or it.tags or it.pins or it.shared_with or it.queued
         if is_branch and len(common) < len(session.turns):
             continue
         # An import that was killed may have put a turn aside twice, by itself and behind another.
         left.update(turn.key for turn in session.turns if it.tail_of)
-        if is_kept or not (common or due):
+        if _is_kept(it) or not (common or due):
             continue
         lease = await take_lease(journal, it.session_id, yields=True)
         if len(common) == len(session.turns):
