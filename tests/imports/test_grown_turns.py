@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -161,7 +162,8 @@ async def test_a_step_far_back_is_told_once_it_is_worth_it_or_the_source_rests(
     helpers(tmp_path, 2, more=(*more, "At the end."))
     (source,) = found("claude", tmp_path)
     for path in source.paths:
-        os.utime(path, (0, 0))
+        with suppress(FileNotFoundError):  # no program writes all of them each time
+            os.utime(path, (0, 0))
     (source,) = found("claude", tmp_path)
     assert (await Intake(opened).take(source, reader("claude"))).outcome == "grown"
     assert (await calls_after(opened, tmp_path, 2, more=(*more, "At the end."))).count("step") == 2
