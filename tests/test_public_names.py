@@ -67,7 +67,7 @@ PUBLIC = {
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.imports": """
-        ABANDONED ALL Deletion Explanation Forgettable Growth Home IMPORTED ImportMemory
+        ABANDONED ALL Deletion Explanation Growth Home ImportMemory
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source SourceSearch
         TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c explain failure
         find_turn first_entries forecast forget give_up_lost has_words interruptible read_beside

@@ -30,7 +30,7 @@ from uuid import UUID
 
 import psutil
 
-from acphold.imports import IMPORTED
+from acphold.imports.session_writer import IMPORTED
 from acphold.journal.journal import history
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal

@@ -5,7 +5,6 @@ from __future__ import annotations
 from acphold.imports.crew import each, read_beside, read_listed
 from acphold.imports.explanation import Explanation, SourceSearch, explain
 from acphold.imports.forgotten_turns import (
-    Forgettable,
     find_turn,
     first_entries,
     forget,
@@ -25,21 +24,18 @@ from acphold.imports.intake import (
 from acphold.imports.interrupts import ending_at_ctrl_c, interruptible
 from acphold.imports.pieces import failure
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
-from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ALL, Home, ImportSelection, Source, searching
 from acphold.imports.values import ABANDONED
 
 __all__ = [
     "ABANDONED",
     "ALL",
-    "IMPORTED",
     "NAMES",
     "OUTCOMES",
     "WAVES",
     "WORTH_LISTING",
     "Deletion",
     "Explanation",
-    "Forgettable",
     "Growth",
     "Home",
     "ImportMemory",

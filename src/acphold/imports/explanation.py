@@ -36,16 +36,16 @@ class SourceSearch:
             self.unread += (failure(error, str(self._home.path)) for error in search.unreadable)
         return self._met[reading.name]
 
-    async def of(self, session_id: str, names: Iterable[str]) -> list[tuple[Source, Reader]]:
+    async def of(self, session_id: str, names: Iterable[str]) -> list[Source]:
         """Return the sources of a session, or of one that was deleted here; the newest first."""
         row = await row_of(self._journal, session_id)
         # Another agent that continues it here knows it by an id of its own.
         its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
-        found: list[tuple[Source, Reader]] = []
+        found: list[Source] = []
         for reading in map(reader, names):
             for source in self._find(reading):
                 if row is None and session_id in (source.session_id, source.default_id):
-                    found.append((source, reading))
+                    found.append(source)
                 elif row is not None and any(
                     it.startswith((source.session_id, source.default_id)) for it in its_ids
                 ):
@@ -58,8 +58,8 @@ class SourceSearch:
                     for its in ways:
                         _, its_row = await self._intake.find_session(its, reading)
                         if its_row is not None and its_row.session_id == row.session_id:
-                            found.append((its, reading))
-        return sorted(found, key=lambda each: -each[0].changed_at)
+                            found.append(its)
+        return sorted(found, key=lambda source: -source.changed_at)
 
 
 class ExplainedTurn(Struct):
@@ -98,15 +98,14 @@ class Explanation(Struct):
     turns: list[ExplainedTurn]
 
 
-async def explain(
-    journal: Journal, session_id: str, found: Iterable[tuple[Source, Reader]]
-) -> Explanation:
+async def explain(journal: Journal, session_id: str, found: Iterable[Source]) -> Explanation:
     """Explain a session by its sources, which are read whole."""
     known = await read_known(journal, session_id)
     known.forgotten |= await forgotten_anywhere(journal)
     files: dict[int, list[str]] = {}
     sources: list[ExplainedSource] = []
-    for source, reading in found:
+    for source in found:
+        reading = reader(source.reader)
         is_current = known.marker is not None and known.marker.outcome(source) == "same"
         told = ExplainedSource(
             source.place, reading.name, source.size, source.changed_at // 1_000_000, is_current

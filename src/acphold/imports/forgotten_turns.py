@@ -173,7 +173,8 @@ async def find_turn(
                         found.waiting.append((its_id, place))
             agents = {row.agent, "acpx", *(origin.agent for origin in row.origins)}
             names = [name for name in NAMES if reader(name).key in agents]
-            for source, reading in await search.of(its_id, names):
+            for source in await search.of(its_id, names):
+                reading = reader(source.reader)
                 its_part = replace(known.part(source), forgotten=frozenset(found.names))
                 try:
                     compared = next(pieces(source, reading, its_part)).compared or Comparison()

@@ -31,6 +31,7 @@ from acphold.imports import (
     SourceSearch,
     explain,
     failure,
+    reader,
     whole_id,
 )
 from acphold.journal.journal import row_of
@@ -100,14 +101,14 @@ async def take_again(
             tell(f"acphold import: no file has the conversation {visible(session_id)}")
             return Exit.ERROR
         if await row_of(journal, session_id) is None:
-            expected = [await intake.expect(source, reading) for source, reading in found]
+            expected = [await intake.expect(source, reader(source.reader)) for source in found]
             question = f"{visible(session_id)} was deleted here. Import it again?"
             if "deleted" in expected and not confirm(question, "imported", sure=sure):
                 return Exit.ERROR
-        is_first = True
-        for source, reading in found:
+        for source in found:
+            is_first = source is found[0]
             try:
-                taken = await intake.take(source, reading, again=is_first)
+                taken = await intake.take(source, reader(source.reader), again=is_first)
             except (OSError, errors.TranscriptError) as error:
                 tell(on_one_line(failure(error, source.paths[0])))
                 return Exit.ERROR
@@ -116,5 +117,4 @@ async def take_again(
                 tell(f"{where}: {OUTCOMES.get(taken.outcome, 'nothing was said in it')}")
                 return Exit.ERROR
             print(f"{where}: {'read anew' if is_first else 'compared'}")
-            is_first = False
     return Exit.OK
