@@ -168,7 +168,7 @@ class Known(Struct):
             self.turns,
             source.given,
             source.place == before.place,
-            source.place in before.seen,
+            source.place in before.seen and source.place not in before.differing,
             source.reader == before.reader,
             before.losses,
             frozenset(before.moving),
