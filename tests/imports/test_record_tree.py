@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.imports.record_tree import CLASHES, HELD_BYTES, RecordTree
+from acphold.imports.record_tree import CLASHES, HELD_BYTES, KeptPart, RecordTree
 from acphold.imports.salvage import RecordLine
 from acphold.imports.values import ABANDONED, Missed, digest_of
 
@@ -47,6 +48,19 @@ def test_all_of_a_conversation_is_told_in_whatever_order_its_lines_stand(
     records = chain(length)
     shuffled = random.sample(records, length)
     assert told(shuffled) == [record_id for record_id, _, _ in records]
+
+
+def test_many_compactions_take_no_longer_than_their_records() -> None:
+    def grow(records: int) -> float:
+        began, made = time.process_time(), RecordTree()
+        made.add("elsewhere", None, typed=False)
+        for number in range(records):
+            kept = KeptPart("elsewhere", f"r{number - 1}") if number % 2 else None
+            made.add(f"r{number}", f"r{number - 1}", typed=False, compacts=kept)
+        return time.process_time() - began
+
+    few, many = (min(grow(records) for _ in range(3)) for records in (500, 8_000))
+    assert many < 64 * few
 
 
 @given(st.integers(1, 30), st.data())

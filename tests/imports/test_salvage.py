@@ -13,7 +13,14 @@ from hypothesis import given, strategies as st
 
 from acphold.imports import reader
 from acphold.imports.records import LINE_BYTES, record_lines
-from acphold.imports.salvage import DECODINGS, LineSalvage, RecordLine, RowForm
+from acphold.imports.salvage import (
+    DECODINGS,
+    MOST_VALUES,
+    LineSalvage,
+    RecordLine,
+    RowForm,
+    salvage_document,
+)
 from acphold.imports.values import Missed
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
@@ -386,3 +393,18 @@ def test_a_document_of_which_nothing_can_be_read_is_left_for_the_next_time(
 ) -> None:
     with pytest.raises(OSError, match="being written"):
         told_of(which, tmp_path, lambda raw: raw[:9])
+
+
+def test_what_is_left_of_a_longer_document_behind_a_short_one_is_not_told_in_its_place(
+    tmp_path: Path,
+) -> None:
+    message = json.dumps({"role": "user", "content": "Old. " * 1_000}).encode()
+    story = told_of("cline", tmp_path, lambda raw: raw + message + b"]}")
+    assert story.said() == SAID
+    assert story.facts.missed.counts == {"damaged parts of files": 1}
+
+
+def test_of_many_values_in_a_document_only_some_are_looked_at() -> None:
+    values = b"{}" * MOST_VALUES
+    assert salvage_document(values + b'{"a":1}')[0] == {"a": 1}
+    assert salvage_document(b"{}" + values + b'{"a":1}')[0] == {}

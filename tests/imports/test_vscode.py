@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acphold.imports.vscode import READER
+from acphold.imports.values import Missed
+from acphold.imports.vscode import READER, read_log
 from tests.imports.told import Story, sources, write_lines
 
 Json = Any
@@ -205,6 +207,28 @@ def test_changes_behind_a_damaged_line_are_of_the_requests_that_they_count(
     story = Story.of(READER, tmp_path)
     assert story.said() == [("user", "One."), ("agent", "1"), ("user", "Three."), ("agent", "3")]
     assert story.facts.missed.counts["requests whose line is damaged"] == lost
+
+
+def test_a_line_that_was_damaged_before_all_was_written_anew_lost_nothing(tmp_path: Path) -> None:
+    begun = {"kind": 0, "v": session(request("One."))}
+    anew = {"kind": 0, "v": session(request("One."), request("Two."))}
+    log(tmp_path, begun, b"{\n", anew, set_answer(5, "?"), set_answer(1, "2"))
+    story = Story.of(READER, tmp_path)
+    assert story.said() == [("user", "One."), ("user", "Two."), ("agent", "2")]
+    assert story.facts.missed.counts["requests whose line is damaged"] == 0
+
+
+def test_many_damaged_lines_take_no_longer_than_their_length(tmp_path: Path) -> None:
+    def read(lines: int) -> float:
+        pushed = (push(request(f"Q{n}")) | {"i": n} for n in range(lines))
+        log(tmp_path, {"kind": 0, "v": session()}, *(it for one in pushed for it in (one, b"{\n")))
+        (source,) = sources(READER, tmp_path)
+        began = time.process_time()
+        read_log(source.path, [], Missed())
+        return time.process_time() - began
+
+    few, many = (min(read(lines) for _ in range(3)) for lines in (200, 3_200))
+    assert many < 48 * few
 
 
 def test_a_change_of_no_request_is_counted_however_many_are_missing(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.records import decoded, lines, mentions, readable, record_lines, records
-from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
+from acphold.imports.salvage import LOOKS, NO_FORM, LineSalvage, RecordLine, RowForm
 from acphold.imports.sources import Source
 from acphold.imports.values import ABANDONED, Missed, Object, digest_of
 
@@ -95,6 +95,7 @@ class RecordTree:
         # What stands behind that for records from before it: for those it kept, themselves.
         self._behind: dict[int, int] = {}
         self._anchor = 0  # stands for what is before the first prompt that was kept
+        self._looks = 0  # at records that compactions may have kept
         self._taken_back = ""  # the first record of those before the next one
 
     # -- built -----------------------------------------------------------------------------
@@ -178,9 +179,13 @@ class RecordTree:
     def _keep(self, part: KeptPart) -> None:
         """Let records that name one of those that a compaction kept follow that."""
         first, its, above = hash(part.first), dict[int, int](), hash(part.last)
+        most = LOOKS * len(self._named) - self._looks
         while above in self._numbers and above not in its and first not in its:
+            if len(its) >= most:
+                break
             its[above] = above
             above = self._named[self._numbers[above]]
+        self._looks += len(its)
         self._behind = its if first in its else {}
         self._anchor = 0
         if self._behind and self._numbers[first] in self._typed:

@@ -30,7 +30,11 @@ DECODINGS: Final = 3
 """Times that any byte of a damaged line or document is decoded, on average."""
 
 LOOKS: Final = 32
-"""Times that the half before rows without ids is looked through: once for each of them."""
+"""Times that all before is looked through: for rows without ids in the half before them, for what
+compactions kept."""
+
+MOST_VALUES: Final = 16
+"""Values in a document that are looked at."""
 
 NOT_OBJECTS: Final = "lines that are not JSON objects"
 ZEROS: Final = "zeros in the place of records"
@@ -288,13 +292,23 @@ def salvage_document(raw: bytes) -> tuple[object, int]:
     begin = _skip(text, 0)
     longest = found = _parts(text, begin, SHALLOW)
     first = begin
-    while found.is_whole and (begin := _skip(text, found.end)) < len(text):
+    for _ in range(MOST_VALUES):
+        begin = _skip(text, found.end)
+        if not found.is_whole or begin == len(text):
+            break
         found = _parts(text, begin, SHALLOW)
-        is_alike = type(found.value) is type(longest.value)
-        if found.is_whole and is_alike and found.end - begin > longest.end - first:
+        is_longer = found.is_whole and found.end - begin > longest.end - first
+        if is_longer and _are_alike(found.value, longest.value):
             longest, first = found, begin
     around = text[:first].strip() + text[longest.end :].strip()
     return longest.value, len(around.encode("utf-8", "replace")) or int(not longest.is_whole)
+
+
+def _are_alike(one: object, other: object) -> bool:
+    """Return True if both may be states of one document: a part of one has other members."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() <= other.keys() or other.keys() <= one.keys()
+    return type(one) is type(other)
 
 
 class _Parts(NamedTuple):

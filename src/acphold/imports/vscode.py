@@ -134,7 +134,7 @@ def _whole(source: Source, missed: Missed) -> Object:
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to read", str(path))
     if path.suffix == ".jsonl":
-        return _read_log(path, [Path(file) for file in source.paths[1:]], missed)
+        return read_log(path, [Path(file) for file in source.paths[1:]], missed)
     return document(path, missed)
 
 
@@ -161,7 +161,7 @@ _MOST: Final = 100
 """Requests that one of them may have added."""
 
 
-def _read_log(path: Path, documents: list[Path], missed: Missed) -> Object:
+def read_log(path: Path, documents: list[Path], missed: Missed) -> Object:
     """Return the document that a log describes, with what it was emptied of."""
     older = [one for file in documents for one in objects(document(file, missed), "requests")]
     log = _Log(path, missed)
@@ -184,10 +184,11 @@ class _Log:
         for entry in records(path, missed, ROWS):
             lines = missed.counts[NOT_OBJECTS] + missed.counts[TOO_LONG]
             if lines > damaged:
-                damaged, self._gap = lines, len(objects(self.whole, "requests"))
+                requests = self.whole.get("requests")
+                damaged, self._gap = lines, len(requests) if isinstance(requests, list) else 0
             kind = number(entry, "kind")
             if kind == 0:
-                self.whole = obj(entry, "v")
+                self.whole, self._gap = obj(entry, "v"), None  # it has all from before
                 self._pushed = _ids(objects(self.whole, "requests"))
                 self.begun_with |= self._pushed
             elif not (self._apply(kind, entry) or self._apply_behind_gap(kind, entry)):
@@ -235,12 +236,13 @@ class _Log:
         pushed = entry.get("v") or []
         if not isinstance(into, list) or not isinstance(pushed, list):
             return False
+        gone: list[Any] = []
         if (end := number(entry, "i")) is not None and end >= 0:
-            del into[end:]
+            gone, into[end:] = into[end:], []
         if not are_requests:
             into += pushed
             return True
-        self._pushed = self._pushed if end is None else _ids(into)
+        self._pushed -= _ids(gone)
         for one in pushed:
             its = text(one, "requestId")
             if not its or its not in self._pushed:
