@@ -254,6 +254,13 @@ def placed(journal: Path) -> Path:
     return journal
 
 
+def test_a_session_without_a_turn_has_nothing_to_show_around_an_entry(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "aa", update("session_info_update", title="Empty"))
+    assert acphold.run("show", "aa@last").out.endswith("\nThis turn has no messages.\n")
+
+
 @here_and_there
 @pytest.mark.usefixtures("placed")
 def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:

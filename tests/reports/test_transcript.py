@@ -25,6 +25,7 @@ from acphold.conversation.reports.transcript import (
     Planned,
     PlanStep,
     TurnOpen,
+    entries_by_turn,
     scene_at,
     scenes,
     turn_scenes,
@@ -223,19 +224,33 @@ async def test_a_sub_agent_whose_end_is_told_in_a_later_turn_is_shown_once() -> 
     assert [(scene.title, len(scene.timeline)) for scene in shown] == [("Scout", 1), ("Scout", 1)]
 
 
+async def read(*raws: Raw) -> AsyncIterator[Entry]:
+    for entry in entries(*raws):
+        yield entry
+
+
+RENAMED = update("session_info_update", title="Another")
+SAID_ONCE = (prompt("x"), said("y"), ended())
+
+
 async def test_entries_that_show_nothing_are_no_turn_and_do_not_date_the_next_one() -> None:
-    renamed = update("session_info_update", title="Another")
-
     async def told(*raws: Raw) -> list[tuple[int, int]]:
-        async def found() -> AsyncIterator[Entry]:
-            for entry in entries(*raws):
-                yield entry
+        return [(it.seq, it.at) async for it in turns(read(*raws))]
 
-        return [(it.seq, it.at) async for it in turns(found())]
+    assert await told(RENAMED, *SAID_ONCE, RENAMED) == [(2, 2000)]
+    assert await told(RENAMED) == []
 
-    said_once = (prompt("x"), said("y"), ended())
-    assert await told(renamed, *said_once, renamed) == [(2, 2000)]
-    assert await told(renamed) == []
+
+async def test_entries_that_show_nothing_are_of_the_turn_behind_them_or_else_of_the_last_one() -> (
+    None
+):
+    async def seqs(*raws: Raw) -> list[list[int]]:
+        return [[entry.seq for entry in turn] async for turn in entries_by_turn(read(*raws))]
+
+    whole = [RENAMED, *SAID_ONCE, RENAMED, *SAID_ONCE, RENAMED]
+    assert await seqs(*whole) == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert await seqs(*SAID_ONCE, prompt("z")) == [[1, 2, 3], [4]]
+    assert await seqs(RENAMED) == [[1]]
 
 
 async def test_output_that_is_repeated_with_each_update_is_in_memory_about_once() -> None:

@@ -154,13 +154,21 @@ async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
 
 
 async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[Entry]]:
-    """Yield the entries of each turn, with those since the turn before."""
-    turn: list[Entry] = []
+    """Yield the entries of each turn, with those since the turn before.
+
+    Entries after the last turn that show nothing, such as a new title, are yielded with it.
+    """
+    before, turn = list[Entry](), list[Entry]()
     async for entry in entries:
         turn.append(entry)
         if entry.kind == TURN_END:
-            yield turn
-            turn = []
+            if before:
+                yield before
+            before, turn = turn, []
+    if before and not turn_scenes(turn):
+        before, turn = before + turn, []
+    if before:
+        yield before
     if turn:
         yield turn
 

@@ -134,6 +134,9 @@ async def show(
         more = f"; `{command}@{seq} --full` shows them"
         layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
         inside = [at_present(scene, live) for scene in turn_scenes(turn)]
+        if not inside:
+            layout.head("", ["This turn has no messages."])
+            return Exit.OK
         wanted = scene_at(turn, seq)
         shown = [
             index
