@@ -32,7 +32,8 @@ while os.tcgetpgrp(0) != os.getpgrp():  # it is given the terminal behind its st
     time.sleep(0.01)
 try:
     print("in front", flush=True)
-    input()
+    while True:  # a signal between two system calls would not end a wait in one
+        time.sleep(0.01)
 except KeyboardInterrupt:
     sys.exit(7)
 """
