@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from acphold.conversation.history.titles import UNTITLED
+from acphold.errors import JournalBusyError, JournalError
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import state_of
-from acphold.journal.rows import RowChange
+from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
-from acphold.live.hub.annotations import GIVEN_LENGTH, as_title
+from acphold.live.hub.annotations import GIVEN_LENGTH, as_title, title_update
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 
@@ -96,6 +97,27 @@ async def test_clients_are_told_of_it_by_and_by(
     async with shared(journal) as house:
         client, session = await house.opened()
         await rename(journal, session, "Mine")
+        await client.until(lambda: told(client) == ["Mine"])
+
+
+async def test_a_title_given_while_an_update_waits_for_the_journal_keeps_nobody_waiting(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_bounds, "RENEW_SECONDS", 0.01)
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        append, tried = type(house.journal).append, list[str]()
+
+        async def append_later(*given: Any) -> Any:
+            if not tried:
+                tried.append(session)
+                await rename(journal, session, "Mine")
+                raise JournalBusyError("database is locked")
+            return await append(*given)
+
+        monkeypatch.setattr(type(house.journal), "append", append_later)
+        async with asyncio.timeout(DEADLINE):
+            await house.agent.say(session, "Hello")
         await client.until(lambda: told(client) == ["Mine"])
 
 
@@ -220,6 +242,67 @@ async def test_the_last_title_of_a_session_that_is_closed_at_once_is_kept(journa
     other = open_journal(journal)
     assert (await other.session(session)).title == "The agent's second"
     await other.aclose()
+
+
+async def test_a_title_that_is_written_late_does_not_replace_one_that_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, house: Shared
+) -> None:
+    client, session = await house.opened()
+    row = house.hub.conversation(session).session.row
+    change = type(house.journal).change
+    begun, may_write = asyncio.Event(), asyncio.Event()
+
+    async def change_late(self: Any, of: Any, its: RowChange) -> None:
+        begun.set()
+        await may_write.wait()
+        await change(self, of, its)
+
+    for title in ("The agent's", "The agent's second"):
+        await name(house, session, title)
+    monkeypatch.setattr(type(house.journal), "change", change_late)
+    async with asyncio.timeout(DEADLINE):
+        moving = asyncio.create_task(row.move_up())
+        await begun.wait()
+        monkeypatch.setattr("acphold.live.hub.bounds.TOUCH_MS", 0)
+        await name(house, session, "The agent's third")
+        may_write.set()
+        await moving
+    assert await titles(client) == ["The agent's third"]
+
+
+async def test_a_title_that_was_put_off_is_written_though_the_next_is_not(
+    monkeypatch: pytest.MonkeyPatch, house: Shared
+) -> None:
+    client, session = await house.opened()
+    live = house.hub.conversation(session).session
+    for title in ("The agent's", "The agent's second"):
+        await name(house, session, title)
+
+    async def refuse(*_: Any) -> None:
+        raise JournalError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(type(house.journal), "append", refuse)
+        with pytest.raises(JournalError):
+            await live.publish("update", [title_update("Lost")], change=RowChange(unseen=True))
+    await live.row.move_up()
+    assert await titles(client) == ["The agent's second"]
+
+
+async def test_the_last_title_of_a_turn_in_which_its_process_was_killed_is_kept(
+    house: Shared,
+) -> None:
+    journal = house.journal
+    lease = await journal.create(NewSession("s1", "puppet", "/"))
+    await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Hello"}]'])])
+    change = RowChange(title="First", prompted=True)
+    await journal.append(lease, [("update", [title_update("First")])], change)
+    await journal.append(lease, [("update", [title_update("Second")])])  # its row was put off
+    client = await house.loaded("s1")
+    await house.hub.look_at("s1")
+    assert (await state_of(journal, "s1")).attributes.title == "Second"
+    await house.hub.conversation("s1").session.row.move_up()
+    assert await titles(client) == ["Second"]
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
     client = await house.client()
     sessions = [await client.new() for _ in range(3)]
     owned = house.hub.ownership
-    assert await owned._renew()
+    await owned._look_at_titles()
     asked: list[str] = []
     session = house.journal.session
 
@@ -272,16 +272,16 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
 
     monkeypatch.setattr(house.journal, "session", noted)
     async with asyncio.timeout(DEADLINE):
-        await owned._renew()
+        await owned._look_at_titles()
         while asked:  # changes that others began earlier may come late
             asked.clear()
-            await owned._renew()
+            await owned._look_at_titles()
     other = open_journal(journal)
     await other.change(sessions[1], RowChange(given="Mine"))
     await other.aclose()
     async with asyncio.timeout(DEADLINE):
         while sessions[1] not in asked:
-            await owned._renew()
+            await owned._look_at_titles()
     assert (await state_of(house.journal, sessions[1])).attributes.title == "Mine"
 
 

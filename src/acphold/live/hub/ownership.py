@@ -232,24 +232,29 @@ class Ownership(Struct, eq=False):
         return conversation
 
     async def keep(self) -> None:
-        """Renew the leases and drop lost sessions, for as long as this runs."""
-        last_contact = clock()
-        while True:
-            await first(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
-            if self._outage.begun.is_set():
-                await asyncio.sleep(bounds.OUTAGE_LOOK_SECONDS)
-            began = clock()
-            async with beside(self._renew(), "renew") as renewing:
-                while not renewing.done():
-                    await asyncio.wait({renewing}, timeout=bounds.OUTAGE_LOOK_SECONDS)
-                    is_late = clock() - began >= journal_bounds.UNANSWERED_SECONDS
-                    if is_late or self._outage.begun.is_set():
-                        await self._doubt(last_contact)
-            if renewing.result():
-                last_contact = began
-                await self._pause.end()
-            else:
-                await self._doubt(last_contact)
+        """Renew the leases, drop lost sessions and look at titles, for as long as this runs."""
+        last_contact, looking = clock(), TaskSet()
+        try:
+            while True:
+                await first(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
+                if self._outage.begun.is_set():
+                    await asyncio.sleep(bounds.OUTAGE_LOOK_SECONDS)
+                began = clock()
+                async with beside(self._renew(), "renew") as renewing:
+                    while not renewing.done():
+                        await asyncio.wait({renewing}, timeout=bounds.OUTAGE_LOOK_SECONDS)
+                        is_late = clock() - began >= journal_bounds.UNANSWERED_SECONDS
+                        if is_late or self._outage.begun.is_set():
+                            await self._doubt(last_contact)
+                if renewing.result():
+                    last_contact = began
+                    await self._pause.end()
+                    if not looking:  # it may wait for an update that waits for the next renewal
+                        looking.start(self._look_at_titles(), "look at titles")
+                else:
+                    await self._doubt(last_contact)
+        finally:
+            await looking.aclose()
 
     async def _renew(self) -> bool:
         """Renew the leases once and drop lost sessions; return False if the journal was not
@@ -267,11 +272,14 @@ class Ownership(Struct, eq=False):
         for error in lost:
             log.warning("%s", error)
             live[error.session_id].session.lose(error)
-        # Sessions may have been renamed since the last time: one query serves all open sessions,
-        # and none is made for idle ones.
+        return True
+
+    async def _look_at_titles(self) -> None:
+        """Look at the sessions that may have been renamed since the last time: one query serves all
+        open sessions, and none is made for idle ones."""
         seen, self._seen = self._seen, None
         if not self._live:
-            return True
+            return
         renamed: list[Conversation] = []
         try:
             news = await self._journal.changes(seen, if_told=True)
@@ -292,7 +300,6 @@ class Ownership(Struct, eq=False):
                 await conversation.title.look()
             except errors.AcpError as exc:
                 log.warning("cannot look up the title of session %s: %s", conversation.id, exc)
-        return True
 
     async def _doubt(self, last_contact: float) -> None:
         """Do what is due while the journal does not answer. Whoever locks a file keeps all others

@@ -7,6 +7,7 @@ that gives many, are not worth a second write within TOUCH_MS: see `HubSession._
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
@@ -107,6 +108,8 @@ class ListedRow:
         self._look_soon = look_soon
         self._told = 0  # when entries alone changed it last, in ms since the epoch
         self._late = NO_CHANGE  # a title and `_meta` that the row does not say yet
+        self._late_before = NO_CHANGE  # as that was before the last `entries_change`
+        self._moving_up = asyncio.Lock()
         self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
         self._touched = 0  # as the row has it
         self._is_changed_elsewhere = False  # since the last prompt: it may have been archived
@@ -123,11 +126,12 @@ class ListedRow:
         self, change: RowChange, before: Attributes, after: Attributes
     ) -> RowChange | None:
         """Return the change, with what the entries themselves change in the list. Within
-        TOUCH_MS of the last such change `move_up` writes that, unless there is a change anyway.
-        None for nothing."""
+        TOUCH_MS of the last such change `move_up` writes that, unless there is a change anyway; so
+        it does while it writes, for of two writes at once the older one may be the last. None for
+        nothing."""
         if after is before:
             return None if change is NO_CHANGE else change
-        its = self._late
+        its = self._late_before = self._late
         if after.title != before.title:
             self.untitled = after.title == UNTITLED
             its = replace(its, title=after.title)
@@ -139,19 +143,30 @@ class ListedRow:
             self._active, self._is_agents = at, True
             self._touched = min(self._touched, at - 1)  # until it is written
         if is_timed or its is not self._late:
+            waits = self._moving_up.locked()
             if change is NO_CHANGE:
                 now = self._journal.now_ms()
-                if self._told <= now < self._told + bounds.TOUCH_MS:
-                    self._late = its
-                    self._look_soon()
-                    return None
-                self._told = now
+                waits = waits or self._told <= now < self._told + bounds.TOUCH_MS
+                self._told = self._told if waits else now
+            if waits:
+                self.put_off(its)
+                return None if change is NO_CHANGE else change
             self._late = NO_CHANGE
             if is_timed:
                 self._touched = at
                 its = replace(its, updated_at=at)
             change = merge_changes(change, its)
         return None if change == NO_CHANGE else change
+
+    def put_off(self, change: RowChange) -> None:
+        """Have `move_up` write this, what was put off before included."""
+        self._late = change
+        self._look_soon()
+
+    def put_off_again(self) -> None:
+        """Put off again what was in the last `entries_change`: it was not committed."""
+        if self._late_before is not NO_CHANGE or self._late is not NO_CHANGE:
+            self.put_off(self._late_before)
 
     def prompt_change(self, title: str | None, agent: HubAgent, turn: PromptTurn) -> RowChange:
         """Return what a prompt changes in the list: the session is worth listing, and moves to the
@@ -239,12 +254,14 @@ class ListedRow:
 
     async def move_up(self) -> None:
         """Write what was put off: the time of the last activity, a title. Raises JournalError."""
-        while self.is_late:
-            late, active = self._late, self._active  # one may come while it is written
-            await self.change(late if active <= self._touched else replace(late, updated_at=active))
-            self._touched = max(active, self._touched)
-            if self._late is late:
-                self._late = NO_CHANGE
+        async with self._moving_up:
+            while self.is_late:
+                late, active = self._late, self._active  # one may come while it is written
+                is_timed = active > self._touched
+                await self.change(replace(late, updated_at=active) if is_timed else late)
+                self._touched = max(active, self._touched)
+                if self._late is late:
+                    self._late = NO_CHANGE
 
     # -- times ----------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class HubSession:
         self.row.untitled = row.title == UNTITLED or (
             not row.renamed and (says_nothing(title) if title is not None else not row.prompted)
         )
+        if summary.turn != "idle" and not row.renamed and title not in (None, row.title):
+            self.row.put_off(RowChange(title=title))  # as its owner did, which was killed
         self._journal = journal
         self.lease = lease
         self.outage = outage
@@ -244,6 +246,8 @@ class HubSession:
     def hold_again(self, prepared: Prepared, why: BaseException) -> None:
         """Hold again what was held: appending failed."""
         self._held = prepared.held + self._held
+        if prepared.attributes is not self.attributes:
+            self.row.put_off_again()
         if isinstance(why, errors.LeaseLostError):
             self.lose(why)
 

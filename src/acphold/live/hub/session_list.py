@@ -265,18 +265,21 @@ class GivenTitle(Struct, eq=False):
 
     async def look(self) -> None:
         """Publish the title of the row, if clients do not have it; raises JournalError."""
-        known = self._session.attributes.title
-        row = await row_of(self._journal, self._session.id)
-        if row is None or row.title in (None, self._session.attributes.title):
-            return
-        # If clients know of no title, that of the row is for lists only; and the agent may have
-        # given a newer one, which the row does not have yet.
-        is_newest = known == self._session.attributes.title and not self._session.row.has_late_title
-        if row.renamed or (known is not None and is_newest):
+        session = self._session
+        async with session.writing:  # else one of both may have what is being committed
+            is_late = session.row.has_late_title
+            row, known = await row_of(self._journal, session.id), session.attributes.title
+            if row is None or row.title in (None, known):
+                return
+            # If clients know of no title, that of the row is for lists only; and the agent may have
+            # given a newer one, which the row does not have yet.
+            if not row.renamed and (known is None or is_late):
+                return
             update: dict[str, object] = {"sessionUpdate": "session_info_update", "title": row.title}
             if row.renamed:
                 update["_meta"] = {TITLE: "person"}
-            await self._session.publish("update", [json.encode(update)])
+            session.hold("update", [json.encode(update)])
+        await session.release()
 
     async def without_overridden_title(self, raw: bytes) -> bytes:
         """Return an update of the agent, without its title if a person has given one."""
