@@ -17,7 +17,7 @@ from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
-from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
+from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell, titled
 from acphold.journal import stores
 from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
@@ -166,4 +166,4 @@ def folder_of(row: SessionRow, cwd: str | None) -> str:
 
 def title_of(row: SessionRow) -> str:
     """Return the session's title for use in a sentence."""
-    return f"“{cut(on_one_line(row.title or '(no title)'), 40)}”"
+    return f"“{cut(titled(row.title), 40)}”"

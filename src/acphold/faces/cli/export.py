@@ -158,7 +158,7 @@ async def export_here(session_id: str) -> str:
 def _destination(
     output: str | None, form: str | None, *, several: bool
 ) -> tuple[Form, str | None, bool]:
-    """Return the form, and a file or a folder, which True says, or None for stdout."""
+    """Return the form, the path, None for stdout, and True if that is a folder."""
     path = None if output in (None, "-") else os.path.expanduser(output or "")
     named_form = form_of(path) if path else None
     is_folder = path is not None and (

@@ -32,6 +32,7 @@ from acphold.faces.cli.terminal_text import (
     quantity,
     size,
     tell,
+    titled,
     visible,
 )
 from acphold.journal import stores
@@ -227,8 +228,7 @@ async def _room_of(file: InFile, largest: int) -> list[Diagnosis]:
         text = f"conversations {size(found.conversations)}, search {size(found.index)}, {text}"
     findings = [Diagnosis(text)]
     large = [
-        f"{on_one_line(session.title or '(no title)')} ({on_one_line(session.session_id)}, "
-        f"{size(session.size)})"
+        f"{titled(session.title)} ({on_one_line(session.session_id)}, {size(session.size)})"
         for session in found.largest
         if session.size >= bounds.LARGE_SESSION_BYTES
     ]

@@ -11,7 +11,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.session_copies import MadeCopy, copy_listed
 from acphold.faces.cli.settings import NamedAgent, agent_name, agents_in_file, agents_on_path
-from acphold.faces.cli.terminal_text import cut, on_one_line, quantity, tell
+from acphold.faces.cli.terminal_text import cut, on_one_line, quantity, tell, titled
 from acphold.faces.screen.picker import Picked
 from acphold.faces.screen.terminal import open_output
 from acphold.journal.rows import SessionRow
@@ -79,8 +79,8 @@ class ListActions:
                 if choice.others:
                     of = quantity(len(ids), "session")
                 else:
-                    title = (await _row(session_id)).title or "(no title)"
-                    of = f"“{cut(on_one_line(title), bounds.NAMED_CHARACTERS)}”"
+                    title = titled((await _row(session_id)).title)
+                    of = f"“{cut(title, bounds.NAMED_CHARACTERS)}”"
                 asking = f"Tags of {of}, each one word (needs-review); - before one removes it: "
                 while words := (await _asked(asking) or "").replace(",", " ").split():
                     if before := await commands.tag_all(ids, words):

@@ -34,6 +34,7 @@ from acphold.faces.cli.terminal_text import (
     short_age,
     size,
     tell,
+    titled,
     visible,
 )
 from acphold.journal.journal import other_owner, row_of
@@ -85,15 +86,15 @@ async def status(*, as_json: bool = options.json("one object for each process"))
             async with sessions_here() as (reader, journal):
                 short_ids = await reader.short_ids(ids)
                 rows = [await row_of(journal, session_id) for session_id in ids]
-                titles = {it.session_id: on_one_line(it.title or "") for it in rows if it}
+                titles = {it.session_id: titled(it.title) for it in rows if it}
         for process in found:
             print_process(process)
             table = Table(SESSIONS)
             for it in sorted(process.sessions, key=lambda it: not it.waiting):
-                short, title = short_ids[it.session_id], titles.get(it.session_id, "")
+                short, title = short_ids[it.session_id], titles.get(it.session_id, titled(None))
                 waits = quantity(len(it.questions), "question") if it.questions else ""
                 clients = quantity(it.clients, "client")
-                table.add([title or "(no title)", on_one_line(short), it.state, clients, waits])
+                table.add([title, on_one_line(short), it.state, clients, waits])
             if table.lines:
                 table.print()
         for each in ending:

@@ -285,7 +285,7 @@ def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
     state = answer.queue
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
     facts = [prompt_quantity(len(state.waiting)), how, why_held(state.held, state.until_ms)]
-    yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
+    yield f"{titled(row.title)}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
         how = "taken back" if ended.state == "takenBack" else ended.state
         yield f"  {how}: {on_one_line(ended.words)}"

@@ -22,7 +22,15 @@ from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import sessions, sessions_here, short_id
 from acphold.faces.cli.places import NEWEST, find_session, place
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import age, at_work, folder, on_one_line, quantity, tell
+from acphold.faces.cli.terminal_text import (
+    age,
+    at_work,
+    folder,
+    on_one_line,
+    quantity,
+    tell,
+    titled,
+)
 from acphold.journal.journal import Journal, other_owner, tails_of
 from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionRow, as_tags
 from acphold.journal_location import belongings, default_location
@@ -52,7 +60,7 @@ async def rename(
     async with sessions_here() as (reader, found):
         row = await find_session(reader, session_id, "renames it")
         await _change(found, [row.session_id], RowChange(given=title))
-    print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
+    print(f"{titled(row.title)}\n  is now {on_one_line(title)}")
     return Exit.OK
 
 
@@ -108,7 +116,7 @@ async def tag(
                 refused.append(f"{on_one_line(word)}: {error}")
             else:
                 shown = " ".join(f"#{it}" for it in now or ())
-                print(f"{on_one_line(row.title or '(no title)')}\n  {shown or 'has no tags'}")
+                print(f"{titled(row.title)}\n  {shown or 'has no tags'}")
     for why in refused:
         tell(f"acphold: {why}")
     return Exit.ERROR if refused else Exit.OK
@@ -207,7 +215,7 @@ async def archive(
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")
         for row in found.values() if undo and set(session_ids) & set(NEWEST) else ():
-            print(f"  {on_one_line(row.title or '(no title)')}")
+            print(f"  {titled(row.title)}")
     if others := len({row.session_id for row in rows} - found.keys()):
         state = "not archived" if undo else "already archived"
         print(f"{quantity(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
@@ -380,7 +388,7 @@ def _quoted(words: str) -> str:
 def _about(row: SessionRow, short: str) -> str:
     """Return two lines about a session with this `short` id."""
     facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
-    return f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(short)}  {facts}"
+    return f"{titled(row.title)}\n  {on_one_line(short)}  {facts}"
 
 
 @command("session prune", "[OPTIONS]", options.JOURNAL)

@@ -228,10 +228,12 @@ def _description_of_files(copied: KeptThere) -> list[str]:
     hint = " --include copies those of .worktreeinclude." if more.is_possible else ""
     which = "Other files" if more.count else "Files"
     lines.append(f"{not_copied(copied.snapshot.left_out_count, first, which)}{hint}")
-    return [*lines, *filter(None, [MOMENTS.get(copied.snapshot.state)])]
+    if (moment := _MOMENTS.get(copied.snapshot.state)) is not None:
+        lines.append(moment)
+    return lines
 
 
-MOMENTS: Final = {
+_MOMENTS: Final = {
     "later": "acphold exited in that turn: these files are from the start of the next one",
     "late": "taken late: they may contain the first changes of the next turn",
     "likely": "likely as they were: the agent had spoken before they were all read",

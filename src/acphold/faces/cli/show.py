@@ -123,7 +123,7 @@ async def show(
         layout = transcript_layout()
         if seq is None:
             more = f"; `{command} --full` shows them"
-            layout.head(_title(row), facts)
+            layout.head(titled(row.title), facts)
             is_empty = True
             async for scene in scenes(all_entries):
                 layout.put(passage(at_present(scene, live), full=full, more=more))
@@ -132,7 +132,7 @@ async def show(
                 layout.head("", ["This session has no messages."])
             return Exit.OK
         more = f"; `{command}@{seq} --full` shows them"
-        layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
+        layout.head(titled(row.title), [*facts, f"turn {number}, around @{seq}"])
         inside = [at_present(scene, live) for scene in turn_scenes(turn)]
         if not inside:
             layout.head("", ["This turn has no messages."])
@@ -169,10 +169,6 @@ def _command(reader: SessionReader, short: str) -> str:
 
 def _json_line(entry: Entry) -> bytes:
     return f"{entry_json(entry)}\n".encode()
-
-
-def _title(row: SessionRow) -> str:
-    return titled(row.title)
 
 
 def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:

@@ -70,8 +70,8 @@ def say(words: str) -> None:
 
 
 def titled(title: str | None) -> str:
-    """Return a session's title on one line."""
-    return on_one_line(title or "(no title)")
+    """Return a session's title on one line, or that it has none."""
+    return on_one_line(title or "") or "(no title)"
 
 
 def folder(path: str) -> str:

@@ -23,6 +23,7 @@ from acphold.live.reading.session_reader import FilesOfSession, ListedSession
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.processes import LiveSession
     from acphold.live.reading.rule_offers import RuleOffer
     from acphold.safety.standing.decision import StandingRule
 
@@ -32,7 +33,7 @@ def facts_json(facts: Mapping[str, object]) -> str:
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 
 
-def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
+def _naming_facts(of: SessionRow | SearchHit) -> dict[str, object]:
     """Return the facts by which a person knows a session."""
     return {
         "sessionId": of.session_id,
@@ -45,12 +46,12 @@ def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
 
 def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
-    return visible_json(_ENCODER.encode(session_facts(session)).decode(errors="replace"))
+    return visible_json(_ENCODER.encode(SessionFacts.of(session)).decode(errors="replace"))
 
 
 def session_lines(sessions: Iterable[ListedSession]) -> str:
     """Return sessions of the list, a line for each."""
-    text = _ENCODER.encode_lines([*map(session_facts, sessions)]).decode(errors="replace")
+    text = _ENCODER.encode_lines([*map(SessionFacts.of, sessions)]).decode(errors="replace")
     if text.isascii() and text.replace("\n", "").isprintable():  # as most: see `visible_json`
         return text
     return "\n".join(map(visible_json, text.split("\n")))
@@ -64,6 +65,11 @@ class LiveFacts(Struct, rename="camel"):
     questions: tuple[str, ...] = ()
     background: bool = False
     pid: int = 0
+
+    @classmethod
+    def of(cls, session: ListedSession, live: LiveSession) -> LiveFacts:
+        """Return that of a session of the list, as its process has told it."""
+        return cls(live.state, live.clients, live.questions, session.is_daemon, session.pid)
 
 
 class SessionFacts(Struct, rename="camel"):
@@ -99,41 +105,39 @@ class SessionFacts(Struct, rename="camel"):
     # Last, where the feed of the list sets it for each person.
     pinned: bool = False
 
-
-def session_facts(session: ListedSession) -> SessionFacts:
-    """Return the members of a session of the list."""
-    row, live = session.row, session.live
-    return SessionFacts(
-        row.session_id,
-        row.agent,
-        row.cwd,
-        row.title,
-        iso(row.created_at),
-        iso(row.updated_at),
-        short_name(row.agent),
-        UNSET if session.said is None else session.said,
-        row.message_count,
-        session.outcome,
-        row.unseen,
-        row.unread is not None,
-        row.archived,
-        row.tags,
-        session.by_program,
-        session.project or UNSET,
-        row.origins,
-        UNSET if row.start is not None else True,
-        destination(row) or None,
-        row.queued,
-        row.held or None,
-        None if row.held_until is None else iso(row.held_until),
-        row.ruled,
-        session.files,
-        None
-        if live is None
-        else LiveFacts(live.state, live.clients, live.questions, session.is_daemon, session.pid),
-        [*map(QuestionFacts.of, session.questions)] if session.questions else UNSET,
-        session.pinned,
-    )
+    @classmethod
+    def of(cls, session: ListedSession) -> SessionFacts:
+        """Return those of a session."""
+        row, live = session.row, session.live
+        return cls(
+            row.session_id,
+            row.agent,
+            row.cwd,
+            row.title,
+            iso(row.created_at),
+            iso(row.updated_at),
+            short_name(row.agent),
+            UNSET if session.said is None else session.said,
+            row.message_count,
+            session.outcome,
+            row.unseen,
+            row.unread is not None,
+            row.archived,
+            row.tags,
+            session.by_program,
+            session.project or UNSET,
+            row.origins,
+            UNSET if row.start is not None else True,
+            destination(row) or None,
+            row.queued,
+            row.held or None,
+            None if row.held_until is None else iso(row.held_until),
+            row.ruled,
+            session.files,
+            None if live is None else LiveFacts.of(session, live),
+            [*map(QuestionFacts.of, session.questions)] if session.questions else UNSET,
+            session.pinned,
+        )
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -148,7 +152,7 @@ def queue_json(session: ListedSession) -> str:
     """Return the prompts of a session that wait and are held."""
     row = session.row
     facts = {
-        **_session_facts(row),
+        **_naming_facts(row),
         "queued": row.queued,
         "held": row.held,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
@@ -270,7 +274,7 @@ def offer_json(offer: RuleOffer) -> str:
 def hit_json(hit: SearchHit) -> str:
     """Return a hit of a search."""
     facts = {
-        **_session_facts(hit),
+        **_naming_facts(hit),
         "seq": hit.seq,
         "place": place_name(hit.session_id, hit.seq),
         "at": iso(hit.at),
