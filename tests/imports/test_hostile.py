@@ -158,6 +158,36 @@ def test_nothing_is_read_through_a_link_that_leads_out(tmp_path: Path, name: str
         file.write_bytes(inside)
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("claude", ".claude/projects/-home-ada-project"),
+        ("codex", ".codex/sessions/2026"),
+        ("gemini", ".gemini/tmp/project/chats"),
+    ],
+)
+def test_a_folder_of_conversations_that_leads_out_is_not_read_but_named(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    write(name, tmp_path / "home", [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    (link := tmp_path / "home" / place).rename(tmp_path / "outside")
+    link.symlink_to(tmp_path / "outside")
+    link.with_name("other").symlink_to(tmp_path / "missing")
+    with searching() as search:
+        assert not [*found(name, tmp_path / "home")]
+    assert {error.filename for error in search.unreadable} == {str(link)}
+
+
+def test_what_was_written_beside_a_database_is_not_read_through_a_link(tmp_path: Path) -> None:
+    write("opencode", tmp_path, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    (source,) = found("opencode", tmp_path)
+    (tmp_path / "outside").write_bytes(b"x" * 100)
+    (log := source.path.with_name("opencode.db-wal")).symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match="it is a link that leads out of its folder") as refused:
+        Story(reader("opencode"), source)
+    assert refused.value.filename == str(log)
+
+
 @pytest.mark.parametrize("kind", ["message", "part"])
 @pytest.mark.parametrize("is_above", [False, True])
 def test_a_folder_of_a_conversation_that_leads_out_is_not_read_but_named(

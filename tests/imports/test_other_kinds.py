@@ -66,6 +66,20 @@ def test_messages_that_a_program_wrote_down_twice_are_told_once(tmp_path: Path, 
     assert said == ["Q0", "A0", "Q1", "A1"]
 
 
+@pytest.mark.parametrize("name", ["cline", "roo", "auggie"])
+def test_a_document_whose_beginning_was_written_twice_is_told_once(
+    tmp_path: Path, name: str
+) -> None:
+    write(name, tmp_path, [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(4)])
+    (source,) = found(name, tmp_path)
+    whole = json.loads(source.path.read_bytes())
+    its = whole if isinstance(whole, list) else whole.get("messages") or whole["chatHistory"]
+    its[:0] = its[: len(its) // 2]
+    source.path.write_text(json.dumps(whole))
+    said = [words for _, words in Story(reader(name), source).said()]
+    assert said == ["Q0", "A0", "Q1", "A1", "Q2", "A2", "Q3", "A3"]
+
+
 def _doubled(whole: Any) -> Any:
     """A document with each item of its lists, behind all of them once more."""
     return {key: it * 2 if isinstance(it, list) else it for key, it in whole.items()}
@@ -259,3 +273,44 @@ def test_a_folder_that_a_variable_names_is_searched_and_no_other(
         moved = f"../../../../{moved}"  # it is below the program's own folder
     (source,) = reader(name).find(Home(tmp_path / "home", {variable: moved}))
     assert source.path.resolve().is_relative_to(tmp_path / "moved")
+
+
+@pytest.mark.parametrize("variable", ["OPENCODE_DB", "KILO_DB"])
+def test_a_database_that_a_person_named_is_read_through_a_link(
+    tmp_path: Path, variable: str
+) -> None:
+    name = variable.partition("_")[0].lower()
+    write(name, tmp_path / "moved", [Said(1, BEGUN, "Hello.", "Hi.")])
+    (file,) = (tmp_path / "moved").rglob("*.db")
+    (link := tmp_path / "link.db").symlink_to(file)
+    (source,) = reader(name).find(Home(tmp_path / "home", {variable: str(link)}))
+    assert Story(reader(name), source).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
+LINKED = {
+    "claude": ".claude/projects",
+    "codex": ".codex/sessions",
+    "gemini": ".gemini/tmp",
+    "qwen": ".qwen/projects",
+    "copilot": ".copilot/session-state",
+    "cline": ".cline/data/sessions",
+    "pi": ".pi/agent/sessions",
+    "opencode": ".local/share/opencode",
+    "goose": ".local/share/goose/sessions",
+    "zed": ".local/share/zed",
+    "hermes": ".hermes",
+    "auggie": ".augment/sessions",
+    "vscode": ".config/Code",
+    "cursor": ".config/Cursor/User/globalStorage",
+}
+"""Folders that people keep elsewhere, with a link in their place."""
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_folder_of_all_conversations_may_be_a_link(tmp_path: Path, name: str) -> None:
+    home, folder = tmp_path / "home", tmp_path / "home" / LINKED[name]
+    write(name, home, [Said(1, BEGUN, "Hello.", "Hi.")])
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    (source,) = found(name, home)
+    assert Story(reader(name), source).said() == [("user", "Hello."), ("agent", "Hi.")]

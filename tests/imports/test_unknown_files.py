@@ -136,6 +136,28 @@ def test_messages_of_the_editor_without_a_conversation_are_named(
     assert told["failures"] == [f"{path}: conversations without their record: 2"]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_backup_of_the_editor_is_named_if_it_has_more_than_its_database(
+    acphold: CommandLine, tmp_path: Path, *, is_there: bool
+) -> None:
+    editor = Editor(tmp_path)
+    for composer in ("c1", "c2"):
+        editor.composer(composer)
+        editor.bubble(1, "Hello.", composer)
+    path = editor.user / "globalStorage/state.vscdb"
+    backup = path.with_name("state.vscdb.backup")
+    backup.write_bytes(path.read_bytes())
+    (told,) = imported(acphold, tmp_path, "--agent", "cursor")
+    assert (told["failures"], told["unknown"]) == ([], [])
+    if is_there:
+        editor.db.execute("DELETE FROM cursorDiskKV WHERE key LIKE '%:c2%'")
+    else:
+        path.unlink()
+    (told,) = imported(acphold, tmp_path, "--agent", "cursor")
+    lacking = f"conversations that are not in state.vscdb: {1 if is_there else 2}"
+    assert told["failures"] == [f"{backup}: {lacking}"]
+
+
 def test_messages_whose_session_was_lost_are_named(acphold: CommandLine, tmp_path: Path) -> None:
     messages = tmp_path / ".local/share/opencode/storage/message"
     write_lines(messages / "ses_1/msg_1.json", {"role": "user"})

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count, groupby
+from itertools import count
 from typing import Final
 
 from acphold.imports.content_blocks import block_content, content, image, resource_link, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, main_document, token_counts
+from acphold.imports.records import each_once
 from acphold.imports.sources import Home, Source, file_sources, files_below, note_above
 from acphold.imports.tools import named_call_fields, tool_of
 from acphold.imports.values import Object, first_text, number, obj, objects, strings, text
@@ -43,7 +44,7 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
     whole = main_document(source.path, writer.missed)
-    history = [it for it, _ in groupby(objects(whole, "chatHistory"))]  # none is there twice
+    history = [*each_once(objects(whole, "chatHistory"), "finishedAt")]
     writer.facts.cwd = _folder(history)
     writer.clock(whole.get("created"))
     converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,7 +50,14 @@ from acphold.imports.readers import (
     token_counts,
     unreadable_document,
 )
-from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
+from acphold.imports.records import (
+    SMALL_BYTES,
+    TOO_LARGE,
+    UNREAD,
+    document,
+    document_list,
+    each_once,
+)
 from acphold.imports.sources import (
     Home,
     Source,
@@ -303,7 +309,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
                     cwd = found[1].decode(errors="replace").replace("\\\\", "\\")
                     writer.facts.cwd = cwd
     converter = _ClineTasksConverter(writer, source.session_id)
-    yield from converter.take_all(it for it, _ in groupby(messages))
+    yield from converter.take_all(each_once(messages, "ts"))
     converter.end_command()
     if is_cut:
         for step in steps_after(history, converter.texts):

@@ -93,7 +93,7 @@ def find(home: Home) -> Iterator[Source]:
             yield from source_of(path.parent.name, [path, *beside])
     for user in home.editors("Cursor*"):  # each channel, such as `Cursor Nightly`
         seen: set[str] = set()
-        known: set[str] = set()
+        known = {""}
         for state in files_below(user / "globalStorage", _STATE):
             columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"
             for key, size, changed, parent, messages in databases.sessions_of(
@@ -105,12 +105,10 @@ def find(home: Home) -> Iterator[Source]:
                 if composer and parent is None and messages:
                     seen.add(composer)
                     yield databases.row_source(state, composer, changed, size)
-            with suppress(OSError):  # noted above
-                known.add("")
-                found = databases.rows(state, _WITH_BUBBLES)
-                if lost := sum(composer not in known for (composer,) in found):
-                    why = f"conversations without their record: {lost}"
-                    note(OSError(ENOENT, why, str(state)))
+            _note_others(state, known, "conversations without their record")
+        # It is as at the last end of the editor, so it rarely has any.
+        for backup in files_below(user / "globalStorage", f"{_STATE}.backup"):
+            _note_others(backup, known, f"conversations that are not in {_STATE}")
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
             for key, conversation in _whole_conversations(state).items():
                 if key not in seen:
@@ -119,6 +117,14 @@ def find(home: Home) -> Iterator[Source]:
                     changed = next(filter(None, map(conversation.get, times)), None)
                     size = len(_messages_in(conversation))
                     yield databases.row_source(state, key, changed, size)
+
+
+def _note_others(state: Path, known: set[str], what: str) -> None:
+    """Note how many conversations with messages in a database are not among the known ones."""
+    with suppress(OSError):  # it is noted where it is read
+        found = databases.rows(state, _WITH_BUBBLES)
+        if count := sum(composer not in known for (composer,) in found):
+            note(OSError(ENOENT, f"{what}: {count}", str(state)))
 
 
 def _whole_conversations(state: Path) -> dict[str, Object]:

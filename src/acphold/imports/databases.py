@@ -21,7 +21,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from errno import EBUSY, EFBIG, EILSEQ, EIO, ELOOP, ENOSPC
+from errno import EBUSY, EFBIG, EILSEQ, EIO, ENOSPC
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.records import LINE_BYTES, TOO_LONG
-from acphold.imports.sources import Source, Stamp, is_link_out, note, note_database, stamp
+from acphold.imports.sources import Source, Stamp, is_link_out, link_out, note, note_database, stamp
 from acphold.imports.values import Missed, milliseconds
 
 ATTEMPTS: Final = 10
@@ -293,8 +293,6 @@ def _code(error: sqlite3.Error) -> int:
 
 def _open(path: Path) -> _CopiedDatabase:
     """Return an open connection, reused while nothing has changed; a large copy lasts longer."""
-    if is_link_out(path, path.parent):
-        raise OSError(ELOOP, "it is a link that leads out of its folder", str(path))
     for copied_path, copy, expires in _reused:
         if copied_path == path and monotonic() < expires:
             return copy
@@ -315,6 +313,9 @@ class _CopiedDatabase:
     """A database at one moment; the copy's folder is deleted once the copy is open."""
 
     def __init__(self, path: Path) -> None:
+        for file in (path, *_companions(path)):
+            if is_link_out(file, path.parent):
+                raise link_out(file)
         os.close(open_fd(path))  # makes sure that it is a regular file
         if not any(stamp(str(file))[0] for file in _companions(path)):
             self._connection = _immutable(path)

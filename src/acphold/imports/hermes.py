@@ -100,11 +100,11 @@ def _relation(config: object, parent: str | None, ends: dict[str, object]) -> in
     marks = obj(from_json(config))
     if parent is None:
         return _OWN
-    if "_delegate_from" in marks:
+    if marks.get("_delegate_from") is not None:
         return _SUBAGENT
     if text(marks, "_branched_from") or ends.get(parent) == "branched":
         return _FORK
-    if parent not in ends or "_reset_from" in marks:
+    if parent not in ends or marks.get("_reset_from") is not None:
         return _OWN
     return _CONTINUATION if ends[parent] == "compression" else _SUBAGENT
 

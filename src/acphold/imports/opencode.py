@@ -307,7 +307,9 @@ def session_sources(
     which files have more; none of subagents."""
     folder = home.data(program)
     moved = home.variable(variable)
-    own = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
+    own = folder / (moved or f"{program}.db")
+    if moved:  # a link that a person named is followed
+        own = Path(os.path.realpath(own))
     channels = [] if moved else files_below(folder, f"{program}-*.db")
     stored: dict[str, Path] = {}
     for database in (own, *channels):

@@ -48,7 +48,7 @@ def find(home: Home) -> Iterator[Source]:
     folder = home.folder(".qwen", "QWEN_HOME")
     runtime = home.folder(folder, "QWEN_RUNTIME_DIR")
     for archive in ("", "archive/"):
-        for path in files_below(runtime, f"projects/*/chats/{archive}*.jsonl"):
+        for path in files_below(runtime / "projects", f"*/chats/{archive}*.jsonl"):
             if path.stem.endswith(".ledger"):  # of the program's own prompts
                 continue
             project = path.parents[2 if archive else 1]

@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -25,7 +25,7 @@ from acphold.imports.salvage import (
     RowForm,
     salvage_document,
 )
-from acphold.imports.values import UNREADABLE, Missed, Object, decode, objects
+from acphold.imports.values import UNREADABLE, Missed, Object, decode, milliseconds, objects
 
 LINE_BYTES: Final = 16 << 20
 """The longest line that is read: a picture of ten megabytes fits.
@@ -241,6 +241,25 @@ def document_list(path: Path, missed: Missed) -> list[Object]:
     """Return the objects of a JSON array in a file, as far as it is whole; the rest is counted."""
     items = _loaded(path, missed, DOCUMENT_BYTES, _items_decoder) or []
     return [item for item in items if isinstance(item, dict)]
+
+
+MOMENT_MS: Final = 1_000
+
+
+def each_once(records: Iterable[Object], time: str) -> Iterator[Object]:
+    """Yield the records of a document, each once, though its beginning was written twice: one is
+    left out that is equal to the one before it or, where its `time` was gone back to, to any. Equal
+    ones of one moment may be said one after another.
+    """
+    seen = set[int]()
+    before, latest, went_back = 0, 0, False
+    for record in records:
+        its, at = hash(msgspec.json.encode(record)), milliseconds(record.get(time)) or latest
+        went_back = its in seen and (went_back or at + MOMENT_MS < latest)
+        if its != before and not went_back:
+            yield record
+        seen.add(its)
+        before, latest = its, max(at, latest)
 
 
 def _loaded(path: Path, missed: Missed, limit: int, decoder: msgspec.json.Decoder[D]) -> D | None:

@@ -308,7 +308,7 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
     levels = len(folder.relative_to(within).parts) if within is not None else 0
     on_the_way = [folder, *folder.parents][:levels]
     if within is not None and any(is_link_out(it, within) for it in on_the_way):
-        note(OSError(ELOOP, "it is a link that leads out of its folder", str(folder)))
+        note(link_out(folder))
         return
     *above, name = pattern.split("/")
     is_recursive = above == ["**"]
@@ -330,9 +330,13 @@ def files_below(folder: Path, pattern: str, within: Path | None = None) -> Itera
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
+                is_link = _leads_out(entry, within or folder)
+                is_folders = is_recursive or (not has_files and is_wanted(entry.name))
                 if is_recursive and entry.is_dir(follow_symlinks=False):
                     inside.append(_Found(place, entry.name, depth + 1))
-                elif not is_wanted(entry.name) or _leads_out(entry, within or folder):
+                elif is_link and is_folders and entry.is_dir():
+                    note(link_out(entry.path))
+                elif is_link or not is_wanted(entry.name):
                     if is_other(entry.name):
                         seen.others.add(entry.path)
                     elif has_files and entry.is_dir(follow_symlinks=False):
@@ -369,6 +373,11 @@ def is_link_out(path: Path, folder: Path) -> bool:
     return os.path.islink(path) and (
         not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     )
+
+
+def link_out(path: str | Path) -> OSError:
+    """Return the reason why such a link is not followed."""
+    return OSError(ELOOP, "it is a link that leads out of its folder", str(path))
 
 
 def beside(path: Path, name: str, missed: Missed) -> Path:
