@@ -243,10 +243,13 @@ def test_a_prompt_that_nothing_answered_and_that_was_sent_again_is_told_once(
     assert told.facts.missed.counts == {}
 
 
-def test_the_prompts_of_two_programs_that_write_at_one_time_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["One.", "Two."], ["yes, please", "y"], ["y", "yes, please"]])
+def test_the_prompts_of_two_programs_that_write_at_one_time_are_told(
+    tmp_path: Path, words: list[str]
+) -> None:
     rollout = Rollout()
-    begun = [Rollout(words).records[1:] for words in ("One.", "Two.")]
+    begun = [Rollout(said).records[1:] for said in words]
     rollout.records += [record for pair in zip(*begun, strict=True) for record in pair]
     rollout.agent("1")
     rollout.write(tmp_path)
-    assert said(story(tmp_path)) == ["One.", "Two.", "1"]
+    assert said(story(tmp_path)) == [*words, "1"]

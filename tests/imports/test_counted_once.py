@@ -194,6 +194,22 @@ async def test_the_beginning_of_a_fork_counts_once(
     assert sum(it.tokens.total or 0 for it in found.groups) == 3 * 17
 
 
+async def test_replies_of_two_conversations_in_one_millisecond_both_count(
+    tmp_path: Path, opened: Journal
+) -> None:
+    from tests.imports.test_opencode import Store
+
+    store, begun = Store(tmp_path), 1_700_000_000_000
+    spent = {"tokens": {"input": 12, "output": 5}, "finish": "stop"}
+    for session, asked in (("ses_1", begun), ("ses_2", begun + 1)):
+        store.session(session)
+        store.message("user", "One.", session=session, time={"created": asked})
+        later = {"created": begun + 500}
+        store.message("assistant", "1", session=session, **spent, time=later)
+    await import_all(opened, tmp_path, OPENCODE)
+    assert await total(opened) == 2 * 17
+
+
 def auggie_reply(home: Path, counts: list[Json]) -> None:
     from tests.imports.test_auggie import exchange, session
 

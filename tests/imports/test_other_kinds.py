@@ -282,7 +282,8 @@ def test_a_database_that_a_person_named_is_read_through_a_link(
     name = variable.partition("_")[0].lower()
     write(name, tmp_path / "moved", [Said(1, BEGUN, "Hello.", "Hi.")])
     (file,) = (tmp_path / "moved").rglob("*.db")
-    (link := tmp_path / "link.db").symlink_to(file)
+    (link := tmp_path / "named/link.db").parent.mkdir()
+    link.symlink_to(file)
     (source,) = reader(name).find(Home(tmp_path / "home", {variable: str(link)}))
     assert Story(reader(name), source).said() == [("user", "Hello."), ("agent", "Hi.")]
 

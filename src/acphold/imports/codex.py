@@ -81,6 +81,9 @@ _BY_PROGRAM: Final = re.compile(
 )
 """Matches the start of texts that a program inserted as the person's."""
 
+ALIKE: Final = 40
+"""Characters of a prompt that are in another one because both are the same."""
+
 _ANSWERS: Final = re.compile(
     r"\s*<send_user_message_question_reply>(.*)</send_user_message_question_reply>\s*", re.DOTALL
 )
@@ -369,8 +372,11 @@ class _CodexConverter(AgentConverter):
         waiting = squeeze("".join(text(block, "text") for block in self._waiting))
         is_plain = all(text(block, "type") == "text" for block in self._waiting)
         on_screen = squeeze(words)
-        is_another = is_plain and on_screen not in waiting and waiting not in on_screen
-        if words and (is_another or not waiting):
+        is_its = waiting.endswith(on_screen)  # behind what the program put in front
+        # "y" is in nearly every prompt.
+        is_its |= len(on_screen) >= ALIKE and on_screen in waiting
+        is_its |= len(waiting) >= ALIKE and waiting in on_screen
+        if words and not (waiting and (is_its or not is_plain)):
             shown = [*filter(None, map(picture, images)), *map(link, files)]
             self._waiting = [text_block(words), *shown]
         self._ask()

@@ -423,11 +423,13 @@ class _OpencodeConverter(AgentConverter):
         self._session_id = session_id
         self._is_old = is_old
         self._replies: Counter[int] = Counter()
+        self._asked = 0
 
     def take(self, message: Object) -> None:
         message_id, role = text(message, "id"), text(message, "role")
         self._writer.clock(obj(message, "time").get("created"))
         if role == "user":
+            self._asked = number(message, "time", "created") or 0
             if not self._writer.caller:
                 self._prompt(message_id, self._store.parts(message))
             return
@@ -441,10 +443,10 @@ class _OpencodeConverter(AgentConverter):
             return
         tokens, cache = obj(message, "tokens"), obj(message, "tokens", "cache")
         self._writer.model(text(message, "modelID"))
-        # A fork has copies of messages, with ids of its own.
+        # A fork has copies of messages, with ids of its own and the times of the originals.
         if at := number(message, "time", "created"):
             self._replies[at] += 1
-        reply = f"{at} {self._replies[at]}" if at else ""
+        reply = f"{self._asked} {at} {self._replies[at]}" if at else ""
         tokens |= {"cacheRead": cache.get("read"), "cacheWrite": cache.get("write")}
         self._writer.tokens(reply, **token_counts(tokens, "reasoning"))
         error = first_text(message.get("error"), ("name", "type"))

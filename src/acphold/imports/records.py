@@ -244,6 +244,7 @@ def document_list(path: Path, missed: Missed) -> list[Object]:
 
 
 MOMENT_MS: Final = 1_000
+"""Within this time, equal records may be no copies."""
 
 
 def each_once(records: Iterable[Object], time: str) -> Iterator[Object]:
