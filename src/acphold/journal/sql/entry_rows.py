@@ -389,13 +389,14 @@ def is_exact(tables: Tables, session_id: str, after: int) -> bool:
     in the agent's own program: turns up to `after` may stand elsewhere.
     """
     rows, settled = _find_segments(tables, session_id)
-    position, is_merged = after, False
+    if rows.have(BACK, after):
+        return False
+    position = after
     while after < settled and (found := rows.read(after, bounds.PIECE_BYTES, settled)):
-        if any(segment.kind == BACK for segment in found):
-            return False
-        is_merged |= any(segment.is_merged for segment in found)
+        if any(segment.is_merged for segment in found):
+            break
         after = found[-1].last_seq
-    if not is_merged:
+    else:
         return True
     # Can any of it have been merged with anything up to the position?
     [behind, *_] = rows.read(position, 1)

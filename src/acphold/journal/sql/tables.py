@@ -469,6 +469,12 @@ class KeptSegments(ABC):
         (size,) = self._select("coalesce(sum(length(raw)), 0)", after + 1, END).fetchone()
         return int(size)
 
+    def have(self, kind: str, after: int) -> bool:
+        """True if segments of this kind end above `after`."""
+        code = self._tables.CODES.get(kind, kind)
+        found = self._select("1", after + 1, END, " AND kind = %s LIMIT 1", code)
+        return found.fetchone() is not None
+
     def is_alone(self, seq: int) -> bool:
         """True if an entry has a row to itself, and stands for no other number."""
         row = self._select("first_seq", seq, seq).fetchone()
