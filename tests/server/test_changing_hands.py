@@ -309,6 +309,22 @@ async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_
                 assert client.text(session_id=session).count(words) == 1
 
 
+async def test_what_a_client_has_closed_is_archived_also_right_after_its_owner_was_killed(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 600.0)  # the line is still there
+    async with guest(scripted_agent(), journal) as left:
+        await left.initialize()
+        async with program(journal) as one:
+            session = await one.talk({"say": "hello "})
+            await left.load(session)
+            await left.call("session/close", {"sessionId": session})
+            one.process.kill()
+            await left.call("session/archive", {"sessionId": session})
+        [info] = await left.sessions(archived="only")
+        assert info["sessionId"] == session
+
+
 async def test_a_line_is_refused_a_session_that_another_process_has_and_leads_there_itself(
     journal: Path,
 ) -> None:

@@ -128,7 +128,7 @@ class FarLine:
         server = Peer(
             transport,
             self,
-            name=self._name,
+            name=self._name.removeprefix("the "),
             limit=self._limit,
             is_agent=True,
             on_cut=self._on_cut,

@@ -146,8 +146,8 @@ class RemoteSessions:
 
     async def archive(self, session_id: str) -> None:
         """Archive and close a session at its owner, if the client has it open there."""
-        named = encode({"sessionId": session_id})
-        if (line := self._lines.get(session_id)) is not None:
+        if self.has(session_id):
+            line, named = self._lines[session_id], encode({"sessionId": session_id})
             await line.far.call(ARCHIVE_SESSION.name, named)
             self._end(line)
 
