@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PastEntry
 from acphold.conversation.history.timeline import Message
-from acphold.imports import Intake, reader, session_writer
+from acphold.imports import Intake, left_turns, reader, session_writer
 from acphold.imports.claude import READER
 from acphold.imports.hermes import READER as HERMES
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece, pieces
-from acphold.imports.session_writer import CHECKED_BYTES
+from acphold.imports.session_writer import CHECKED_BYTES, Known
 from acphold.imports.turns import NOTHING
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
@@ -845,6 +845,28 @@ async def test_what_a_person_tagged_stays_when_its_file_is_gone_on_with_as_anoth
             await opened.mark(OTHER, Marks(added=("mine",)))
     assert await prompts(opened) == ["one", "two", "three"]
     assert await prompts(opened, OTHER) == ["one", "two"]
+
+
+async def test_what_is_said_while_an_import_compares_a_session_is_not_deleted_with_it(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = conversation("one", "two", "three")
+    for record in transcript.records[2:4]:
+        record["sessionId"] = OTHER
+    put(tmp_path, transcript, upto=4)
+    await take(opened, tmp_path)
+    put(tmp_path, transcript)
+    real = session_writer.read_known
+
+    async def read(journal: Journal, session_id: str) -> Known:
+        known = await real(journal, session_id)
+        if session_id == OTHER:
+            await say_here(journal, "and I", session_id=OTHER)
+        return known
+
+    monkeypatch.setattr(left_turns, "read_known", read)
+    await take(opened, tmp_path)
+    assert await prompts(opened, OTHER) == ["one", "two", "and I"]
 
 
 async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(

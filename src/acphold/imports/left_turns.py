@@ -21,6 +21,7 @@ from acphold.imports.turns import Comparison, KnownPart, ReadTurn
 from acphold.journal.access import Share
 from acphold.journal.journal import (
     Journal,
+    Lease,
     is_forgotten,
     is_live,
     row_of,
@@ -130,6 +131,15 @@ async def beside(journal: Journal, source: Source, session_id: str) -> list[Sess
     return [it for it in found.values() if it.session_id != session_id and it.agent == agent]
 
 
+async def _own_unchanged(journal: Journal, row: SessionRow) -> Lease | None:
+    """Own a session that has been read since its row; None if somebody wrote to it meanwhile."""
+    lease = await take_lease(journal, row.session_id, yields=True)
+    if lease.next_seq == row.last_seq + 1:
+        return lease
+    await journal.release(lease)
+    return None
+
+
 def _is_kept(row: SessionRow) -> bool:
     """Return True if a person has named, tagged, pinned or shared it, or prompts wait in it."""
     return bool(row.renamed or row.tags or row.pins or row.shared_with or row.queued)
@@ -150,8 +160,9 @@ async def take_out_begun(journal: Journal, source: Source, row: SessionRow, begu
             continue
         session = await read_known(journal, its)
         is_of_it = session.marker is not None and {*session.marker.seen} == {source.place}
-        if is_of_it and ours.issuperset(turn.key for turn in session.turns):
-            await journal.delete(await take_lease(journal, its, yields=True))
+        is_told = is_of_it and ours.issuperset(turn.key for turn in session.turns)
+        if is_told and (lease := await _own_unchanged(journal, its_row)) is not None:
+            await journal.delete(lease)
 
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
@@ -191,7 +202,8 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         left.update(turn.key for turn in session.turns if it.tail_of)
         if _is_kept(it) or not (common or due):
             continue
-        lease = await take_lease(journal, it.session_id, yields=True)
+        if (lease := await _own_unchanged(journal, it)) is None:
+            continue
         if len(common) == len(session.turns):
             await journal.delete(lease)
             continue
