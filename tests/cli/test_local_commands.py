@@ -149,6 +149,8 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(place: Place, tmp_path: Path
             one.type("\x04", "The turn continues in the background. To continue: acphold")
             assert one.ended() == 0
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        [live] = place.run("list", "--live", "--json").stdout.splitlines()
+        assert json.loads(live)["messageCount"] == row["messageCount"] == 2
         with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("agent  begun", "running")
             go.touch()

@@ -517,10 +517,12 @@ async def other_owner(journal: Owners, session_id: str) -> Owner | None:
     return whose.owner if isinstance(whose, At) else None
 
 
-async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
-    """Yield those of these sessions that are in the journal."""
+async def rows_of(
+    journal: Readable, session_ids: Iterable[str], *, counted: bool = False
+) -> AsyncIterator[SessionRow]:
+    """Yield those of these sessions that are in the journal, as `row_of` returns them."""
     for session_id in session_ids:
-        if (row := await row_of(journal, session_id)) is not None:
+        if (row := await row_of(journal, session_id, counted=counted)) is not None:
             yield row
 
 

@@ -133,7 +133,8 @@ class LocalReader(SessionReader):
             after = list_places.decode(cursor, filter, secret)
         if self._only is not None or wanted.only_live:
             some = live if self._only is None else (self._only,)
-            rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
+            every = [row async for row in rows_of(journal, some, counted=True)]
+            rows = sorted(every, key=lambda row: row.key)
             ended = await self.endings([row.session_id for row in rows]) if wanted.words else {}
             rows = [
                 row
@@ -284,7 +285,8 @@ class LocalReader(SessionReader):
         return listed
 
     async def listed(self, session_ids: Sequence[str]) -> list[ListedSession]:
-        return await self.with_states([it async for it in rows_of(self.journal, session_ids)])
+        rows = rows_of(self.journal, session_ids, counted=True)
+        return await self.with_states([row async for row in rows])
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
         return await self.journal.endings(session_ids)
