@@ -417,7 +417,10 @@ class Tally(Struct):
         if folders := self.lost_folders:
             count = quantity(folders.total(), "conversation")
             such = on_one_line(next(iter(folders)))
-            messages.append(f"{count} in folders that are not here, such as {such}")
+            messages.append(
+                f"{count} in folders that are not here, such as {such}; "
+                "`acphold continue ID --cwd DIR` continues one elsewhere"
+            )
         missed = self.missed.copy()
         if branches:
             del missed[ABANDONED]
