@@ -94,7 +94,7 @@ def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
     done = acphold.run("doctor")
     said = " ".join(done.out.split())
     assert "! Claude Code deletes conversations after 30 days; `acphold import` keeps them" in said
-    assert "(1 of 1 not yet)" in said
+    assert "(1 not yet)" in said
     assert '"cleanupPeriodDays": 99999 in ~/.claude/settings.json' in said
     assert done.code == 0
     acphold.run("import")
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_journal_is_a_problem_among_others(
     said = " ".join(done.out.split())
     assert done.code == 1, done.err
     assert "is not an acphold journal" in said
-    assert "(1 of 1 not yet)" in said
+    assert "(1 not yet)" in said
     assert "found" in said.rpartition("problem")[2]
     assert journal.read_text() == "shopping list"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -430,3 +431,10 @@ def test_a_long_list_is_written_in_large_pieces(monkeypatch: pytest.MonkeyPatch)
 
     assert len(out.getvalue().splitlines()) == 2_001
     assert out.pieces < 10
+
+
+@pytest.mark.parametrize("acphold", ["there"], indirect=True)
+def test_a_server_without_sessions_is_named(acphold: CommandLine) -> None:
+    done = acphold.run("list")
+    assert done.out == ""
+    assert re.fullmatch(r"No sessions at http://localhost:\d+ yet\.\n", done.err)

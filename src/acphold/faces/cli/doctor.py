@@ -329,7 +329,7 @@ async def check_transcripts() -> list[Diagnosis]:
                 unknown = search.unknown()
             left = await count_left(intake, sources, reading)
             if found := deleting.get(name):
-                findings.append(_deletion(found, left.total(), len(sources)))
+                findings.append(_deletion(found, left.total()))
             elif left:
                 why = ", ".join(f"{OUTCOMES[outcome]} {n:,}" for outcome, n in left.items())
                 text = f"{name}: {quantity(left.total(), 'conversation')} not current ({why})"
@@ -343,12 +343,12 @@ async def check_transcripts() -> list[Diagnosis]:
     return findings
 
 
-def _deletion(found: Deletion, left: int, count: int) -> Diagnosis:
+def _deletion(found: Deletion, left: int) -> Diagnosis:
     what = f"{found.agent} {found.when}"
     if not left:
         return Diagnosis(f"{what}; all current ones are imported")
     text = (
-        f"{what}; `acphold import` keeps them here ({left:,} of {count:,} not yet), and "
+        f"{what}; `acphold import` keeps them here ({left:,} not yet), and "
         f"{found.setting} in {folder(str(found.file))} keeps them there"
     )
     return Diagnosis(text, is_past=True)

@@ -301,4 +301,4 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     ]
     if which := " ".join(filter(None, filters)):
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
-    return BEGIN.format("")
+    return f"No sessions at {reader.origin} yet." if reader.origin else BEGIN.format("")
