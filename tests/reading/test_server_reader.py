@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
 from acphold.live.reading.json_facts import session_json
+from acphold.live.reading.server_answers import RemoteInbox
 from acphold.live.reading.server_reader import ServerReader
 from acphold.live.reading.session_reader import News, OnAway, Wanted, last_entries, sessions_on_hold
 from acphold.safety.errors import RuleError
@@ -185,6 +188,20 @@ async def test_a_cursor_of_decisions_that_is_no_number_is_an_answer_that_cannot_
         assert await pages.decisions(5) == ([], 9)
         with pytest.raises(ConnectionLostError, match="cannot read the answer"):
             await pages.decisions(5)
+
+
+def test_an_answer_is_read_in_no_more_memory_than_it_has_bytes() -> None:
+    asked = {"id": "q", "sessionId": "s", "seq": 1, "at": "", "agent": "a", "cwd": "/"}
+    question = {**asked, "title": None, "asks": "", "method": "m"}
+    many: list[list[int]] = [[]] * 200_000
+    body = json.dumps({"questions": [{**question, "shows": many, "params": many}]}).encode()
+    tracemalloc.start()
+    try:
+        msgspec.json.decode(body, type=RemoteInbox)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < len(body)
 
 
 async def test_a_list_or_an_answer_without_an_end_is_given_up(

@@ -6,7 +6,7 @@ Each is one JSON object on one line, without control characters for a terminal o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -186,7 +186,7 @@ class QuestionFacts(Struct, rename="camel", kw_only=True):
     method: str
     params: Raw | UnsetType = UNSET
     tool_call: dict[str, Raw] | UnsetType | None = UNSET
-    shows: Any = UNSET
+    shows: Raw | UnsetType = UNSET
     answered_at: str | UnsetType = UNSET
     outcome: str | UnsetType = UNSET
     how: str | UnsetType = UNSET
@@ -217,7 +217,8 @@ class QuestionFacts(Struct, rename="camel", kw_only=True):
             if question.method == REQUEST_PERMISSION.name:
                 from acphold.conversation.presentation.permissions import permission  # late
 
-                facts.shows = permission(found.call or question.tool_call, question.params)
+                shows = permission(found.call or question.tool_call, question.params)
+                facts.shows = Raw(_ENCODER.encode(shows))
         else:
             facts.answered_at, facts.outcome = iso(found.answered_at), decided.outcome
             facts.how, facts.said = found.came.how, found.came.said
