@@ -80,6 +80,39 @@ def test_a_document_whose_beginning_was_written_twice_is_told_once(
     assert said == ["Q0", "A0", "Q1", "A1", "Q2", "A2", "Q3", "A3"]
 
 
+@pytest.mark.parametrize("name", ["cline", "goose", "vscode"])
+def test_a_conversation_that_a_program_copied_is_told_with_its_beginning(
+    tmp_path: Path, name: str
+) -> None:
+    write(name, tmp_path, [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(2)])
+    (source,) = found(name, tmp_path)
+    its, path = source.session_id, source.path
+    if name == "goose":
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            for table, key in (("sessions", "id"), ("messages", "session_id")):
+                about = database.execute(f"SELECT name FROM pragma_table_info('{table}')")
+                kept = [
+                    one for (one,) in about if one != key and (table, one) != ("messages", "id")
+                ]
+                columns = ", ".join(f'"{one}"' for one in kept)
+                copied = f"SELECT 'fork', {columns} FROM {table} WHERE {key} = ? ORDER BY rowid"
+                database.execute(f"INSERT INTO {table} ({key}, {columns}) {copied}", (its,))
+    elif name == "cline":
+        fork = path.parent.with_name("fork")
+        fork.mkdir()
+        (fork / "fork.messages.json").write_bytes(path.read_bytes())
+        manifest = {"metadata": {"fork": {"forkedFromSessionId": its}}}
+        (fork / "fork.json").write_text(json.dumps(manifest))
+    else:
+        whole = json.loads(path.read_bytes()) | {"sessionId": "fork"}
+        path.with_name("fork.json").write_text(json.dumps(whole))
+    told = {it.session_id: Story(reader(name), it) for it in found(name, tmp_path)}
+    assert told.keys() == {its, "fork"}
+    for one in told.values():
+        assert [words for _, words in one.said()] == ["Q0", "A0", "Q1", "A1"]
+    assert told["fork"].facts.begun_as == (its if name == "cline" else "")
+
+
 def _doubled(whole: Any) -> Any:
     """A document with each item of its lists, behind all of them once more."""
     return {key: it * 2 if isinstance(it, list) else it for key, it in whole.items()}
