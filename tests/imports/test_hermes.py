@@ -179,6 +179,10 @@ def test_a_session_that_goes_on_with_another_is_one_with_it_and_a_subagent_is_no
     delegate = json.dumps({"_delegate_from": "s1"})
     state.session("sub", parent_session_id="s1", model_config=delegate)
     state.message("user", "You are to find it.", "sub")
+    state.db.execute("UPDATE sessions SET end_reason = 'compression' WHERE id = 'sub'")
+    for name, parent in (("sub2", "sub"), ("sub3", "sub2")):
+        state.session(name, parent_session_id=parent, end_reason="compression")
+        state.message("user", "You are to find it.", name)
     (after,) = sources(READER, tmp_path)
     assert (after.item, after != before) == ("s1", True)
     told = Story(READER, after)
@@ -209,7 +213,14 @@ def test_a_chain_without_a_beginning_is_told_and_what_is_far_behind_one_as_anoth
         )
     for n in (0, 999, 1_000, 2_499):
         state.message("user", f"Message {n}.", f"b{n:04}")
+    for n in range(1_500):  # a ring whose clock went back
+        state.session(f"c{n:04}", parent_session_id=f"c{n - 1 if n else 1_499:04}", **ended)
+        state.db.execute("UPDATE sessions SET started_at = ? WHERE id = ?", (9_999 - n, f"c{n:04}"))
+        state.message("user", f"Ring {n}.", f"c{n:04}")
     told = {source.session_id: Story(READER, source).said() for source in sources(READER, tmp_path)}
+    rings = [told.pop(name) for name in list(told) if name.startswith("c")]
+    assert {words for ring in rings for _, words in ring} == {f"Ring {n}." for n in range(1_500)}
+    assert sum(map(len, rings)) <= 2 * 1_000
     assert told == {
         "a1": [("user", "Round."), ("user", "And round.")],
         "b0000": [("user", "Message 0."), ("user", "Message 999.")],

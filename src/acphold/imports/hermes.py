@@ -66,13 +66,17 @@ def find(home: Home) -> Iterator[Source]:
         found = sorted(rows, key=lambda row: milliseconds(row[6]) or 0)
         ends = {row[0]: row[3] for row in found}
         kinds = {row[0]: _relation(row[5], row[4], ends) for row in found}
+        rows_by_id = {row[0]: row for row in found}
+        parents = {row[0]: row[4] for row in found if kinds[row[0]] == _CONTINUATION}
+        _leave_out_subagents(parents, kinds)
         # What none of the others reaches has no beginning, or is too far behind it.
-        first = [row for row in found if kinds[row[0]] in (_OWN, _FORK)]
-        first += [row for row in found if kinds[row[0]] == _CONTINUATION]
+        first = [row[0] for row in found if kinds[row[0]] in (_OWN, _FORK)]
         reached = set[str]()
-        for session_id, changed, messages, ended, *_ in first:
-            if session_id in reached:
+        for name in (*first, *parents):
+            if name in reached:
                 continue
+            session_id = _beginning(name, parents, reached)
+            _, changed, messages, ended, *_ = rows_by_id[session_id]
             reached.add(session_id)
             if ended == "compression":
                 # The last message time and the number of messages over all continuations.
@@ -86,6 +90,28 @@ def find(home: Home) -> Iterator[Source]:
                     note(error)
             if messages:
                 yield databases.row_source(database, session_id, changed, messages)
+
+
+def _leave_out_subagents(parents: dict[str, str], kinds: dict[str, int]) -> None:
+    """Leave the continuations of subagents' sessions out of those with these parents."""
+    children: dict[str, list[str]] = {}
+    for child, parent in parents.items():
+        children.setdefault(parent, []).append(child)
+    due = [name for name, kind in kinds.items() if kind == _SUBAGENT]
+    while due:
+        for child in children.pop(due.pop(), []):
+            del parents[child]
+            due.append(child)
+
+
+def _beginning(session_id: str, parents: dict[str, str], reached: set[str]) -> str:
+    """Return the first continuation before a session that none has reached yet; of a ring, any."""
+    way = set[str]()
+    above = parents.get(session_id, "")
+    while above in parents and above not in way and above not in reached:
+        way.add(session_id := above)
+        above = parents[session_id]
+    return session_id
 
 
 _OWN, _FORK, _CONTINUATION, _SUBAGENT = range(4)
