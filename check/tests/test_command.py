@@ -186,6 +186,16 @@ def test_a_report_of_an_unknown_kind_is_refused_before_anything_starts(
         assert path in done.err
 
 
+def test_a_folder_that_holds_no_others_is_refused_before_anything_starts(
+    run: Run, tmp_path: Path
+) -> None:
+    (file := tmp_path / "file").touch()
+    for path in (f"{tmp_path}/none", f"{file}"):
+        done = run("--folder", path, "--", "/no/such/agent")
+        assert (done.code, done.out) == (CheckExit.USAGE, "")
+        assert f"--folder {path}: " in done.err
+
+
 def test_the_stderr_of_an_agent_stands_beside_its_failure_and_in_the_trace(
     run: Run, tmp_path: Path
 ) -> None:

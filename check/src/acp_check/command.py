@@ -348,6 +348,8 @@ def _check_agent(
     files: ReportFiles,
 ) -> int:
     """Check the agent of a program or of a server, and write the reports."""
+    if options.folder is not None and not os.access(f"{options.folder}/", os.W_OK):
+        raise CheckUsageError(f"--folder {options.folder}: no folder can be made in there")
     settings = CheckSettings(
         timeout=options.timeout,
         patience=options.timeout / 4,
