@@ -58,10 +58,7 @@ def test_where_nothing_is_found_it_says_what_was_looked_for_and_what_is_next(
     monkeypatch.setenv("PATH", str(tmp_path))
     done = acphold.run("import", "--from", str(tmp_path))
     assert done.code == 0
-    assert (
-        f"No conversations found in {tmp_path}, where those of {len(NAMES) - 1} programs"
-        in done.out
-    )
+    assert f"No conversations of the {len(NAMES) - 1} programs found in {tmp_path};" in done.out
     assert "`acphold help import` has the places. `acphold chat demo` begins one." in done.out
 
 

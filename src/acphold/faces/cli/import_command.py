@@ -314,12 +314,13 @@ class _ImportRun(Struct):
             belong = f"   {quantity(files, 'more file')} belong to them" if files > 1 else ""
             print(f"{'all':<10} {total:>22}{belong}")
         if not shown and not as_json:
-            programs = quantity(len(self.tallies.keys() - {"acphold"}), "program")
+            programs = len(self.tallies.keys() - {"acphold"})
+            whose = f"the {programs} programs" if programs > 1 else next(iter(self.tallies))
             begun = next(iter(agents_on_path()), "demo")
             print(
                 visible(
-                    f"No conversations found in {self.home.path}, where those of {programs} may "
-                    f"be; `acphold help import` has the places. `acphold chat {begun}` begins one."
+                    f"No conversations of {whose} found in {self.home.path}; `acphold help import`"
+                    f" has the places. `acphold chat {begun}` begins one."
                 )
             )
         for name, tally in self.tallies.items():
