@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from acphold.imports import codex
 from acphold.imports.codex import READER
+from acphold.imports.sources import files_below
 from acphold.imports.values import ABANDONED
 from acphold.journal.compression import zstd
 from tests.imports.codex_home import CWD, SESSION, Rollout
@@ -195,6 +197,27 @@ def test_the_work_of_a_stopped_subagent_is_told(tmp_path: Path, has_result: bool
     other = Segment(THIRD, source={"subagent": {"thread_spawn": {"parent_thread_id": FORK}}})
     other.write(tmp_path)
     assert said(story(tmp_path)) == ["Delegate.", "spawn_agent", "Run wc"]
+
+
+def test_each_file_is_looked_at_once_for_however_many_stopped_subagents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = Rollout("Delegate.")
+    for number in range(9):
+        rollout.call(f"c{number}", "spawn_agent", None, message="Count.")
+    rollout.write(tmp_path)
+    child = Segment(SECOND, source={"subagent": {"thread_spawn": {"parent_thread_id": FORK}}})
+    child.write(tmp_path)
+    looked: list[Path] = []
+
+    def below(folder: Path, pattern: str) -> list[Path]:
+        looked.append(folder)
+        return [*files_below(folder, pattern)]
+
+    source = next(it for it in sources(READER, tmp_path) if it.session_id == SESSION)
+    monkeypatch.setattr(codex, "files_below", below)
+    assert said(Story(READER, source)) == ["Delegate.", *["spawn_agent"] * 9]
+    assert len(looked) == 1
 
 
 def rolled_back(*counts: int) -> Rollout:

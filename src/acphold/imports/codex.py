@@ -233,6 +233,7 @@ class _CodexConverter(AgentConverter):
         self._cwd = ""
         self._thread = text(head, "id")
         self.told[self._thread] = None
+        self._spawned: dict[Path, dict[str, list[tuple[int, str]]]] = {}
         self._now = 0
         self._items: set[str] = set()
         self._searches = count(1)
@@ -567,13 +568,29 @@ class _CodexConverter(AgentConverter):
     def _find_subagent(self, call_id: str, arguments: Object, result: object) -> str | None:
         """Return the id of one that was stopped: the next of this thread's that is not told."""
         self._require_beginning()
-        for path in files_below(self._path.parent, "rollout-*.jsonl*"):
-            head = obj(next(records(path, Missed(), ROWS), {}), "payload")
-            parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
-            at, agent = milliseconds(head.get("timestamp")) or 0, text(head, "id")
-            if parent == self._thread and at <= self._now and agent not in self.told:
+        if (folder := self._path.parent) not in self._spawned:
+            self._spawned[folder] = _spawned_in(folder)
+        for at, agent in self._spawned[folder].get(self._thread, []):
+            if at <= self._now and agent not in self.told:
                 return agent
         return None
+
+    def _lead(self, converter: AgentConverter) -> None:
+        super()._lead(converter)
+        if isinstance(converter, _CodexConverter):
+            converter._spawned = self._spawned
+
+
+def _spawned_in(folder: Path) -> dict[str, list[tuple[int, str]]]:
+    """Return the beginnings (ms) and ids of the subagents in a folder, by the thread that spawned
+    them."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for path in files_below(folder, "rollout-*.jsonl*"):
+        head = obj(next(records(path, Missed(), ROWS), {}), "payload")
+        parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
+        at = milliseconds(head.get("timestamp")) or 0
+        found.setdefault(parent, []).append((at, text(head, "id")))
+    return found
 
 
 READER: Final = Reader(
