@@ -289,6 +289,14 @@ async def test_a_title_that_was_put_off_is_written_though_the_next_is_not(
     assert await titles(client) == ["The agent's second"]
 
 
+async def test_the_last_title_of_a_turn_is_written_with_its_end(house: Shared) -> None:
+    client, session, turn = await house.in_turn("Hello")
+    for title in ("The agent's", "The agent's second"):
+        await name(house, session, title)
+    await house.ended(session, turn)
+    assert await titles(client) == ["The agent's second"]
+
+
 async def test_the_last_title_of_a_turn_in_which_its_process_was_killed_is_kept(
     house: Shared,
 ) -> None:

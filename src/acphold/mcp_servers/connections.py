@@ -123,8 +123,8 @@ class McpListener:
     """Is told what becomes of the servers, each by its name. This one ignores it."""
 
     def report_failure(self, server: str, reason: str) -> None:
-        """Take the reason why a server cannot be used, in words for the person: once, and another
-        one only after it worked."""
+        """Take the reason why a server cannot be used, in words for the person; the same one is
+        not told twice in a row."""
 
     def report_change(self, server: str, what: str) -> None:
         """Note that the `tools`, `resources` or `prompts` of a server have changed."""

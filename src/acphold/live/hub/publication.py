@@ -209,11 +209,12 @@ class ListedRow:
     def end_change(self, *, is_attached: bool) -> RowChange:
         """Return what the end of a turn changes in the list: the session is unseen if nobody is
         attached; and a turn that took longer than TOUCH_MS was active until now, unless the agent
-        has told the time of its last activity in it."""
-        now, change = self._journal.now_ms(), NO_CHANGE
+        has told the time of its last activity in it. What was put off comes along: the next owner
+        looks only for what a turn left that was cut off."""
+        now, change = self._journal.now_ms(), self._late
         if not self._is_agents and now > self._touched + bounds.TOUCH_MS:
             self._active = self._touched = now
-            change = RowChange(updated_at=now)
+            change = replace(change, updated_at=now)
         if not is_attached and not self._unseen:
             self._unseen = True
             change = replace(change, unseen=True)
