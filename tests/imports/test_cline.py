@@ -139,7 +139,7 @@ def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> 
         {"id": "2", "role": "assistant", "content": [_text("I count.")]},
     ]
     path = session.folder / "agent_1.messages.json"
-    path.write_text(json.dumps({"messages": messages}))
+    path.write_text(json.dumps({"messages": messages * 2}))
     told = Story.of(READER, tmp_path)
     assert told.said() == [
         ("user", "Delegate."),

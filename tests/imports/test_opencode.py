@@ -352,6 +352,17 @@ def test_a_conversation_of_version_2_is_told_with_and_without_the_older_tables(
     assert (end["stopReason"], end["usage"]["totalTokens"]) == ("end_turn", 11)
 
 
+def test_a_conversation_of_version_2_is_told_where_only_the_parts_of_older_ones_are_gone(
+    tmp_path: Path,
+) -> None:
+    store = SecondStore(tmp_path, beside=True)
+    store.second()
+    store.say("user", text="Hello.")
+    store.answer("Hi.", finish="stop")
+    store.db.execute("DROP TABLE part")
+    assert Story.of(READER, tmp_path).said() == [("user", "Hello."), ("agent", "Hi.")]
+
+
 def test_an_answer_of_version_2_that_is_written_on_without_its_session_is_seen(
     tmp_path: Path,
 ) -> None:

@@ -122,14 +122,20 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.begun_as = text(manifest, "metadata", "fork", "forkedFromSessionId")
     writer.clock(manifest.get("started_at"))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
-    messages: dict[object, Object] = {}
-    for place, message in enumerate(objects(whole, "messages")):  # some may be there twice
-        messages[text(message, "role"), text(message, "id") or place] = message
-    yield from converter.take_all(messages.values())
+    yield from converter.take_all(_messages(whole))
     converter.tell_stopped()
     title = " ".join(text(manifest, "metadata", "title").split())
     if title and title not in converter.first_prompt:
         writer.title(title)
+
+
+def _messages(whole: Object) -> Iterable[Object]:
+    """Return the messages of a session; of those that are there twice the later one, in the place
+    of the first."""
+    messages: dict[object, Object] = {}
+    for place, message in enumerate(objects(whole, "messages")):
+        messages[text(message, "role"), text(message, "id") or place] = message
+    return messages.values()
 
 
 class _ClineConverter(AgentConverter):
@@ -211,9 +217,8 @@ class _ClineConverter(AgentConverter):
                 return path
         return None
 
-    def _inside(self, child: Path) -> tuple[AgentConverter, list[Object]]:
-        told = objects(document(child, self._missed), "messages")
-        return _ClineConverter(self._writer, []), told
+    def _inside(self, child: Path) -> tuple[AgentConverter, Iterable[Object]]:
+        return _ClineConverter(self._writer, []), _messages(document(child, self._missed))
 
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------

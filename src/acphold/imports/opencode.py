@@ -147,8 +147,15 @@ def _created(message: Object) -> int:
 
 
 def _existing(database: Path, names: Iterable[str]) -> list[str]:
-    """Return those of these tables that a database has."""
-    return [name for name in names if databases.columns_of(database, name, ["id"])]
+    """Return those of these tables that a database has, of messages with their parts."""
+    return [
+        name
+        for name in names
+        if all(
+            databases.columns_of(database, it, ["id"])
+            for it in {name, _TABLES_OF_PARTS.get(name, name)}
+        )
+    ]
 
 
 def _found_tables(database: Path) -> list[str]:
@@ -318,7 +325,7 @@ def session_sources(
             changed, size = "time_updated", "0"
             of_session = f"WHERE session_id = {table}.id)"
             for its in _existing(database, MESSAGES):
-                size += f" + (SELECT count(*) FROM {_COUNTED[its]} {of_session}"
+                size += f" + (SELECT count(*) FROM {_TABLES_OF_PARTS[its]} {of_session}"
             # Version 2 writes an answer on in its row, without its session.
             if databases.columns_of(database, MESSAGES[1], ["time_updated"]):
                 newest = f"(SELECT max(time_updated) FROM {MESSAGES[1]} {of_session}"
@@ -346,7 +353,7 @@ def session_sources(
             yield from file_sources([path])
 
 
-_COUNTED: Final = {"message": "part", "session_message": "session_message"}
+_TABLES_OF_PARTS: Final = {"message": "part", "session_message": "session_message"}
 """The tables of the parts of messages."""
 
 _WITH_PARTS: Final = {
