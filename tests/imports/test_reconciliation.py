@@ -104,6 +104,24 @@ async def test_what_was_said_in_the_terminal_between_prompts_here_is_told(
     assert sorted(await prompts(opened)) == ["five", "four", "in the terminal", "one", "two"]
 
 
+async def test_what_was_said_here_is_told_once_where_a_copy_is_read_before_the_file_that_has_it(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    whole = conversation("one", "two")
+    put(tmp_path, whole)
+    put(tmp_path, whole, 1, upto=2)
+    await take(opened, tmp_path)
+    await say_here(opened, "here")
+    for words in ("here", "behind"):
+        os.utime(tmp_path / ".claude/projects" / FOLDERS[1] / f"{SESSION}.jsonl")
+        assert await take(opened, tmp_path) in (["same"], ["same", "same"])
+        say(whole, words)
+        put(tmp_path, whole)
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "here", "behind"]
+
+
 async def test_what_was_said_in_the_terminal_between_and_behind_prompts_here_is_told_at_once(
     opened: Journal, tmp_path: Path
 ) -> None:

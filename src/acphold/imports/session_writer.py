@@ -229,6 +229,8 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             turn.size = sys.maxsize  # said here, or told by an earlier release: not comparable
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
+    elif marker is not None:
+        marker.last = None  # what was said here stands behind it
     if moving := {*(marker.moving if marker else ())}:
         newest = {turn.key: turn.prompt for turn in found}
         moving &= {*newest.values()}  # the others are told again already
@@ -476,8 +478,8 @@ class SessionWriter:
             marker.differing += [source.place] if self._differs else []
         if piece.last is not None and piece.last.identity:
             marker.last = piece.last.identity, piece.last.count, piece.last.digest
-        elif not (piece.entries or self._gone or self._has_marked or self._differs):
-            marker.last = before.last  # what was said here would stand behind it
+        elif not (piece.entries or self._gone or self._has_marked):
+            marker.last = before.last
         if piece.is_last and marker.last is not None and source.size >= WORTH_CHECKING:
             if piece.last is None:
                 marker.offset, marker.check = before.offset, before.check
