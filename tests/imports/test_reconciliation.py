@@ -64,10 +64,16 @@ async def take(journal: Journal, home: Path) -> list[str]:
     return [(await intake.take(source, READER)).outcome for source in changed]
 
 
-async def say_here(journal: Journal, words: str, session_id: str = SESSION) -> None:
+async def say_here(
+    journal: Journal, words: str, session_id: str = SESSION, answer: str = ""
+) -> None:
     lease = await journal.acquire(session_id)
     prompt = json.dumps([{"type": "text", "text": words}]).encode()
     await journal.append(lease, [("prompt", [prompt])])
+    if answer:
+        said = {"type": "text", "text": answer}
+        update = {"sessionUpdate": "agent_message_chunk", "content": said}
+        await journal.append(lease, [("update", [json.dumps(update).encode()])])
     await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await journal.release(lease)
 
@@ -351,6 +357,24 @@ async def test_turns_that_a_person_went_back_from_stand_in_a_session_of_their_ow
     assert await prompts(opened) == ["one", "back", "and on"]
     assert await others(opened) == [tail]
     assert await tails_of(opened, SESSION) == [tail]
+
+
+async def test_a_turn_that_was_left_stays_where_the_same_word_is_said_here(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    first = transcript.last
+    say(transcript, "y")
+    put(tmp_path, transcript, 1)
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    (tail,) = await others(opened)
+    await say_here(opened, "y", answer="On something else")
+    os.utime(tmp_path / ".claude/projects" / FOLDERS[1] / f"{SESSION}.jsonl")
+    assert "differs" in await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "back", "y"]
+    assert await prompts(opened, tail) == ["y"]
 
 
 async def test_a_conversation_that_a_person_began_anew_keeps_its_id(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
+from functools import cached_property
 from typing import Final, Literal
 
 from msgspec import Struct, field
@@ -56,6 +57,9 @@ SAME_MS: Final = 10 * 60_000
 
 WORTH_TELLING: Final = 64
 """Of this many entries that would be told anew, one has to be new, while a source is written to."""
+
+NO_ANSWER: Final = digest_of("")
+"""`ReadTurn.answer` where the agent said nothing."""
 
 SAID: Final = re.compile(r"[\da-f]{16} \d{1,9} \d{1,18}( \d{1,18})?")
 """Matches `ReadTurn.said`; an imported session may have anything in its place."""
@@ -110,12 +114,16 @@ class ReadTurn(Struct):
         """Return True if a turn that was said here has these words, or they go on at an end, and it
         `has_time` of its own that is near."""
         digest, size, begin, *end = said.split(" ")
-        if has_time and not int(begin) - SAME_MS <= self.at <= int([begin, *end][-1]) + SAME_MS:
+        if has_time and not self.is_near(int(begin), int([begin, *end][-1])):
             return False
         parts = [self.words]
         if ENOUGH_CHARACTERS <= int(size) < len(self.words):
             parts += [self.words[: int(size)], self.words[-int(size) :]]
         return digest in map(digest_of, parts)
+
+    def is_near(self, begin: int, end: int) -> bool:
+        """Return True if its time may be that of a turn that was said here then."""
+        return begin - SAME_MS <= self.at <= end + SAME_MS
 
     @property
     def key(self) -> str:
@@ -483,7 +491,7 @@ class _Matching:
         self._pair(_moment, lambda turn: turn.identity, once=False, before=ends)
         if known or not given:
             is_sure = bool(known)
-            self._match_words()
+            self._match_words(is_sure=is_sure)
             first = min(known.items(), default=(1, 1))
             is_any_same = any(ours[a].words == theirs[b].words for a, b in known.items())
             is_likely = is_any_same and (len(known) > 1 or 0 in first)
@@ -517,8 +525,9 @@ class _Matching:
             elif same and once:
                 self.surplus.add(n)
 
-    def _match_words(self) -> None:
-        """Match the other turns of ours by their words, between those that are known."""
+    def _match_words(self, *, is_sure: bool) -> None:
+        """Match the other turns of ours by their words, between those that are known; not against
+        their answers and times, if it `is_sure` that both are one conversation."""
         known, ours, theirs = self._known, self._ours, self._theirs
         upper = len(theirs)
         limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
@@ -532,9 +541,23 @@ class _Matching:
                 place = max(place, known[n] + 1)
             elif not turn.identity and n not in self.surplus:
                 free = (x for x in range(place, limits[n]) if x not in self._met)
-                there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
+                same = (x for x in free if is_like(turn.words, theirs[x].words))
+                if is_sure:
+                    same = (x for x in same if not self._is_another(turn, theirs[x]))
+                there = next(same, None)
                 if there is not None:
                     known[n], place = there, there + 1
+
+    def _is_another(self, our: ReadTurn, their: ReadTurn) -> bool:
+        """Return True if a turn that was said here is not theirs in spite of its words: it has
+        another answer, and theirs a time of its own that is not near."""
+        if not our.is_here or our.answer == their.answer or their.is_near(our.at, our.until):
+            return False
+        return NO_ANSWER not in (our.answer, their.answer) and self._times[their.at] == 1
+
+    @cached_property
+    def _times(self) -> Counter[int]:
+        return Counter(turn.at for turn in self._theirs if turn.at)
 
     def is_sure(self, ours: int, there: int) -> bool:
         """Return True if a turn of ours is one of theirs by more than its words."""
