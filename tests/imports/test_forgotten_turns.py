@@ -76,6 +76,16 @@ async def raw(journal: Journal, session_id: str = SESSION) -> bytes:
     return b"".join([segment.raw async for segment in history(journal, session_id)])
 
 
+async def test_a_title_that_a_person_gave_stays_though_it_has_the_one_letter_of_the_turn(
+    opened: Journal, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("one", "y"))
+    await take(opened, tmp_path)
+    await opened.change(SESSION, RowChange(given="My title"))
+    await forget_turn(opened, 2)
+    assert (await opened.session(SESSION)).title == "My title"
+
+
 async def test_a_turn_that_was_taken_out_comes_back_with_no_import(
     opened: Journal, tmp_path: Path
 ) -> None:

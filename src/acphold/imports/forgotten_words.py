@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from acphold.conversation.history.titles import title_of_words
+from acphold.imports.sources import MARK
 from acphold.imports.turns import squeeze
 
 SECRET_CHARACTERS: Final = 12
@@ -44,8 +45,10 @@ def _is_mixed(word: str) -> bool:
 def is_of(title: str | None, prompt: str) -> bool:
     """Return True if a title was made of a prompt: by the rule of today, or of before, or by a
     program that put a secret of it in."""
-    if not (title and (begun := squeeze(title.removesuffix("…")))):
+    if not (title and (begun := squeeze(title.removesuffix(MARK).removesuffix("…")))):
         return False
-    its_title = title_of_words(prompt)
-    is_begun = squeeze(prompt).startswith(begun) or (its_title is not None and its_title in title)
-    return is_begun or finder(prompt, surely=True)(title)
+    its_title = title_of_words(prompt) or ""
+    is_its = title.removesuffix(MARK) == its_title or (
+        len(its_title) >= SECRET_CHARACTERS and its_title in title  # "y" is in many
+    )
+    return is_its or squeeze(prompt).startswith(begun) or finder(prompt, surely=True)(title)
