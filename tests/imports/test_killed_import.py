@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import HeldElsewhereError
-from acphold.imports import Intake, pieces, reader
+from acphold.imports import Intake, Source, pieces, reader, session_writer
+from acphold.imports.claude import READER
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NewsPiece
-from acphold.journal.journal import take_lease
+from acphold.journal.journal import Journal, take_lease
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
 from tests.empty_journal import empty
@@ -179,6 +180,79 @@ async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_g
         assert len(every) == len(before), (write_number, told)
         assert all(here == sorted(here) for here in told), (write_number, told)
         if not ended:
+            return
+    pytest.fail("it never ends")
+
+
+async def end_at(
+    write_number: int, journal: Journal, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Take all of a source in again, as far as this write; True if that was before its end."""
+    left = [write_number]
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        for name in ("take_in", "withdraw"):
+            patch.setattr(journal, name, ending(getattr(journal, name), left))
+        await Intake(journal).take(source, reader(source.reader), again=True)
+    for row in await journal.page(EVERY):
+        with suppress(HeldElsewhereError):
+            await journal.release(await take_lease(journal, row.session_id))
+    return left[0] <= 0
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+async def test_turns_behind_those_that_are_told_anew_stay_behind_them_where_the_file_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+    whole = [FIRST, SECOND, THIRD, FOURTH]
+    for write_number in range(1, 100):
+        journal = open_journal(empty(tmp_path / f"{write_number}.db"))
+        for way in (whole, [FIRST]):
+            write("roo", tmp_path, way)
+            (source,) = found("roo", tmp_path)
+            await Intake(journal).take(replace(source, changed_at=len(way)), reader("roo"))
+        ends = [await end_at(write_number, journal, source, monkeypatch) for _ in range(kills)]
+        await Intake(journal).take(replace(source, changed_at=9), reader("roo"))
+        (row,) = await journal.page(EVERY)
+        told = await turns(journal, row.session_id)
+        await journal.aclose()
+        assert told == [(it.words, it.answer) for it in whole], write_number
+        if not any(ends):
+            return
+    pytest.fail("it never ends")
+
+
+async def test_after_an_import_that_was_killed_a_file_is_read_on_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    begun: list[int] = []
+
+    async def noting(source: Source, *rest: Any) -> AsyncIterator[NewsPiece]:
+        begun.append(source.begin)
+        async for piece in read_here(source, *rest):
+            yield piece
+
+    def state(count: int) -> Source:
+        write("claude", tmp_path, [FIRST, SECOND, THIRD, FOURTH, FIFTH][:count])
+        (source,) = found("claude", tmp_path)
+        return replace(source, changed_at=count)
+
+    for write_number in range(1, 100):
+        journal = open_journal(empty(tmp_path / f"{write_number}.db"))
+        await Intake(journal).take(state(3), READER)
+        is_killed = await end_at(write_number, journal, state(3), monkeypatch)
+        await Intake(journal).take(state(4), READER)
+        begun.clear()
+        await Intake(journal).take(state(5), READER, noting)
+        (row,) = await journal.page(EVERY)
+        told = [words for words, _ in await turns(journal, row.session_id)]
+        await journal.aclose()
+        assert told == ["Q1", "Q2", "Q3", "Q4", "Q5"], write_number
+        assert len(begun) == 1, write_number
+        assert begun[0] > 0, write_number
+        if not is_killed:
             return
     pytest.fail("it never ends")
 
