@@ -170,7 +170,8 @@ class AgentConverter:
         if not self._writer.caller:
             facts = self._writer.facts
             facts.enter(text(record, "cwd"))
-            facts.begun_as = facts.begun_as or text(record, "forkedFrom", "sessionId")
+            if "forkedFrom" in record:
+                facts.begun_as = facts.begun_as or text(record, "forkedFrom", "sessionId")
 
     # -- calls -------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ MOST_OF_NAME: Final = 200
 MOST_FOLDERS: Final = 20
 """Folders of one conversation that are looked at, the newest."""
 
+_BEFORE_SERVERS: Final = frozenset({"\\\\", "//", "\\/", "/\\"})
+"""What a path of Windows on another machine begins with."""
+
 _PASSING: Final = frozenset({"/tmp", "/private/tmp", "/var/tmp"})
 """Folders of files that pass; `tempfile`, which knows another one, would make each start slower."""
 
@@ -627,7 +630,9 @@ _ROOT: Final = re.compile(r"(?ims)^\[automount\](?:(?!^\[).)*?^\s*root\s*=\s*[\"
 
 def is_of_windows(folder: str) -> bool:
     """Return True for an absolute path of Windows."""
-    return PureWindowsPath(folder).is_absolute()
+    # Asked of each path in a call, most of which are of here: those are told by two characters.
+    may_be = folder[1:2] == ":" or folder[:2] in _BEFORE_SERVERS
+    return may_be and PureWindowsPath(folder).is_absolute()
 
 
 def path_in(folder: str, path: str) -> str:
