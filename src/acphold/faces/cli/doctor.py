@@ -140,7 +140,7 @@ async def check_processes() -> list[Diagnosis]:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
     except errors.RuntimeFolderError as exc:
         found = [Diagnosis("sessions are not shared", str(exc))]
-    found.append(Diagnosis(f"logs of its daemon: {folder(belongings(default_location()))}"))
+    found.append(Diagnosis(f"logs of the daemon: {folder(belongings(default_location()))}"))
     answered, silent, _ = await processes_here()
     for process in answered:
         where = "the daemon" if process.is_daemon else "for an editor or a program"
