@@ -185,6 +185,17 @@ def test_a_message_that_is_there_twice_is_told_once_as_it_was_last(tmp_path: Pat
     ]
 
 
+def test_messages_of_two_times_with_one_id_are_both_told(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.user("Hello.")
+    session.agent("Hi.")
+    session.user("And now?")
+    session._messages[2]["id"] = session._messages[0]["id"]
+    session.write()
+    said = [words for _, words in Story.of(READER, tmp_path).said()]
+    assert said == ["Hello.", "Hi.", "And now?"]
+
+
 # -- the tasks of editors ------------------------------------------------------------------------
 
 

@@ -75,6 +75,7 @@ from acphold.imports.values import (
     first_text,
     from_json,
     inner,
+    number,
     obj,
     objects,
     squeeze,
@@ -130,11 +131,12 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 def _messages(whole: Object) -> Iterable[Object]:
-    """Return the messages of a session; of those that are there twice the later one, in the place
-    of the first."""
+    """Return the messages of a session; of those that are there twice, with one id and time, the
+    later one, in the place of the first."""
     messages: dict[object, Object] = {}
     for place, message in enumerate(objects(whole, "messages")):
-        messages[text(message, "role"), text(message, "id") or place] = message
+        its = text(message, "id") or place
+        messages[text(message, "role"), its, number(message, "ts")] = message
     return messages.values()
 
 
