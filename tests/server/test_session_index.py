@@ -20,6 +20,7 @@ from acphold.live.agents.capabilities import introduction_for_agent
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.session_list import SessionList
+from acphold.live.reading import one_question
 from acphold.live.reading.one_question import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
@@ -584,6 +585,27 @@ async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(hou
     house.agent.lists = [archived]
     assert not await is_archived_once_told(archived)
     assert await is_archived_once_told(archived)
+
+
+@pytest.mark.parametrize("method", ["archive", "unarchive"])
+async def test_the_owner_hears_of_it_before_the_agent_which_may_hang(
+    method: str, monkeypatch: pytest.MonkeyPatch, house: Shared
+) -> None:
+    with_index(house)
+    client, session = await house.talked("one", "ONE", _meta=INDEX)
+    told: list[int] = []
+
+    async def its_addresses(*_: object) -> list[str]:
+        return ["unix:/owner"]
+
+    async def note(*_: object) -> None:
+        told.append(len(house.agent.asked))
+
+    monkeypatch.setattr(one_question, "owner_addresses", its_addresses)
+    monkeypatch.setattr(one_question, "answer_of", note)
+    before = len(house.agent.asked)
+    await client.call(f"_session/{method}", {"sessionId": session})
+    assert told == [before]
 
 
 async def test_the_agent_archives_a_session_while_it_has_it_open_and_closes_it_then(

@@ -12,7 +12,7 @@ clients drop an answer with members that they do not know.
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import AsyncExitStack
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ResumeSessionRequest, decode, encode, splice
@@ -161,8 +161,15 @@ class UnstableMethods:
                 return answer
             # The agent that has it open knows it best.
             its = self._directory.hub.desk_of(session_id) or desk
-            tell = partial(its.sessions.agents.tell, session_id, None, archived=archived)
-            async with telling_owners(self._directory.hub.journal, [session_id], archived=archived):
+            journal = self._directory.hub.journal
+            async with AsyncExitStack() as owners:
+                telling = telling_owners(journal, [session_id], archived=archived)
+                await owners.enter_async_context(telling)
+
+                async def tell() -> None:
+                    await owners.aclose()  # first: an agent may hang, or its client leave
+                    await its.sessions.agents.tell(session_id, None, archived=archived)
+
                 if archived:
                     await self._opener.remote.archive(session_id)
                     await desk.listed.archive(session_id, self._client, tell)
