@@ -377,6 +377,24 @@ async def test_a_turn_that_was_left_stays_where_the_same_word_is_said_here(
     assert await prompts(opened, tail) == ["y"]
 
 
+async def test_of_tails_with_one_turn_the_one_that_a_person_tagged_keeps_it(
+    opened: Journal, tmp_path: Path
+) -> None:
+    said = [Said(n, 1_767_323_045_000 + 60_000 * n, f"Q{n}", f"A{n}") for n in range(8)]
+    tagged = ""
+    for way in ([1, 2, 3], [1, 4], [1, 2, 3, 5, 6], [1, 2, 7]):
+        write("roo", tmp_path, [said[n] for n in way])
+        (source,) = found("roo", tmp_path)
+        await Intake(opened).take(replace(source, changed_at=way[-1]), reader("roo"))
+        if way == [1, 4]:
+            (tagged,) = await tails_of(opened, source.session_id)
+            await opened.mark(tagged, Marks(added=("mine",)))
+    assert await prompts(opened, source.session_id) == ["Q1", "Q2", "Q7"]
+    told = {it: await prompts(opened, it) for it in await tails_of(opened, source.session_id)}
+    assert told.pop(tagged) == ["Q2", "Q3"]
+    assert sorted(told.values()) == [["Q4"], ["Q5", "Q6"]]
+
+
 async def test_a_conversation_that_a_person_began_anew_keeps_its_id(
     opened: Journal, tmp_path: Path
 ) -> None:
