@@ -386,10 +386,10 @@ def is_exact(tables: Tables, session_id: str, after: int) -> bool:
 
     This holds if nothing above `after` was merged. It also holds if `after` lies between two
     turns, because only entries of one turn are merged. It does not where the person went back since
-    in the agent's own program: turns up to `after` may stand elsewhere.
+    in the agent's own program: turns up to `after` may stand elsewhere. With 0, nothing was shown.
     """
     rows, settled = _find_segments(tables, session_id)
-    if rows.have(BACK, after):
+    if after and rows.have(BACK, after):
         return False
     position = after
     while after < settled and (found := rows.read(after, bounds.PIECE_BYTES, settled)):
