@@ -375,6 +375,15 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         assert other.text() == "keptcut"
 
 
+async def test_stop_names_only_agents_that_ran(home: Home) -> None:
+    absent = wrap_command(["/no/such/absent"])
+    async with home.editor() as one, editor(absent, journal=home.journal, env=home.env) as other:
+        await one.talk({"say": "kept"})
+        await other.refused("initialize", {"protocolVersion": 1})
+        stopped = await asyncio.to_thread(home.run, "agent", "stop")
+        assert stopped.stdout == "Ended scripted. absent was not running.\n"
+
+
 async def test_stop_by_id_ends_the_agent_that_has_the_session_and_no_other(home: Home) -> None:
     async with home.editor() as one, home.editor("--name", "another") as other:
         session = await one.talk({"say": "kept"})

@@ -391,13 +391,23 @@ async def stop_all_of() -> int:
     return await _stop(stopped.answering)
 
 
+def _agent_names(keys: set[str]) -> list[str]:
+    return [on_one_line(name) for name in sorted({agent_name(key) for key in keys})]
+
+
 def _end_of(process: Process | SilentProcess) -> str:
     """Return what ended with a process, in words."""
     if not isinstance(process, Process):
         return f"Ended process {process.pid}, which did not answer."
-    names = [on_one_line(name) for name in dict.fromkeys(map(agent_name, process.agents))]
-    *others, last = names or ["a daemon without an agent"]
+    running = {it.key for it in process.programs} - {""}
+    ended, idle = _agent_names(running), _agent_names({*process.agents} - running)
+    if not running and idle:  # an earlier release does not tell which of them run
+        ended, idle = [f"process {process.pid}"], []
+    *others, last = ended or ["a daemon without an agent"]
     words = f"Ended {', '.join(others)}{' and ' * bool(others)}{last}."
+    for name in idle:
+        if name not in ended:
+            words += f" {name} was not running."
     questions = sum(max(len(it.questions), it.waiting) for it in process.sessions)
     turns = sum(it.running and not it.waiting for it in process.sessions)
     for count, what, how in ((questions, "open question", "cancelled"), (turns, "turn", "stopped")):
