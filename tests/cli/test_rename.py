@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from acphold.errors import ConnectionLostError
+from acphold.faces.cli import session_commands
 from acphold.journal.rows import MOST_TAGS
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
@@ -111,6 +113,24 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
         acphold.run("session", "archive", "--undo", "aa").out == "Restored 1 session to the list.\n"
     )
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
+
+
+@pytest.mark.usefixtures("three")
+def test_what_was_archived_is_known_to_undo_while_its_owner_is_still_told(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = session_commands._change
+
+    async def interrupted(*given: Any) -> None:
+        await change(*given)
+        raise ConnectionLostError("it takes too long")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(session_commands, "_change", interrupted)
+        assert acphold.run("session", "archive", "aa", "bb").code != 0
+    assert list(listed(acphold)) == ["cc-3"]
+    acphold.run("session", "archive", "--undo", "@last")
+    assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
 
 
 def test_a_list_of_the_sessions_that_may_be_meant_says_what_is_done_with_the_chosen_one(

@@ -248,12 +248,12 @@ async def _archived_last(kept: Journal) -> list[SessionRow]:
 async def archive_all(session_ids: Collection[str], *, undo: bool) -> None:
     """Archive sessions, or restore them."""
     async with existing_journal() as kept:
-        # If one is live, its next prompt has to bring it back, however soon it comes.
-        await _change(kept, session_ids, RowChange(archived=not undo))
-        if session_ids and not undo:
+        if session_ids and not undo:  # before all else, which may be interrupted
             last = _LastArchived((await kept.identity()).mark, [*session_ids])
             with suppress(OSError):
                 write_private(_last_file(), json.encode(last))
+        # If one is live, its next prompt has to bring it back, however soon it comes.
+        await _change(kept, session_ids, RowChange(archived=not undo))
 
 
 @command("session delete", "[OPTIONS] ID...", options.JOURNAL)
