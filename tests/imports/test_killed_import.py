@@ -184,6 +184,39 @@ async def test_turns_that_were_moving_stand_once_in_order_though_their_file_is_g
     pytest.fail("it never ends")
 
 
+async def test_turns_that_a_killed_import_put_aside_and_apart_stand_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+    said = [Said(n, BEGUN + 60_000 * n, f"Q{n}", f"A{n}") for n in range(12)]
+    for write_number in range(1, 100):
+        journal = open_journal(empty(tmp_path / f"{write_number}.db"))
+        ended = False
+        for number, way in enumerate(([1, 2], [9], [6, 7, 8], [6, 7, 8], [1, 9, 10])):
+            write("opencode", tmp_path, [said[n] for n in way])
+            (source,) = found("opencode", tmp_path)
+            left = [write_number if way == [6, 7, 8] else 0]
+            with monkeypatch.context() as patch:
+                for name in ("take_in", "withdraw", "create", "delete"):
+                    patch.setattr(journal, name, ending(getattr(journal, name), left))
+                try:
+                    await Intake(journal).take(
+                        replace(source, changed_at=number), reader(source.reader)
+                    )
+                except KeyboardInterrupt:
+                    ended = True
+            for row in await journal.page(EVERY):
+                with suppress(HeldElsewhereError):
+                    await journal.release(await take_lease(journal, row.session_id))
+        rows = [await turns(journal, row.session_id) for row in await journal.page(EVERY)]
+        await journal.aclose()
+        every = [words for row in rows for words, _ in row]
+        assert len(every) == len({*every}), (write_number, rows)
+        if not ended:
+            return
+    pytest.fail("it never ends")
+
+
 async def end_at(
     write_number: int, journal: Journal, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> bool:

@@ -167,7 +167,7 @@ async def take_out_begun(journal: Journal, source: Source, row: SessionRow, begu
 
 async def take_out_common(journal: Journal, source: Source, session_id: str) -> None:
     """Take the turns of a session out of the tails, and the sessions of sources apart, that
-    have its id, and each turn of a tail out of the other tails.
+    have its id, and those of one of these out of the tails behind it.
 
     They are compared again at the next import, or deleted if nothing is left. One that a person
     has named, tagged, pinned or shared, or in which prompts wait, stays as it is; and so does one
@@ -179,7 +179,7 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     # One that was taken in before turns had identities is known by its moment.
     keys = {name for turn in ours.turns for name in (turn.identity, turn.moment)}
     left = set[str]()
-    for it in sorted(others, key=lambda row: (not _is_kept(row), -row.last_seq)):
+    for it in sorted(others, key=lambda row: (not _is_kept(row), row.tail_of, -row.last_seq)):
         if await is_live(journal, it.session_id):
             continue
         session = await read_known(journal, it.session_id)
@@ -198,8 +198,9 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
         due = [n for n in due if n not in common]
         if is_branch and len(common) < len(session.turns):
             continue
-        # An import that was killed may have put a turn aside twice, by itself and behind another.
-        left.update(turn.key for turn in session.turns if it.tail_of)
+        # An import that was killed may have put a turn aside twice: by itself and behind another,
+        # or apart, where it had not noted that it knew the source.
+        left.update(turn.key for turn in session.turns)
         if _is_kept(it) or not (common or due):
             continue
         if (lease := await _own_unchanged(journal, it)) is None:
