@@ -179,7 +179,7 @@ async def take_out_common(journal: Journal, source: Source, session_id: str) -> 
     # One that was taken in before turns had identities is known by its moment.
     keys = {name for turn in ours.turns for name in (turn.identity, turn.moment)}
     left = set[str]()
-    for it in sorted(others, key=lambda row: (not _is_kept(row), row.tail_of, -row.last_seq)):
+    for it in sorted(others, key=lambda row: (not _is_kept(row), row.tail_of != "", -row.last_seq)):
         if await is_live(journal, it.session_id):
             continue
         session = await read_known(journal, it.session_id)
