@@ -82,7 +82,7 @@ class AskingTurn:
             *prompt_and_stdin(given.prompt, self._deadline),
             *files,
         )
-        self._output: TextOutput | JsonOutput = JsonOutput() if given.json else TextOutput()
+        self.output: TextOutput | JsonOutput = JsonOutput() if given.json else TextOutput()
         self._session: RemoteSession | None = None
         self._turn: RemoteTurn | None = None
         self._stopped: Exit | None = None  # the reason why we have cancelled it
@@ -101,7 +101,7 @@ class AskingTurn:
         try:
             return asyncio.run(self.run())
         except AcpError as error:
-            self._output.show_failure(error)
+            self.output.show_failure(error)
             raise
         finally:
             log.setLevel(level)
@@ -121,7 +121,7 @@ class AskingTurn:
             await self._task  # raises what went wrong
         if self._end is None:  # no turn yet, or nobody waits for its end any more
             self._end = self._stopped or Exit.ERROR
-            self._output.show_end(None, self._end)
+            self.output.show_end(None, self._end)
         return self._end
 
     def stop(self, why: Exit) -> None:
@@ -141,14 +141,14 @@ class AskingTurn:
                         session = await self._open(agent, row)
                         await self._setup.apply(session)
                         self._session = session
-                        if isinstance(self._output, JsonOutput):
+                        if isinstance(self.output, JsonOutput):
                             async with existing_journal() as journal:
                                 opened = await journal.session(session.id)
-                            self._output.begins(opened.agent, session)
+                            self.output.begins(opened.agent, session)
                     turn = self._turn = self._session.prompt(*self._content)
                     while raws := await turn.take_all():
                         with self._beside_question():
-                            self._output.updates(raws)
+                            self.output.updates(raws)
                 except AuthRequiredError as error:
                     from acphold.faces.cli.sign_in import sign_in_program
                     from acphold.faces.screen.flow import Flow
@@ -162,7 +162,7 @@ class AskingTurn:
             end = turn_end(encode({"stopReason": turn.stop_reason}), 0)
             self._end = self._stopped or ENDS[end.outcome]
             with self._beside_question():
-                self._output.show_end(turn.stop_reason, self._end)
+                self.output.show_end(turn.stop_reason, self._end)
 
     # -- the agent and the session --------------------------------------------------------
 
@@ -224,14 +224,14 @@ class AskingTurn:
         rule = rule_for(permission, asked.tool_call.kind)
         answer: PermissionAnswer
         if rule == "ask" and person is not None:
-            self._output.end_line()
+            self.output.end_line()
             answer = await person.decide(asked)
         else:
             if self._turn is None or not self._turn.has_begun:
                 await leave_to_others(asked.session_id)
             answer = rule == "allow"
         with self._beside_question():
-            self._output.show_decision(asked, answer, by_person=rule == "ask")
+            self.output.show_decision(asked, answer, by_person=rule == "ask")
         return answer
 
     @contextmanager
@@ -243,7 +243,7 @@ class AskingTurn:
             return
         with person.put_away():
             yield
-            self._output.end_line()
+            self.output.end_line()
 
 
 class FrontEndpoint(Endpoint):
