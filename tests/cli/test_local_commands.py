@@ -145,7 +145,7 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(place: Place, tmp_path: Path
         with with_mine(place).on_terminal("chat", "mine") as one:
             one.until("ready")
             one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": ", and done"}))
-            one.until("agent  begun", "running", "Ctrl-D detaches")
+            one.until("agent  begun", "running", "Ctrl-D leaves")
             one.type("\x04", "The turn continues in the background. To continue: acphold")
             assert one.ended() == 0
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]

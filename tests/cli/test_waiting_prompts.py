@@ -118,7 +118,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         one.type("first this\r", "you  first this", "1 queued prompt", "ready")
         assert prompts(tmp_path / "log") == ["first this"]
         one.type("\x03")  # without a turn it holds what would begin by itself
-        one.until("1 queued prompt; paused: stopped", "Ctrl-C again detaches")
+        one.until("1 queued prompt; paused: stopped", "Ctrl-C again leaves")
         assert one.ended("\x03") == 0
 
 

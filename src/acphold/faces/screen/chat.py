@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TITLE_LETTERS = 60
 
 
-LEAVE_HINT: Final = "Ctrl-C again detaches"
+LEAVE_HINT: Final = "Ctrl-C again leaves"
 
 
 class Chat:
@@ -205,7 +205,7 @@ class Chat:
             self._facts = attributes(self.turns.session)
         others = self.turns.live.clients - 1
         with_others = (quantity(others, "other client"),) if others > 0 else ()
-        keys = ("q leaves",) if self._reads_only else ("Ctrl-D detaches", "? helps")
+        keys = ("q leaves",) if self._reads_only else ("Ctrl-D leaves", "? helps")
         return (doing, *self._facts, *with_others, *keys)
 
     @property
