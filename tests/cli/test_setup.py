@@ -263,6 +263,22 @@ def test_an_entry_is_removed_again_to_the_byte(person: Person) -> None:
     assert (done.code, "Nothing to do" in done.out) == (0, True)
 
 
+@pytest.mark.parametrize("before", [None, "{}\n", ""])
+def test_a_file_that_setup_made_is_removed_again_and_one_that_was_there_stays(
+    person: Person, before: str | None
+) -> None:
+    path = ".config/zed/settings.json"
+    if before is not None:
+        person.write(path, before)
+    for agent in ("a", "b"):
+        person.names(f"[agents.{agent}]", f'command = ["/bin/{agent}"]')
+        assert person.run("zed", agent, "--yes").code == 0
+    assert person.run("zed", "a", "--remove", "--yes").code == 0
+    assert (person.home / path).exists()  # with that of the other
+    assert person.run("zed", "b", "--remove", "--yes").code == 0
+    assert (person.home / path).exists() == (before is not None)
+
+
 def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Person) -> None:
     real = person.write("dotfiles/zed.json", ZED)
     real.chmod(0o640)
@@ -686,7 +702,8 @@ def test_agents_that_jetbrains_installs_itself_get_an_entry_behind_acphold(
     assert left.startswith("junie is unchanged: the editor installs it itself, and acphold does")
     assert "Nothing to do" in person.run(*words, "--yes").out
     assert person.run(*words, "--remove", "--yes").code == 0
-    assert value_at(file.read_text(), ["agent_servers"]) in ({}, None)
+    assert file.exists() == (before is not None)
+    assert before is None or file.read_text() == before
     assert kept.read_text() == INSTALLED
 
 

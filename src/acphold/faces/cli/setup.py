@@ -351,13 +351,13 @@ def _change(
             for path, (before, after) in changes.items():
                 kept = _write(path, before, after)
                 was = f" (backup: {folder(kept)})" if kept else ""
-                say(f"Written: {folder(path)}{was}")
+                say(f"{'Written' if after else 'Removed'}: {folder(path)}{was}")
     return Exit.OK, unchanged
 
 
 def _plan_edit(path: str, edit: Callable[[str], str]) -> tuple[str | None, str] | None:
-    """Show the changes of the file; return its text, None without a file, and the new one; None if
-    there are no changes. Raises SettingsError."""
+    """Show the changes of the file; return its text, None without a file, and the new one, "" to
+    remove it; None if there are no changes. Raises SettingsError."""
     before = _read(path)
     try:
         after = edit(before or "")
@@ -365,12 +365,14 @@ def _plan_edit(path: str, edit: Callable[[str], str]) -> tuple[str | None, str] 
         raise SettingsError(f"{path}, {error}; nothing was written") from None
     if after == (before or ""):
         return None
+    if _made_by_setup(path, after):
+        after = ""
     shown, screen = folder(path), console()
     for line in unified_diff(
         (before or "").splitlines(),
         after.splitlines(),
         shown if before is not None else "(new file)",
-        shown,
+        shown if after else "(no file)",
         lineterm="",
     ):
         style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
@@ -442,13 +444,17 @@ def _read(path: str) -> str | None:
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:
-    """Replace the file in one step, following links; returns the backup's path. SettingsError."""
+    """Replace the file in one step, following links, or remove it; returns the backup's path.
+    SettingsError."""
     target = os.path.realpath(path)
     old = folder_fd = None
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if _read(target) != before:  # an editor may have written meanwhile
             raise SettingsError(f"{path} changed in the meantime; nothing was written, try again")
+        if not after:
+            os.unlink(target)
+            return None
         kept = None if before is None else _keep(path, target, before)
         with suppress(FileNotFoundError):
             old = open_fd(target)
@@ -469,18 +475,35 @@ def _write(path: str, before: str | None, after: str) -> str | None:
 STAMPED: Final = re.compile(r"\.\d{8}-\d{6}(-\d+)?\.bak")
 """The end of the name of a backup of ours, behind that of the file."""
 
+EMPTY: Final = re.compile(r"\s*\{\s*\}\s*")
+"""Settings without a member or a comment."""
+
 STARTS_US: Final = re.compile(r'"([^"\n]*/)?acphold"')
 """A text with an acphold in front of some agent was changed before."""
+
+
+def _backups(path: str) -> Iterator[str | None]:
+    """Yield the texts of the backups of ours beside the file."""
+    for name in glob(f"{escape(path)}.*.bak"):
+        if STAMPED.fullmatch(name.removeprefix(path)):
+            with suppress(SettingsError):  # a stranger's
+                yield _read(name)
+
+
+def _made_by_setup(path: str, after: str) -> bool:
+    """Return True if nothing is left in the file, and nothing was there before our first change:
+    of that there would be a backup."""
+    if os.path.islink(path) or not EMPTY.fullmatch(after):
+        return False
+    return all(text is not None and STARTS_US.search(text) for text in _backups(path))
 
 
 def _keep(path: str, target: str, before: str) -> str | None:
     """Back up the file's text under a free name beside it; returns that name. None if it is there
     from before the first change."""
-    for name in glob(f"{escape(path)}.*.bak"):
-        if STAMPED.fullmatch(name.removeprefix(path)):
-            with suppress(SettingsError):  # a stranger's
-                if STARTS_US.search(before) or _read(name) == before:
-                    return None
+    for text in _backups(path):
+        if STARTS_US.search(before) or text == before:
+            return None
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     for name in names:
