@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from acphold.errors import ConnectionLostError, JournalUnavailableError
+from acphold.errors import ConnectionLostError, JournalUnavailableError, UnknownSessionError
 from acphold.journal.owners import At
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
@@ -23,14 +24,18 @@ def titles(client: Guest) -> list[str]:
     return [u["title"] for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
 
 
-async def test_the_clients_of_a_session_are_told_its_new_title_before_the_owner_answers(
-    journal: Path, client: Guest
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_clients_of_a_session_are_told_its_new_title_also_if_the_next_change_fails(
+    journal: Path, client: Guest, *, fails: bool
 ) -> None:
     session = await client.new()
     other = open_journal(journal)
-    async with telling_owners(other, [session]):
-        await other.change(session, RowChange(given="Mine"))
-        assert titles(client) == []
+    with pytest.raises(UnknownSessionError) if fails else nullcontext():
+        async with telling_owners(other, [session]):
+            await other.change(session, RowChange(given="Mine"))
+            assert titles(client) == []
+            if fails:
+                await other.change("gone", RowChange(given="Mine"))
     await client.until(lambda: titles(client) == ["Mine"])
     await other.aclose()
 

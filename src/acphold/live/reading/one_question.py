@@ -56,19 +56,22 @@ async def telling_owners(
     otherwise: Sequence[str] = (),
 ) -> AsyncIterator[None]:
     """Tell the other processes that own sessions, once the block has changed their rows or deleted
-    them: CHANGED; about one that no other owns, the process at the addresses `otherwise`.
+    them, or some of them: CHANGED; about one that no other owns, the process at the addresses
+    `otherwise`.
 
     Raises JournalError; a process that does not answer is no error.
     """
     owners = [(it, await owner_addresses(journal, it)) for it in session_ids]
-    yield
-    await asyncio.gather(
-        *(
-            answer_of(to, CHANGED, encode(_Changed(session_id, archived)), bounds.ANSWER_SECONDS)
-            for session_id, addresses in owners
-            if (to := otherwise if addresses is None else addresses)
+    try:
+        yield
+    finally:
+        await asyncio.gather(
+            *(
+                answer_of(to, CHANGED, encode(_Changed(it, archived)), bounds.ANSWER_SECONDS)
+                for it, addresses in owners
+                if (to := otherwise if addresses is None else addresses)
+            )
         )
-    )
 
 
 async def ask_owner(
