@@ -84,6 +84,18 @@ def test_a_folder_of_windows_that_is_not_here_is_said(journal: Path, tmp_path: P
     assert "D:\\work" in acphold.run("list", "--json").out.replace("\\\\", "\\")
 
 
+def test_each_of_a_project_that_is_gone_is_counted(journal: Path, tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    for number in range(3):
+        transcript = Transcript(f"Hello {number}.")
+        transcript.assistant("Hi.")
+        for record in transcript.records:
+            record |= {"cwd": gone if number else str(tmp_path), "sessionId": f"s-{number}"}
+        transcript.write(tmp_path, f"s-{number}")
+    done = CommandLine(journal).run("import", "--from", str(tmp_path))
+    assert f"2 conversations in folders that are not here, such as {gone}" in done.err
+
+
 @pytest.mark.parametrize("other", ["/", "/tmp", "~"])
 def test_one_whose_project_is_gone_is_not_moved_to_where_no_project_is(
     journal: Path, tmp_path: Path, other: str

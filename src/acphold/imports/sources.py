@@ -129,12 +129,8 @@ class Facts(Struct):
 
     @property
     def is_lost(self) -> bool:
-        """True if its folder is not here, but one of Windows, or gone while those exist that its
-        program entered, too."""
-        if not os.path.isabs(self.folder):
-            return True
-        others = map(folder_here, self.folders)
-        return not os.path.isdir(self.folder) and any(map(os.path.isdir, others))
+        """True if its folder is not here: one of Windows, or gone."""
+        return not (os.path.isabs(self.folder) and os.path.isdir(self.folder))
 
 
 def _is_above_projects(folder: str) -> bool:

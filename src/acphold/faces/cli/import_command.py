@@ -369,7 +369,7 @@ class Tally(Struct):
         self.missed.update(facts.missed.counts)
         self.missed_bytes.update(facts.missed.sizes)
         self.removed.update(facts.removed)
-        if facts.is_lost:
+        if facts.is_lost and taken.outcome != "empty":
             self.lost_folders[facts.folder] += 1
 
     def count_failure(self, error: Exception, path: str, *, is_known: bool = False) -> None:
