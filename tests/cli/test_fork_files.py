@@ -55,7 +55,7 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     assert done.code == 0, done.err
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 2\n"
     assert f"its files are in {tmp_path}/new" in done.err
-    assert "Files in .gitignore were not copied, nor 1 file (.env)." in done.err
+    assert "Files in .gitignore, if any, were not copied, nor 1 file (.env)." in done.err
     assert project.status(tmp_path / "new") == " M a.txt\0"
     assert f"{tmp_path}/new" in acphold.run("show", done.out.strip()).out
 
@@ -171,7 +171,7 @@ def test_ignored_files_that_the_project_names_are_copied_on_request(
     project.write("cache/big")
     project.write("new.txt")
     done = acphold.run("continue", "aa-1", "--files", str(tmp_path / "without"))
-    assert "Files in .gitignore were not copied, nor 1 file (.env). --include" in done.err
+    assert "Files in .gitignore, if any, were not copied, nor 1 file (.env). --include" in done.err
     done = acphold.run("continue", "aa-1", "--files", str(tmp_path / "with"), "--include")
     assert "copied as they are now: 2 ignored files (.env, local.toml)" in done.err
     assert (tmp_path / "with" / "local.toml").read_text() == "x = 1\n"

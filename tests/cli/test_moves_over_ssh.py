@@ -77,7 +77,7 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
         f"  its files are in a new work tree of {there}/code",
         f"  `git -C {there}/code worktree remove --force {laid}` removes it, with every change "
         "there that no branch has",
-        "  Files in .gitignore were not copied, nor 1 file (.env).",
+        "  Files in .gitignore, if any, were not copied, nor 1 file (.env).",
         "  here you can still read it; `acphold continue aa-1 --from last` continues a copy",
         "To continue: acphold continue --host me@there aa-1",
     ]

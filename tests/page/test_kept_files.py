@@ -158,9 +158,10 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
             await dialog.get_by_role("checkbox", name="Also copy the ignored").press("Space")
         assert await violations(page) == []
         await dialog.get_by_role("button", name=name).press("Enter")
-        left = "Files in .gitignore were not copied."
+        left = "Files in .gitignore, if any, were not copied."
         included = (
-            "1 ignored file was copied as it is now. Other files in .gitignore were not copied."
+            "1 ignored file was copied as it is now. "
+            "Other files in .gitignore, if any, were not copied."
         )
         await expect(dialog).to_contain_text(included if before else left)
         assert await violations(page) == []

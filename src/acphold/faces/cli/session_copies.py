@@ -205,10 +205,11 @@ def removal_of(folder: str, project: str) -> str:
 def not_copied(left_out: int, names: Sequence[str], which: str = "Files") -> str:
     """Return a sentence about files that were not copied: ignored ones, and so many others that
     were left out, the first of which are named."""
-    if not left_out:
-        return f"{which} in .gitignore were not copied."
-    named = ", ".join(names) + (", …" if left_out > len(names) else "")
-    return f"{which} in .gitignore were not copied, nor {quantity(left_out, 'file')} ({named})."
+    others = ""
+    if left_out:
+        named = ", ".join(names) + (", …" if left_out > len(names) else "")
+        others = f", nor {quantity(left_out, 'file')} ({named})"
+    return f"{which} in .gitignore, if any, were not copied{others}."
 
 
 def _description_of_files(copied: KeptThere) -> list[str]:
