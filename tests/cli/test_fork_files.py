@@ -129,9 +129,9 @@ def test_without_a_folder_the_files_are_in_a_new_one_beside_the_project(
         done = acphold.run("continue", "aa-1", "--files")
         assert f"its files are in {project.folder / name}" in done.err
         assert (project.folder / name / "a.txt").read_text() == "turn 2\n"
-    wrong = acphold.run("continue", "--files", "aa")
+    wrong = acphold.run("continue", "--files", "aa-1")  # the id of a copy may begin with "aa"
     assert wrong.code == 2
-    assert "`acphold continue aa --files`" in wrong.err
+    assert "`acphold continue aa-1 --files`" in wrong.err
 
 
 def test_before_an_entry_means_the_beginning_of_its_turn_and_the_conversation_before_it(

@@ -396,12 +396,12 @@ async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path
     with file_size_limit(size(path) + 40_000):
         [added] = await journal.append(lease, [("update", [RAW])])
         with pytest.raises(JournalUnavailableError, match="disk"):
-            await journal.append(lease, [("update", [b"x" * 200_000])])
+            await journal.append(lease, [("update", [b"x" * 400_000])])
         with pytest.raises(JournalUnavailableError, match="disk"):
-            await journal.append(lease, [("update", [b"x" * 200_000])])
+            await journal.append(lease, [("update", [b"x" * 400_000])])
         assert await read_all(journal) == [*history, added]
         [last] = await journal.append(lease, [("update", [RAW])])
-    [large] = await journal.append(lease, [("update", [b"x" * 200_000])])
+    [large] = await journal.append(lease, [("update", [b"x" * 400_000])])
     assert await read_all(journal) == [*history, added, last, large]
     await journal.aclose()
     journal = open_file(path)
