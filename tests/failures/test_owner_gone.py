@@ -108,8 +108,8 @@ async def test_all_that_an_owner_owes_when_it_is_gone_is_answered(
     for name in ("OWNER_ANSWER_SECONDS", "CLIENT_ANSWER_SECONDS"):
         monkeypatch.setattr(reading_bounds, name, LEFT_SECONDS)
     async with (
-        program(journal, modes=MODES) as owner,
         wrapped(journal, modes=MODES) as client,
+        program(journal, modes=MODES) as owner,  # ends first: it may be on its way to us
         aclosing(open_journal(journal)) as beside,
     ):
         sessions = {ask: await owner.talk({"say": "hello "}) for ask in (*OPEN, *NOT_OPEN)}
