@@ -100,8 +100,8 @@ async def find_accepted(
 
 
 class Pause:
-    """What is done meanwhile: see the module. `_stopped` are the agents that are stopped, with
-    their generation."""
+    """The pause while the journal is out of reach: see the table of the module. `_stopped` are the
+    agents that are stopped, with their generation."""
 
     def __init__(
         self, live: Mapping[str, Conversation], outage: Outage, *, is_shared: bool
@@ -114,7 +114,7 @@ class Pause:
         self._ending = TaskSet()
 
     async def look(self, unheard: float) -> None:
-        """Do what is due: see the table. The journal has not heard of us for `unheard` seconds."""
+        """Do what is due. The journal has not heard of us for `unheard` seconds."""
         self._outage.begin()
         due = {it: it.shared.options.max_outage for it in self._live.values()}
         for conversation in due:

@@ -62,9 +62,8 @@ async def telling_owners(
     Raises JournalError; a process that does not answer is no error.
     """
     owners = [(it, await owner_addresses(journal, it)) for it in session_ids]
-    try:
-        yield
-    finally:
+
+    async def tell() -> None:
         await asyncio.gather(
             *(
                 answer_of(to, CHANGED, encode(_Changed(it, archived)), bounds.ANSWER_SECONDS)
@@ -72,6 +71,13 @@ async def telling_owners(
                 if (to := otherwise if addresses is None else addresses)
             )
         )
+
+    try:
+        yield
+    except errors.AcpError:  # a cancelled one does not wait for the owners
+        await tell()
+        raise
+    await tell()
 
 
 async def ask_owner(
