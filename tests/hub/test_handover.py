@@ -9,18 +9,23 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.fold import SessionState, fold
-from acphold.live.hub import bounds
-from acphold.live.hub.handover import (
+from acphold.conversation.history.handovers import (
     BEGINNING,
-    GIVEN,
     HEADING,
-    LOST,
     WORDS_NOW,
-    cut_off_turn,
-    earlier_conversation,
+    HandOver,
     is_named_by_it,
     own_words,
+    read_handed_over,
+    text_digest,
     without_its_title,
+)
+from acphold.live.hub import bounds
+from acphold.live.hub.handover import (
+    GIVEN,
+    LOST,
+    cut_off_turn,
+    earlier_conversation,
 )
 
 Step = tuple[str, str]
@@ -133,25 +138,29 @@ def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:
     assert titles == [LOST, GIVEN, f"{GIVEN}; it began with codex"]
 
 
+ODD_ID = 'a "session" ]\n[acphold'
+
+
 def sent(found: SessionState, *prompt: str) -> list[str]:
     """The texts that an agent is sent with a prompt."""
     context = earlier_conversation(found)
     assert context is not None
-    blocks = context.join([json.dumps({"type": "text", "text": each}).encode() for each in prompt])
+    own = [json.dumps({"type": "text", "text": each}).encode() for each in prompt]
+    blocks = context.join(own, context.mark(ODD_ID, 7))
     return [json.loads(block)["text"] for block in blocks]
 
 
 def test_the_earlier_conversation_is_read_before_the_new_words() -> None:
     history, *own = sent(state(("user", "Hello"), ("agent", "Hi.")), "And now?", "Look here")
     assert own == ["And now?", "Look here"]
-    assert history.startswith("# Earlier in this conversation\n\n")
+    assert history.startswith("# Earlier in this conversation\n[acphold ")
     assert history.endswith(f"Assistant: Hi.\n\n{WORDS_NOW}\n\n")
 
 
 def test_a_slash_command_stays_at_the_beginning_of_its_prompt() -> None:
     own, history = sent(state(("user", "Hello"), ("agent", "Hi.")), "/compact now")
     assert own == "/compact now"
-    assert history.startswith("\n\n# Earlier in this conversation\n\n")
+    assert history.startswith("\n\n# Earlier in this conversation\n[acphold ")
     assert WORDS_NOW not in history
 
 
@@ -168,16 +177,30 @@ def test_the_persons_own_words_are_found_in_what_an_agent_sends_back(
     found = state(("user", asked), ("agent", answered))
     context = cut_off_turn(found) if crashed else earlier_conversation(found)
     assert context is not None
-    blocks = context.join([json.dumps({"type": "text", "text": now}).encode()])
+    mark = context.mark(ODD_ID, 7)
+    blocks = context.join([json.dumps({"type": "text", "text": now}).encode()], mark)
     texts = [json.loads(block)["text"] for block in blocks]
     if HEADING not in now:
-        assert own_words("".join(texts)).strip() == now.strip()
+        read, told, own = read_handed_over("".join(texts))
+        assert (read, own.strip()) == (mark, now.strip())
+        assert text_digest(told) == mark.digest == text_digest(context.text)
     assert "".join(map(own_words, texts)).strip() == own_words(now).strip()
 
 
 def test_words_without_a_handed_over_conversation_are_left_as_they_are() -> None:
     for words in ("Hello", f"{HEADING}\n\nmine", f"a {WORDS_NOW} b", BEGINNING, ""):
         assert own_words(words) == words
+
+
+def test_a_text_of_an_earlier_release_is_known_without_a_mark_and_a_cut_one_by_its_mark() -> None:
+    was = f"{HEADING}\n\n{BEGINNING}. Background only.\n\nUser: Hi\n\n{WORDS_NOW}\n\nGo on"
+    mark, told, own = read_handed_over(was)
+    assert (mark, own) == (None, "Go on")
+    assert told.endswith("User: Hi\n")
+    [text, _] = sent(state(("user", "Hello"), ("agent", "Hi.")), "Go on")
+    mark, told, own = read_handed_over(text[:200])
+    assert mark == HandOver(ODD_ID, 7, read_handed_over(text)[0].digest)  # type: ignore[union-attr]
+    assert text_digest(told) != mark.digest
 
 
 def test_a_title_that_was_made_of_the_earlier_conversation_is_known() -> None:

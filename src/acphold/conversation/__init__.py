@@ -4,7 +4,7 @@ EXPORTS = """
     errors
     exports.forms exports.page exports.redacted
     history.attributes history.beginnings history.children history.compaction history.decisions
-    history.display_terminals history.entries history.fold history.message_chunks
+    history.display_terminals history.entries history.fold history.handovers history.message_chunks
     history.prompt_queue history.raw_update history.replay history.timeline history.titles
     history.words
     presentation.blocks presentation.long_output presentation.permissions

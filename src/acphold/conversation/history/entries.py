@@ -145,6 +145,14 @@ entries from each first to each last number were left; they are void, and stand 
 FORGOTTEN: Final = "forgotten"
 """`{"turns": ["…"]}`: the identities of turns that a person had taken out: see `imports.turns`."""
 
+HANDED_OVER: Final = "handed_over"
+"""`{"session": "…", "lastSeq": …, "digest": "…", …}`: the prompt before or behind it brought the
+agent earlier entries as text: see `history.handovers`. The fold and the replay skip it."""
+
+CLEARED: Final = "cleared"
+"""`{"how": "…", "shown": …}`: the person had the agent forget everything above with
+the command `how`; not `shown` while nothing proves that it did."""
+
 KINDS: Final = (
     UPDATE,
     PARAMS,
@@ -160,6 +168,7 @@ KINDS: Final = (
     SENT,
     QUEUE,
     BACK,
+    CLEARED,
 )
 """The kinds that the fold and the replay know; any other is kept and skipped."""
 

@@ -43,6 +43,7 @@ from acp_wire.schema import encode, splice
 from acp_wire.schema.splice import session_id_in
 from acphold.conversation.history import children
 from acphold.conversation.history.attributes import Attributes, fold_update
+from acphold.conversation.history.handovers import without_its_title
 from acphold.conversation.history.raw_update import (
     ATTRIBUTE_KINDS,
     encode_text,
@@ -65,7 +66,6 @@ from acphold.live.agents.interface import (
     update_of,
 )
 from acphold.live.hub import bounds
-from acphold.live.hub.handover import without_its_title
 from acphold.live.hub.routes import Child, Routes, is_usable_id
 from acphold.live.hub.session import HubSession
 

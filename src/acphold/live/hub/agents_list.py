@@ -30,6 +30,7 @@ from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode, splice
 from acp_wire.surroundings import resolve_folder
 from acp_wire.tasks import timeout
 from acphold.conversation.history.entries import Segment, milliseconds
+from acphold.conversation.history.handovers import is_named_by_it
 from acphold.conversation.history.raw_update import may_have_marks, members, meta_without_marks
 from acphold.conversation.history.titles import title_of_words
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
@@ -39,7 +40,6 @@ from acphold.live.agents import air
 from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, first_line_of, first_words
-from acphold.live.hub.handover import is_named_by_it
 from acphold.live.hub.routes import is_usable_id
 
 log = logging.getLogger(__name__)

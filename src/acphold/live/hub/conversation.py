@@ -15,6 +15,7 @@ from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.conversation.history.attributes import fold_update
 from acphold.conversation.history.entries import CHILD
+from acphold.conversation.history.handovers import own_words, without_its_title
 from acphold.conversation.history.raw_update import (
     CHUNK_STARTS,
     OPENCODE_CHILD,
@@ -33,7 +34,6 @@ from acphold.live.hub.alerts import SessionAlerts
 from acphold.live.hub.annotations import first_words, repeats, title_update, user_message
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.frames import EMPTY_UPDATE
-from acphold.live.hub.handover import own_words, without_its_title
 from acphold.live.hub.publication import Publication
 from acphold.live.hub.questions import (
     SERVICES,

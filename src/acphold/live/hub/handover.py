@@ -32,8 +32,16 @@ from itertools import takewhile
 import msgspec
 from msgspec import Struct
 
-from acp_wire.schema import splice
 from acphold.conversation.history.fold import SessionState
+from acphold.conversation.history.handovers import (
+    BEGINNING,
+    HEADING,
+    WORDS_NOW,
+    HandOver,
+    own_words,
+    text_digest,
+    with_mark,
+)
 from acphold.conversation.history.raw_update import is_the_persons, members, string, update_kind
 from acphold.conversation.history.timeline import (
     Item,
@@ -52,9 +60,6 @@ SPEAKERS = {"user": "User", "agent": "Assistant"}
 
 TOLD = "User, as the agent of then told it"
 """The speaker if only an agent reports that the user said it."""
-
-WORDS_NOW = "# What the user says now"
-"""The line that ends the text where a prompt follows it."""
 
 BEGINNINGS = (
     rf"(?m)^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})"
@@ -162,12 +167,6 @@ def _child_text(child: SubAgent) -> str:
 PART_BYTES = 24
 """Bytes around a part: an empty line, and how many are left out before it."""
 
-HEADING = "# Earlier in this conversation"
-"""The line that it begins under. Behind a slash command, it ends what the person says."""
-
-BEGINNING = "You have no memory of this conversation. Its earlier part, from a journal"
-"""The first words of its text."""
-
 CUT_OFF = (
     "Your last turn was cut off by a crash. From a journal, what the user had asked and been shown "
     "of it"
@@ -176,9 +175,6 @@ CUT_OFF = (
 
 ENDING = "Background only. Do not answer it again:"
 """The words before the quoted conversation."""
-
-CUT_TITLE = 12
-"""Characters of the heading by which a title that was cut short is known."""
 
 LOST = "The agent had lost this conversation, so it was passed on again"
 GIVEN = "This conversation was passed on to the agent"
@@ -191,12 +187,18 @@ class Context(Struct, frozen=True):
     text: str
     title: str
     description: str
+    left_out: int = 0
 
-    def join(self, prompt: Sequence[bytes]) -> list[bytes]:
+    def mark(self, session_id: str, last_seq: int) -> HandOver:
+        """Return the mark of this text, which tells a session up to an entry."""
+        return HandOver(session_id, last_seq, text_digest(self.text))
+
+    def join(self, prompt: Sequence[bytes], mark: HandOver) -> list[bytes]:
         """The content blocks of a prompt, with this one among them."""
+        text = with_mark(self.text, mark)
         if prompt and block_text(prompt[0]).lstrip().startswith("/"):
-            return [*prompt, _text_block(f"\n\n{self.text}")]
-        return [_text_block(f"{self.text}\n{WORDS_NOW}\n\n"), *prompt]
+            return [*prompt, _text_block(f"\n\n{text}")]
+        return [_text_block(f"{text}\n{WORDS_NOW}\n\n"), *prompt]
 
 
 def earlier_conversation(
@@ -220,6 +222,7 @@ def earlier_conversation(
         title if is_new or held_with else LOST,
         f"{_count(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
         + (f"; {left_out} left out." if kept.left_out else "."),
+        kept.left_out,
     )
 
 
@@ -235,34 +238,6 @@ def cut_off_turn(state: SessionState) -> Context | None:
         "The interrupted turn was passed on to the agent",
         "The agent may have forgotten what it said and did in it.",
     )
-
-
-def own_words(text: str) -> str:
-    """Return a person's text without an earlier conversation: some agents send prompts back.
-
-    The first line of `WORDS_NOW` is ours: no quoted line begins with it.
-    """
-    before, _, handed_over = text.partition(HEADING)
-    if not handed_over.lstrip().startswith((BEGINNING, CUT_OFF)):
-        return text
-    return before.rstrip() + handed_over.partition(f"\n{WORDS_NOW}\n")[2].lstrip("\n")
-
-
-def is_named_by_it(title: str) -> bool:
-    """Return True if an agent made this title from the first words of an earlier conversation."""
-    words = " ".join(title.strip("#….").split()).casefold()
-    heading = HEADING.strip("# ").casefold()
-    if HEADING[:CUT_TITLE].casefold() in words:  # behind words of a model
-        return True
-    return words.startswith(heading) or (len(words) >= CUT_TITLE and heading.startswith(words))
-
-
-def without_its_title(update: bytes) -> bytes:
-    """Return the agent's update without a title that it made from an earlier conversation."""
-    if b'"title"' not in update or update_kind(update) != "session_info_update":
-        return update
-    title = string(members(update).get("title"))
-    return splice(update, {"title": None}) if title and is_named_by_it(title) else update
 
 
 # -- what there is room for ------------------------------------------------------------------------

@@ -60,7 +60,8 @@ from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.conversation.history.attributes import Attributes, fold_settings
-from acphold.conversation.history.entries import Origin
+from acphold.conversation.history.entries import HANDED_OVER, Origin
+from acphold.conversation.history.handovers import HandedOver
 from acphold.conversation.history.raw_update import array
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
@@ -161,8 +162,14 @@ class Restoration(Struct, eq=False):
             if self._owed == "conversation":
                 context = earlier_conversation(state, self._held_with, is_new=self._is_new)
             if context is not None:
+                mark = context.mark(self._session.id, before)
                 prompt = items(members(params)["prompt"])
-                changes["prompt"] = array(context.join(prompt))
+                changes["prompt"] = array(context.join(prompt, mark))
+                entry = HandedOver(
+                    *(mark.session_id, mark.last_seq, mark.digest, self._side.agent.key),
+                    *(self._side.id or "", context.left_out),
+                )
+                self._session.hold(HANDED_OVER, [msgspec.json.encode(entry)])
                 await self._session.publish("update", [notice(context.title, context.description)])
         if (due := self._transfer) is not None:
             # Now the session is the agent's own, and not only once it has answered: its requests
