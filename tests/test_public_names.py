@@ -67,11 +67,11 @@ PUBLIC = {
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.imports": """
-        ABANDONED ALL Deletion Explanation Growth Home ImportMemory
-        ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source SourceSearch
-        TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c explain failure
-        find_turn first_entries forecast forget give_up_lost has_words interruptible read_beside
-        read_listed reader searching was_named whole_id
+        ABANDONED ALL Deletion Growth Home ImportMemory
+        ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source
+        TakenSource WAVES WORTH_LISTING deletions each ending_at_ctrl_c failure
+        find_conversation find_turn first_entries forecast forget give_up_lost has_words
+        interruptible read_beside read_listed reader searching was_named
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

@@ -133,13 +133,13 @@ def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
     assert len(ids(acphold)) == 2
     told = acphold.shown("session", "delete", "aa-1", "--yes").out.splitlines()
     assert told[-2] == "Deleted 1 session."
-    assert "`acphold import --again aa-1` brings" in told[-1]
+    assert "`acphold import --session aa-1` brings" in told[-1]
 
 
 @pytest.mark.usefixtures("two")
 def test_of_several_sessions_none_is_named_alone_to_bring_back(acphold: CommandLine) -> None:
     told = acphold.shown("session", "delete", *ids(acphold), "--yes").out.splitlines()
-    assert "`acphold import --again ID` brings" in told[-1]
+    assert "`acphold import --session ID` brings" in told[-1]
 
 
 @pytest.mark.usefixtures("two")

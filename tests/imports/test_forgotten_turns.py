@@ -631,10 +631,6 @@ async def test_a_turn_of_another_day_is_told_if_its_agent_never_kept_the_one_wit
     put(tmp_path, whole)
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "two", "please go on"]
-    explain = "import", "--from", str(tmp_path), "--explain", SESSION
-    said = CommandLine(journal).run(*explain).out
-    assert "all of it is here" in said
-    assert "forgotten" not in said
 
 
 async def test_turns_of_a_program_that_keeps_no_times_are_known_by_their_words(
@@ -692,10 +688,6 @@ async def test_a_file_that_cannot_be_read_is_named_as_one_that_may_have_the_turn
     turn = await find_turn(opened, row.session_id, 2, Home(tmp_path))
     assert turn is not None
     assert [line.startswith(f"{source.paths[0]}: ") for line in turn.unread] == [True]
-    if name == "opencode":
-        explain = "import", "--from", str(tmp_path), "--explain", row.session_id
-        said = CommandLine(journal).run(*explain)
-        assert f"cannot read {source.paths[0]}: " in said.err
 
 
 @pytest.mark.parametrize("of", ["search", "branches", "read"])
@@ -720,25 +712,6 @@ async def test_a_file_on_which_a_reader_fails_is_named_too(
     turn = await find_turn(opened, tail.session_id, 1, Home(tmp_path))
     assert turn is not None
     assert "reader failed on it" in "".join(turn.unread)
-
-
-async def test_an_explanation_says_what_was_forgotten(
-    opened: Journal, journal: Path, tmp_path: Path
-) -> None:
-    whole = conversation("one", "my secret", "three")
-    put(tmp_path, whole)
-    await take(opened, tmp_path)
-    await forget_turn(opened, 2)
-    say(whole, "four")
-    put(tmp_path, whole)
-    await take(opened, tmp_path)
-    explain = "import", "--from", str(tmp_path), "--explain", SESSION
-    said = CommandLine(journal).run(*explain).out
-    assert "all else is here" in said
-    assert said.count("forgotten by you: the turn of 2026-01-02 ") == 1
-    assert "left out" not in said
-    assert "secret" not in said
-    assert said.count(f"({SESSION}.jsonl)") == 3
 
 
 async def test_there_is_no_such_turn_or_somebody_has_the_session_open(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
-from acphold.imports.explanation import Explanation, SourceSearch, explain
 from acphold.imports.forgotten_turns import (
     find_turn,
     first_entries,
@@ -18,8 +17,8 @@ from acphold.imports.intake import (
     Outcome,
     PieceReader,
     TakenSource,
+    find_conversation,
     forecast,
-    whole_id,
 )
 from acphold.imports.interrupts import ending_at_ctrl_c, interruptible
 from acphold.imports.pieces import failure
@@ -35,7 +34,6 @@ __all__ = [
     "WAVES",
     "WORTH_LISTING",
     "Deletion",
-    "Explanation",
     "Growth",
     "Home",
     "ImportMemory",
@@ -45,13 +43,12 @@ __all__ = [
     "PieceReader",
     "Reader",
     "Source",
-    "SourceSearch",
     "TakenSource",
     "deletions",
     "each",
     "ending_at_ctrl_c",
-    "explain",
     "failure",
+    "find_conversation",
     "find_turn",
     "first_entries",
     "forecast",
@@ -64,5 +61,4 @@ __all__ = [
     "reader",
     "searching",
     "was_named",
-    "whole_id",
 ]

@@ -6,7 +6,7 @@ left; the snapshots of files from it go, too. Its identity stays, so that no imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, field
@@ -32,12 +32,12 @@ from acphold.conversation.history.raw_update import members, string
 from acphold.conversation.history.titles import UNTITLED, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import prompt_text
-from acphold.imports.explanation import SourceSearch
 from acphold.imports.forgotten_words import SECRET_CHARACTERS, finder, is_of
+from acphold.imports.intake import Intake
 from acphold.imports.pieces import failure, losses_in, pieces
-from acphold.imports.readers import NAMES, reader
+from acphold.imports.readers import NAMES, Reader, reader
 from acphold.imports.session_writer import IMPORTED, Forgotten, Known, entries_of, read_known
-from acphold.imports.sources import Home
+from acphold.imports.sources import Home, Source, searching
 from acphold.imports.turns import (
     NOTHING,
     SAID,
@@ -48,7 +48,7 @@ from acphold.imports.turns import (
     names_of,
     squeeze,
 )
-from acphold.journal.journal import Journal, history, rows_of, take_lease
+from acphold.journal.journal import Journal, history, row_of, rows_of, take_lease
 from acphold.journal.rows import ListFilter, RowChange
 from acphold.journal.seams import with_numbers
 
@@ -138,6 +138,49 @@ async def relatives(journal: Journal, session_id: str, found: Forgettable) -> li
         related |= new
         waiting += new
     return sorted((related & made.keys()) - {session_id})
+
+
+class SourceSearch:
+    """Finds the sources of sessions below a home folder; each reader looks once. `unread` are the
+    files that may be of one of them, but cannot be read, with the reasons."""
+
+    def __init__(self, journal: Journal, home: Home) -> None:
+        self._journal, self._home = journal, home
+        self._intake = Intake(journal)
+        self._met: dict[str, list[Source]] = {}
+        self.unread: list[str] = []
+
+    def _find(self, reading: Reader) -> list[Source]:
+        if reading.name not in self._met:
+            with searching() as search:
+                self._met[reading.name] = [*reading.find(self._home)]
+            self.unread += (failure(error, str(self._home.path)) for error in search.unreadable)
+        return self._met[reading.name]
+
+    async def of(self, session_id: str, names: Iterable[str]) -> list[Source]:
+        """Return the sources of a session, the newest first."""
+        row = await row_of(self._journal, session_id)
+        # Another agent that continues it here knows it by an id of its own.
+        its_ids = () if row is None else (row.downstream_id or row.session_id, row.session_id)
+        found: list[Source] = []
+        for reading in map(reader, names):
+            for source in self._find(reading):
+                if row is None and session_id in (source.session_id, source.default_id):
+                    found.append(source)
+                elif row is not None and any(
+                    it.startswith((source.session_id, source.default_id)) for it in its_ids
+                ):
+                    ways = [source]
+                    if "~" in session_id and reading.branches is not None:
+                        try:
+                            ways += reading.branches(source)
+                        except Exception as error:
+                            self.unread.append(failure(error, source.paths[0]))
+                    for its in ways:
+                        _, its_row = await self._intake.find_session(its, reading)
+                        if its_row is not None and its_row.session_id == row.session_id:
+                            found.append(its)
+        return sorted(found, key=lambda source: -source.changed_at)
 
 
 async def find_turn(

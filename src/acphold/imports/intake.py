@@ -160,15 +160,17 @@ def _refusal(first: NewsPiece, selection: ImportSelection) -> Outcome | None:
     return "elsewhere" if selection.cwd not in (None, first.facts.named_folder) else None
 
 
-def whole_id(prefix: str, home: Home, names: Iterable[str]) -> str:
-    """Return the id of the one conversation on disk whose id begins with `prefix`; raises
-    UnknownSessionError and AmbiguousIdError."""
-    found = {
-        next((it for it in (source.default_id, source.session_id) if it.startswith(prefix)), "")
-        for reading in map(reader, names)
-        for source in reading.find(home)
-    }
-    return only_one(prefix, lambda start: sorted(it for it in found if it.startswith(start)))
+def find_conversation(prefix: str, home: Home, names: Iterable[str]) -> list[Source]:
+    """Return the sources of the one conversation on disk whose id begins with `prefix`, the newest
+    first; raises UnknownSessionError and AmbiguousIdError."""
+    found: dict[str, list[Source]] = {}
+    for reading in map(reader, names):
+        for source in reading.find(home):
+            for its_id in {source.default_id, source.session_id}:
+                if its_id.startswith(prefix):
+                    found.setdefault(its_id, []).append(source)
+    one = only_one(prefix, lambda start: sorted(it for it in found if it.startswith(start)))
+    return sorted(found[one], key=lambda source: -source.changed_at)
 
 
 class Intake:
@@ -290,12 +292,9 @@ class Intake:
         reader: Reader,
         read_pieces: PieceReader = read_here,
         *,
-        again: bool = False,
+        deleted: bool = False,
     ) -> TakenSource:
-        """Take in the news of a conversation.
-
-        With `again`, all of it as if it had not been taken in, also if it was deleted here; but for
-        the turns before the last one that was said here, and those that the source has not.
+        """Take in the news of a conversation; with `deleted`, also of one that was deleted here.
 
         Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
         and if it is empty, its session is no longer unread.
@@ -303,7 +302,7 @@ class Intake:
         taken = TakenSource("busy")
         for _ in range(ATTEMPTS):
             try:
-                taken = await self._take(source, reader, read_pieces, again=again)
+                taken = await self._take(source, reader, read_pieces, deleted=deleted)
                 break
             except _OvertakenError:
                 continue
@@ -321,12 +320,12 @@ class Intake:
         return taken
 
     async def _take(
-        self, source: Source, reader: Reader, read_pieces: PieceReader, *, again: bool
+        self, source: Source, reader: Reader, read_pieces: PieceReader, *, deleted: bool
     ) -> TakenSource:
         source, row = await self.find_session(source, reader)
         expected = await self._expect(source, row, reader)
-        if again:
-            expected = "new" if row is None or _is_only_listed(row) else "grown"
+        if deleted and expected == "deleted":
+            expected = "new"
 
         if self._forgotten is None:
             self._forgotten = await forgotten_anywhere(self._journal)
@@ -336,14 +335,14 @@ class Intake:
 
         taken = TakenSource(expected)
         try:
-            if expected == "new" or (expected == "grown" and row is None):
+            if expected == "new":
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
                 if not source.apart:
-                    taken = await self._take_more(source, row, news, again=again)
+                    taken = await self._take_more(source, row, news)
                 else:
                     its, its_row = await self._reunite(source, row, news)
-                    taken = await self._take_more(its, its_row, news, again=again)
+                    taken = await self._take_more(its, its_row, news)
                     if taken.outcome == "apart" or its_row.session_id != row.session_id:
                         await self._note_taken(source, row.session_id)
         except (OSError, errors.TranscriptError):
@@ -447,10 +446,11 @@ class Intake:
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
     async def _take_more(
-        self, source: Source, row: SessionRow, news: News, *, again: bool, since: int = 0
+        self, source: Source, row: SessionRow, news: News, since: int | None = None
     ) -> TakenSource:
-        """Take in the news of a conversation whose session, or whose id, the journal has; or,
-        `again`, all from a turn of ours on."""
+        """Take in the news of a conversation whose session, or whose id, the journal has; or, with
+        `since`, all from this turn of ours on."""
+        again = since is not None
         if row.moved or await is_live(self._journal, row.session_id):
             return TakenSource("busy")
         if not again and (taken := await self._read_on(source, row, news)):
@@ -464,7 +464,7 @@ class Intake:
         known = replace(session.part(source), turns=turns)
         here = (n + 1 for n, turn in enumerate(turns) if turn.is_here or turn.was_here)
         kept = max(here, default=0)
-        if again:
+        if since is not None:
             if before is not None:
                 before = replace(before, seen={}, losses=0, skipped=0, damaged={})
             known = replace(known, anew=max(kept, since), given=False)
@@ -477,7 +477,7 @@ class Intake:
         if can_wait and not self._at_once:
             waits = abs(now_ms() - source.changed_at // 1_000_000) < REST_MS
         if compared.has_all and fuller >= 0 and not (again or waits):
-            return await self._take_more(source, row, news, again=True, since=fuller)
+            return await self._take_more(source, row, news, fuller)
         is_strange = compared.verdict == "strange"
         is_strange |= compared.is_anew and _is_another(row, compared.folders)
         if is_strange and not again:
@@ -550,7 +550,7 @@ class Intake:
         if not source.apart:
             its, its_row = await self._reunite(apart, row, news)
             if its_row.session_id != row.session_id:
-                taken = await self._take_more(its, its_row, news, again=False)
+                taken = await self._take_more(its, its_row, news)
                 await self._note_taken(source, row.session_id)
                 return taken
         while source.apart and await session_of(self._journal, row.agent, apart.downstream_id):

@@ -8,7 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import imports
-from acphold.errors import IllegibleNameError, TranscriptError
+from acphold.errors import IllegibleNameError, TranscriptError, UnknownSessionError
 from acphold.faces.cli import options
-from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command
+from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command, confirm
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
@@ -86,13 +86,7 @@ def import_conversations(
     cwd: str | None = options.value("DIR", "only conversations of this folder"),
     since: int = options.since("only conversations changed"),
     session: str | None = options.value(
-        "ID", "read only this session, which is listed but not read yet"
-    ),
-    explain: str | None = options.value(
-        "ID", "only print which files a session comes from, which turns, and what was left out"
-    ),
-    again: str | None = options.value(
-        "ID", "import this conversation anew, even if it was deleted here: then it asks first"
+        "ID", "only this conversation, even if it was deleted here: then it asks first"
     ),
     sure: bool = options.SURE,
     branches: bool = options.flag("also import abandoned branches, each as its own conversation"),
@@ -121,17 +115,6 @@ def import_conversations(
             what = f"it is a file; use the home folder that it is in, such as {near}"
         raise UsageError(f"--from {home}: {what}")
     there = None if home is None else Home(Path(home).resolve())
-    if explain is not None or again is not None:
-        from acphold.faces.cli.import_one import explain_one, take_again
-
-        if sum(word is not None for word in (explain, again, session)) > 1:
-            raise UsageError("--explain, --again and --session are for one session each")
-        its_home, names = there or Home(Path.home(), dict(os.environ)), agents or NAMES
-        with at_ctrl_c():
-            if explain is not None:
-                return asyncio.run(explain_one(explain, its_home, names, as_json=as_json))
-            selection = ImportSelection(cwd, redact=redact)
-            return asyncio.run(take_again(again or "", its_home, names, selection, sure=sure))
     run = _ImportRun(
         there or Home(Path.home(), dict(os.environ)),
         ImportSelection(cwd, redact=redact),
@@ -144,10 +127,9 @@ def import_conversations(
     if session is not None or dry_run:
         with at_ctrl_c():  # nothing has to be finished: a journal is whole at any time
             if session is not None:
-                asyncio.run(_read_listed(session, redact=redact))
-            else:
-                asyncio.run(run.dry())
-                run.report(as_json=as_json, dry=True)
+                return asyncio.run(run.one(session, sure=sure))
+            asyncio.run(run.dry())
+            run.report(as_json=as_json, dry=True)
         return Exit.OK
     try:  # a Ctrl-C cancels: raised inside of the loop, it could lose the end of a process's output
         asyncio.run(run.real(location, as_json=as_json, wait=wait))
@@ -155,11 +137,6 @@ def import_conversations(
         asyncio.run(run.report_interruption())
         raise KeyboardInterrupt from None
     return Exit.OK
-
-
-async def _read_listed(session_id: str, *, redact: bool) -> None:
-    async with existing_journal() as journal:
-        await imports.read_listed(journal, session_id, redact=redact)
 
 
 class _ImportRun(Struct):
@@ -204,6 +181,30 @@ class _ImportRun(Struct):
                     notice("Everything is searchable.")
                 elif await indexing.lags(journal.index):
                     notice(BESIDE)
+
+    async def one(self, session_id: str, *, sure: bool) -> int:
+        """Read a session that is only listed; or import a conversation that is not here: ask first
+        if it was deleted here, unless `sure`."""
+        async with existing_journal() as journal:
+            with suppress(UnknownSessionError):
+                its = (await journal.resolve(session_id)).session_id
+                await imports.read_listed(journal, its, redact=self.selection.redact)
+                return Exit.OK
+            with imports.searching() as search:
+                found = imports.find_conversation(session_id, self.home, self.tallies)
+            for error in search.unreadable:
+                tell(f"cannot read {on_one_line(imports.failure(error, str(self.home.path)))}")
+            intake = Intake(journal, self.selection)
+            question = f"{visible(found[0].default_id)} was deleted here. Import it again?"
+            expected = [await intake.expect(source, reader(source.reader)) for source in found]
+            if "deleted" in expected and not confirm(question, "imported", sure=sure):
+                return Exit.ERROR
+            for source in found:
+                tally = self.tallies[source.reader]
+                with tally.counting(source):
+                    tally.count(await intake.take(source, reader(source.reader), deleted=True))
+            self.report(as_json=False)
+        return Exit.OK
 
     async def report_interruption(self) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""

@@ -267,9 +267,9 @@ async def delete(
 
     Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
     conversation is removed from the journal, from lists and from the search index. The agent's own
-    copy stays on disk; `acphold import --again ID` brings that back. Clients that have the session
-    open are notified, and a running turn ends with an error. If a session has a work tree that
-    acphold has made, you are asked if that goes, too, with its branch; with --yes it stays.
+    copy stays on disk; `acphold import --session ID` brings that back. Clients that have the
+    session open are notified, and a running turn ends with an error. If a session has a work tree
+    that acphold has made, you are asked if that goes, too, with its branch; with --yes it stays.
     """
     from acphold.faces.cli.trees import ask_about_trees  # late: it brings git
     from acphold.live.hub.session_trees import trees_of
@@ -295,7 +295,7 @@ async def delete(
     print(f"Deleted {quantity(len(found), 'session')}.")
     if sys.stdout.isatty():
         its = on_one_line(short) if len(found) == 1 else "ID"
-        print(f"`acphold import --again {its}` brings back what its agent's own file still has.")
+        print(f"`acphold import --session {its}` brings back what its agent's own file still has.")
     ask_about_trees(trees, sure=sure)
     return Exit.OK
 
