@@ -1,4 +1,4 @@
-"""The files of all turns go with a session: `diff`, `why` and a fork from an earlier turn work on
+"""The files of all turns go with a session: `diff` and a fork from an earlier turn work on
 the other machine."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def place_of(machine: CommandLine, words: str) -> int:
     return next(int(json.loads(line)["seq"]) for line in lines if f'"{words}"' in line)
 
 
-def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
+def test_diff_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
     tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = moved(tmp_path)
@@ -90,8 +90,6 @@ def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
     there = CommandLine(tmp_path / "there" / "journal.db")
     done = there.run("diff", "s-1", "--turn", "1")
     assert (done.code, "-first\n+turn 1\n" in done.out) == (0, True), done.all
-    [it] = map(json.loads, there.run("why", "a.txt:1", "--format", "json").out.splitlines())
-    assert (it["turn"], it["sessionId"]) == (3, "s-1")
     at = place_of(there, "Turn 2")
     folder = tmp_path / "forked"
     done = there.run("continue", f"s-1@{at}", "--files", str(folder))

@@ -32,7 +32,6 @@ from acphold.machine.program_group import ProgramGroup
 from acphold.safety.snapshots import (
     bounds as snapshot_bounds,
     checkouts,
-    comparison,
     snapshot,
     worktree,
 )
@@ -44,7 +43,7 @@ from acphold.safety.snapshots.store import SnapshotStore
 from acphold.safety.snapshots.worktree import LAYING, Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
-from tests.snapshots.conftest import Project, changes, digest
+from tests.snapshots.conftest import EMPTY_TREE, Project, changes, digest
 from tests.watched_processes import until
 
 
@@ -106,7 +105,7 @@ async def upkeep(house: Shared) -> None:
 async def names(house: Shared, row: TurnSnapshot) -> set[str]:
     store = (await stores_of(house.journal)).find(row.store)
     assert store is not None
-    return {one.path for one in changes(store, comparison.NOTHING["sha1"], row.tree)}
+    return {one.path for one in changes(store, EMPTY_TREE, row.tree)}
 
 
 async def test_both_ends_of_each_turn_are_kept_with_what_a_command_changed(

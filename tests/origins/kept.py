@@ -108,7 +108,6 @@ def kept(
         store=taken.store,
         tree=taken.tree,
         commit=taken.head.commit,
-        stashes=taken.head.stashes,
         left_out=tuple((one.path, one.why) for one in taken.left_out),
         left_out_count=taken.left_out_count,
     )

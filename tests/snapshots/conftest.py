@@ -25,6 +25,9 @@ COMMITTER = {key.replace("AUTHOR", "COMMITTER"): value for key, value in IDENTIT
 Git = Callable[..., str]
 
 
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
 def changes(store: SnapshotStore, before: str, after: str) -> list[comparison.FileChange]:
     with comparison.reading(store) as snapshots:
         return snapshots.changes(before, after)
@@ -117,9 +120,7 @@ class Project:
 
     def names(self, taken: Taken) -> set[str]:
         """The files in a snapshot."""
-        return {
-            one.path for one in changes(self.store(taken), comparison.NOTHING["sha1"], taken.tree)
-        }
+        return {one.path for one in changes(self.store(taken), EMPTY_TREE, taken.tree)}
 
     def lay(self, taken: Taken, name: str = "laid", *, plain: bool = False) -> Laid:
         return lay(

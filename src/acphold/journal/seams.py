@@ -168,9 +168,9 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     `turn` is the last entry before the turn's prompt, `at` the time (ms since the epoch). `tree` is
     the snapshot in the store with the id `store`; both are "" if it was refused, for `reason`.
-    `commit` and `branch` were checked out; None is no commit yet, "" no branch. `stashes` are the
-    commits of the newest stashes, the newest last. `left_out` has pairs of a file and a reason,
-    `left_out_count` their number. `files` and `size` (bytes) had changed.
+    `commit` and `branch` were checked out; None is no commit yet, "" no branch. `left_out` has
+    pairs of a file and a reason, `left_out_count` their number. `files` and `size` (bytes) had
+    changed.
 
     In a copy of a conversation, `taken_for` is the session that it was taken for, and `cwd` the
     folder of that one, "" if the copy has the same.
@@ -186,7 +186,6 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     reason: str = ""
     commit: str | None = None
     branch: str = ""
-    stashes: tuple[str, ...] = ()
     files: int = 0
     size: int = 0
     left_out: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,7 @@ EXPORTS = """
     hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees
     hub.prompt_turn
-    origins.kept_changes origins.why
+    origins.kept_changes
     reading.bounds reading.inbox reading.json_facts reading.local_reader reading.one_question
     reading.processes reading.requests reading.rule_offers reading.server_reader
     reading.session_reader

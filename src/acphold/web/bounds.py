@@ -309,7 +309,7 @@ EXCERPT_CHARACTERS: Final = 600
 EXPORT_CHARACTERS: Final = 64 * 1024 * 1024
 """Characters of a file; use `acphold export` for longer sessions."""
 
-# -- changes of files, and origins of lines -------------------------------------------------
+# -- changes of files ------------------------------------------------------------------------
 
 WAITING_CHANGES: Final = 4
 """Most answers waiting for their turn; beyond that callers are told to come back later."""

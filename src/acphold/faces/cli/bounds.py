@@ -47,9 +47,6 @@ TAILNET_SECONDS: Final = 10.0
 TUNNEL_SECONDS: Final = 45.0
 """Longest wait for the address of a tunnel."""
 
-COMMIT_SECONDS: Final = 60.0
-"""Reading a commit may take this long."""
-
 STOP_SECONDS: Final = 20.0
 """Time for a process to end: its turns get their grace, and its agent some seconds."""
 
@@ -206,12 +203,6 @@ LOG_BYTES: Final = 1 << 20
 TUNNEL_OUTPUT_BYTES: Final = 1 << 20
 """Most bytes that are searched of what a tunnel, or Tailscale, prints."""
 
-COMMIT_FILES: Final = 500
-"""Most files of a commit that are read."""
-
-COMMIT_FILE_BYTES: Final = 16 << 20
-"""Largest file that is read, in bytes; larger files of a commit are skipped."""
-
 # -- sessions and entries read at once --
 
 SESSIONS_AT_ONCE: Final = 200
@@ -274,18 +265,12 @@ SCENES_AROUND: Final = 4
 HISTORY_PASSAGES: Final = 100
 """Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
-PROMPT_CHARACTERS: Final = 200
-"""Characters of a prompt that `why` prints."""
-
 FORGOTTEN_CHARACTERS: Final = 2_000
 """Characters shown of a prompt that is to be forgotten."""
 
 SEARCHED_LOG_BYTES: Final = 16 << 20
 """Largest log that is searched for the words of a forgotten turn, in a few seconds; a larger one is
 named."""
-
-TURNS_OF_LINE: Final = 5
-"""Most turns that are named for a line that may come from several."""
 
 UNCOPIED_SESSIONS: Final = 20
 """Most incompletely copied sessions that are named; the others are counted."""

@@ -35,9 +35,8 @@ NO: Final = "You said no, so nothing was written."
 NO_RUN: Final = "The change is made; you said no to running it."
 
 NEXT: Final = (
-    "Next, after `cd {folder}`: `acphold diff -` shows the changes, `acphold why hello.py:{line}` "
-    "the prompt behind a line, and `acphold continue - --files` continues in a copy with its own "
-    "files. Each further prompt makes another change."
+    "Next, after `cd {folder}`: `acphold diff -` shows the changes, and `acphold continue "
+    "- --files` continues in a copy with its own files. Each further prompt makes another change."
 )
 MORE: Final = (
     f"More to try in that folder: `acphold rules add 'run {COMMAND}'` lets me run it without "
@@ -56,22 +55,22 @@ class Work(Script):
             if self.turn.cancelled:
                 return
             await asyncio.sleep(CANCEL_LOOK_SECONDS)
-        if line := await self.edit_file():
+        if await self.edit_file():
             await self.run_file()
             if not self.turn.cancelled:
                 # Said once in a conversation, also by a process that it was handed over to.
                 is_said = b"acphold diff -" in msgspec.json.encode(self.kept.history)
-                words = MORE if is_said else NEXT.format(folder=self.kept.cwd, line=line)
+                words = MORE if is_said else NEXT.format(folder=self.kept.cwd)
                 self.say(f"\n\n{words}")
 
-    async def edit_file(self) -> int:
-        """Make the next change; return its line, 0 if it was not made."""
+    async def edit_file(self) -> bool:
+        """Make the next change; return False if it was not made."""
         path = self.absolute(FILE)
         try:
             old = await self.own_text(path)
         except InVainError as error:
             self.say(f"It came to nothing: {error}.")
-            return 0
+            return False
         new, words = next_text(old)
         self.say(f"I am a script: whatever you write, my next change is that {words}. ")
         call = self.tool(f"Edit {FILE}", "edit", status="pending", locations=[{"path": path}])
@@ -80,13 +79,13 @@ class Work(Script):
             shown = {"content": [diff], "rawInput": {"path": path}}
             self.change(call, **shown)
             if not await self.consent(call, NO, title=f"Edit {FILE}", kind="edit", **shown):
-                return 0
+                return False
             if await self.own_text(path) != old:
                 raise InVainError(f"{FILE} has changed since I asked, so nothing was written")
             await self.save(path, new)
             self.change(call, status="completed")
-            return line_of_change(old or "", new)
-        return 0
+            return True
+        return False
 
     async def run_file(self) -> None:
         """Run the file and show its output."""
@@ -159,12 +158,3 @@ def next_text(old: str | None) -> tuple[str, str]:
     number = len(old.splitlines()) + 1
     added = f'print("This is line {number} of a friendly program.")'
     return f"{old.rstrip()}\n    {added}\n", "it prints one more line"
-
-
-def line_of_change(old: str, new: str) -> int:
-    """Return the number of the first line that differs."""
-    before = old.splitlines()
-    for number, line in enumerate(new.splitlines(), 1):
-        if before[number - 1 : number] != [line]:
-            return number
-    return 1

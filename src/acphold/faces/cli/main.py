@@ -74,7 +74,6 @@ COMMANDS = {
         "search": ("search_command", "Search all conversations, newest first."),
         "usage": ("usage", "Add up the tokens and the cost that agents reported."),
         "diff": ("diff", "Show what changed in files during a session, as a patch."),
-        "why": ("why", "Show which prompt a line or a commit came from."),
         "session rename": ("session_commands", "Rename a session."),
         "session tag": ("session_commands", "Tag sessions."),
         "session pin": ("session_commands", "Keep sessions on top of your lists."),

@@ -36,7 +36,7 @@ from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
-from acphold.safety.snapshots.bounds import PACK_LIMITS, STASHES
+from acphold.safety.snapshots.bounds import PACK_LIMITS
 from acphold.safety.snapshots.checkouts import checkout_of, same_project
 from acphold.safety.snapshots.packs import has_base, here, pack_file, unpack, whole
 from acphold.safety.snapshots.snapshot import NotTaken, take as take_snapshot
@@ -139,7 +139,6 @@ def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool)
         cwd=_below(top, sent.cwd),
         branch=sent.branch[: moves.NAME_LETTERS],
         reason=sent.reason[: moves.NAME_LETTERS],
-        stashes=sent.stashes[-STASHES:],
         left_out=sent.left_out[: journal_bounds.LEFT_OUT_NAMED],
     )
     if is_here:

@@ -393,13 +393,12 @@ def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
     """True if a giver can offer this snapshot."""
     counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
     below = PurePath(snapshot.cwd)
-    ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
     return (
         0 <= snapshot.turn <= last
         and all(0 <= count < 1 << 53 for count in counts)
         and (OBJECT.fullmatch(snapshot.tree) is not None or not snapshot.tree)
         and (snapshot.state == "refused") == (not snapshot.tree)
-        and all(COMMIT.fullmatch(it) for it in ids)
+        and (snapshot.commit is None or COMMIT.fullmatch(snapshot.commit) is not None)
         and not (below.is_absolute() or ".." in below.parts or "\0" in snapshot.cwd)
         and (is_name(snapshot.taken_for) or not snapshot.taken_for)
     )

@@ -210,7 +210,6 @@ class FileKeeper(Struct, eq=False):
             tree=taken.tree,
             commit=taken.head.commit,
             branch=taken.head.branch,
-            stashes=taken.head.stashes,
             files=taken.added,
             size=taken.size,
             left_out=tuple((it.path, it.why) for it in left_out),

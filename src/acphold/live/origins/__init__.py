@@ -1,1 +1,1 @@
-"""The origins of changes in files: the turns that made them, by the snapshots that were kept."""
+"""The changes of files and the turns that made them, by the snapshots that were kept."""

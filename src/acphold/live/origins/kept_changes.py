@@ -308,7 +308,7 @@ def _known_changes(
     )
     return [
         it
-        for it in snapshots.changes(ends[0].tree, ends[-1].tree, renames=False, patches=patches)
+        for it in snapshots.changes(ends[0].tree, ends[-1].tree, patches=patches)
         if as_text(it.path) not in (was if it.before is None else now if it.after is None else ())
     ]
 

@@ -55,14 +55,8 @@ FOLDERS_SECONDS: Final = 5.0
 REFERENCES_BYTES: Final = 16 << 20
 """Largest file that is read of a repository: a list of its references."""
 
-STASHES: Final = 20
-"""Stashes of a repository that are noted, the newest."""
-
 COMING_COMMITS: Final = 200
 """Commits of a branch that are listed before it is merged."""
-
-BRANCHES: Final = 500
-"""Branches and tags of a repository in which a line is looked for."""
 
 PERSONAL_BYTES: Final = 1 << 20
 """Largest file of a person's configuration of git that is looked at."""
@@ -84,9 +78,6 @@ PATH_BYTES: Final = 8 << 10
 
 TEXT_BYTES: Final = 16 << 20
 """Longer files are not read as text."""
-
-NAMES_AT_ONCE: Final = 10_000
-"""Names that git is asked for at once, each of which may be long."""
 
 PROJECTS: Final = 50
 """Repositories that are looked at."""

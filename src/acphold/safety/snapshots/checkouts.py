@@ -46,12 +46,10 @@ class Checkout(Struct, frozen=True):
 
 class GitHead(Struct, frozen=True):
     """The commit that is checked out, None before the first; and its branch, "" if there is
-    none. Bytes of its name that are not UTF-8 are replaced. `stashes` are the commits of the newest
-    stashes, the newest last."""
+    none. Bytes of its name that are not UTF-8 are replaced."""
 
     commit: str | None
     branch: str
-    stashes: tuple[str, ...] = ()
 
 
 def checkout_of(folder: str) -> Checkout | None:
@@ -137,19 +135,15 @@ def in_main_work_tree(folder: str) -> str:
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""
-    # The newest stashes, the newest last.
-    lines = _text(os.path.join(checkout.common, "logs", "refs", "stash")).splitlines()
-    ids = [line.split(" ")[1] for line in lines[-bounds.STASHES :] if line.count(" ") > 1]
-    stashes = tuple(commit for commit in ids if COMMIT.fullmatch(commit))
     content = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
     if not content.startswith("ref:"):
-        return GitHead(content if COMMIT.fullmatch(content) else None, "", stashes)
+        return GitHead(content if COMMIT.fullmatch(content) else None, "")
     name = content.removeprefix("ref:").strip()
     if not name.startswith("refs/") or ".." in name.split("/"):
-        return GitHead(None, "", stashes)
+        return GitHead(None, "")
     branch = name.removeprefix("refs/heads/")
     shown = os.fsencode(branch).decode(errors="replace")
-    return GitHead(commit_at(checkout, name), shown, stashes)
+    return GitHead(commit_at(checkout, name), shown)
 
 
 def commit_at(checkout: Checkout, name: str) -> str | None:
@@ -163,17 +157,6 @@ def commit_at(checkout: Checkout, name: str) -> str | None:
             if its_name == name:
                 commit = found
     return commit if COMMIT.fullmatch(commit) else None
-
-
-def branch_commits(checkout: Checkout) -> list[str]:
-    """Return what the branches, tags and remote branches lead to, each once; of many, some."""
-    packed = _text(os.path.join(checkout.common, "packed-refs")).splitlines()
-    found = dict.fromkeys(line.partition(" ")[0] for line in packed if " refs/" in line)
-    for folder, _, names in os.walk(os.path.join(checkout.common, "refs")):
-        found |= dict.fromkeys(_text(os.path.join(folder, name)).strip() for name in sorted(names))
-        if len(found) > bounds.BRANCHES:
-            break
-    return [it for it in found if COMMIT.fullmatch(it)][: bounds.BRANCHES]
 
 
 def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:
