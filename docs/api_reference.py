@@ -85,8 +85,6 @@ ROLES = {
             " CommandExit",
             "A session and its past": "Session Severity Store SessionState TurnState Item Message"
             " MessageRole ToolCall DisplayTerminal ContextCompaction SubAgent TurnEnd TurnOutcome",
-            "Its past, for a model": "bridges.pydantic_ai.model_messages"
-            " bridges.openai.chat_messages bridges.anthropic.messages",
             "MCP servers": "TurnServers TurnServer McpTool McpCallResult McpProgress McpResource"
             " McpPrompt McpPromptArgument McpMadePrompt McpPromptMessage",
             "What one sees of it": "Step StepKind Middleware otel.spans LogContext",

@@ -49,7 +49,6 @@ WINGS = {
     "journal_location": 4,
     "journal": 5,
     "imports": 6,
-    "bridges": 6,
     "live": 7,
     "client": 8,
     "web": 8,
@@ -116,7 +115,6 @@ WALLS: dict[str, set[str]] = {
         *("acphold.errors", "acphold.journal", "acphold.conversation", "acphold.safety"),
         "acphold.machine",
     },
-    "acphold.bridges": {"acphold.conversation"},
     "acphold.live.lines": set(),
 }
 """Wings and rooms that know only these others: each can be read with them alone.

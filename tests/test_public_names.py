@@ -55,9 +55,6 @@ PUBLIC = {
     "acphold.sync": """
         SyncAgent SyncQueue SyncSession SyncTurn connect
     """,
-    "acphold.bridges.anthropic": "messages",
-    "acphold.bridges.openai": "chat_messages",
-    "acphold.bridges.pydantic_ai": "model_messages",
     "acphold.otel": "spans",
     "acphold.web": """
         Application
@@ -83,9 +80,6 @@ PUBLIC = {
 
 MODULES = (
     "acphold",
-    "acphold.bridges.anthropic",
-    "acphold.bridges.openai",
-    "acphold.bridges.pydantic_ai",
     "acphold.otel",
     "acphold.sync",
     "acphold.testing",
@@ -100,7 +94,6 @@ ROOT = Path(acphold.__file__).parents[2]
 def test_the_package_itself_names_the_public_modules_and_no_others() -> None:
     told = (acphold.__doc__ or "").partition("Public are")[2].partition("Every other")[0]
     roots = {name for name in (*MODULES, "acp_wire.schema") if name != "acphold"}
-    roots = {re.sub(r"(acphold\.bridges)\..*", r"\1", name) for name in roots}
     assert {*re.findall(r"`((?:acphold|acp_wire)\.\w+)`", told)} == roots
 
 
@@ -158,7 +151,7 @@ def test_the_public_names_that_are_not_the_protocols_become_no_more() -> None:
 def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
-    silent |= {"bridges", "lines", "reading", "reports", "server", "transports"}
+    silent |= {"lines", "reading", "reports", "server", "transports"}
     silent |= {"history", "journal", "machine", "standing", "conversation", "safety", "mcp_servers"}
     silent |= {"origins", "snapshots", "workspace", "live", "agents", "hub", "faces"}
     silent |= {"sqlite", "postgresql", "sql", "rules", *FOLDERS}

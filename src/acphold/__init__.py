@@ -1,8 +1,8 @@
 """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
-Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`,
-`acphold.otel` and the modules of `acphold.bridges`; the types and methods of the protocol are in
-`acp_wire.schema`. Every other module below this one is internal, and may change with any release.
+Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`
+and `acphold.otel`; the types and methods of the protocol are in `acp_wire.schema`. Every other
+module below this one is internal, and may change with any release.
 
 The names here are imported when they are first used: an editor that starts `acphold wrap` does
 not wait for the library.

@@ -25,8 +25,7 @@ EXTRAS: Final = {
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
 }
-"""The packages of each extra, as they are imported. The libraries of `acphold.bridges` are not
-listed: an agent's author installs one of them."""
+"""The packages of each extra, as they are imported."""
 
 
 def is_installed(extra: str) -> bool:
