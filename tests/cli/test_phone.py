@@ -101,7 +101,7 @@ def test_with_tailscale_the_address_is_that_of_the_tailnet_and_a_phone_is_announ
 ) -> None:
     desk.has_tailscale(RUNNING, proxied(desk.port))
     with desk.serves() as screen:
-        shown = screen.until("https://desk.tail1234.ts.net/#pair=", "Ctrl-C stops the server")
+        shown = screen.until("https://desk.tail1234.ts.net/#pair=", "`acphold help each start`")
         assert "Run this once" not in shown
         desk.pair(shown, "A \x1b[31mphone")
         screen.until("Paired: A [31mphone")

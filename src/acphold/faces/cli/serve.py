@@ -118,11 +118,6 @@ def serve(
     json: bool = options.flag(
         "print one JSON line with `url`, `pair` and `agents`, and no QR code"
     ),
-    install: bool = options.flag(
-        "write a service file that starts the server with the machine, and exit"
-    ),
-    uninstall: bool = options.flag("remove the service file"),
-    force: bool = options.flag("let --install replace a file that it did not write"),
     typed_journal: str | None = options.JOURNAL,
     log_level: str = options.LOG_LEVEL,
     log_file: str | None = options.LOG_FILE,
@@ -145,22 +140,16 @@ def serve(
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
     --phone sets up such an address with Tailscale, cloudflared or devtunnel.
 
-    --install writes a systemd unit (on a Mac a launchd property list) that starts the server with
-    these arguments, and shows how to enable it.
+    To serve at each start of this machine, see `acphold help each start`.
     """
-    if uninstall:
-        from acphold.faces.cli.service_unit import uninstall_server
-
-        uninstall_server()
-        return
     require("serve", "serve")
     from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
 
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("use --tls-cert and --tls-key together")
-    if phone and (install or json):
-        raise UsageError("--phone asks a person at a terminal; use --url with --install or --json")
+    if phone and json:
+        raise UsageError("--phone asks a person at a terminal; use --url with --json")
     host, port = listen
     listening = Listening(
         host=host, port=port, certificate=tls_cert, key=tls_key, url=url, proxy=proxy, node=node
@@ -168,17 +157,7 @@ def serve(
     listening.check()
     called = agent or "agent"
     agent, program = startable(agent, program)
-    agents = _agents(agent, program, called, is_asked=not (install or json))
-    if install:
-        from acphold.faces.cli.service_unit import install_server
-
-        others = {
-            "--journal": typed_journal and journal_name(typed_journal),
-            "--log-level": log_level.lower(),
-            "--log-file": log_file and os.path.abspath(log_file),
-        }
-        install_server(listening, others, agent, program, force=force)
-        return
+    agents = _agents(agent, program, called, is_asked=not json)
     log = [f"--log-level={log_level.lower()}"]
     if (written := start_log(log_level, log_file)) is not None:
         log.append(f"--log-file={os.path.abspath(written)}")
@@ -191,7 +170,7 @@ def serve(
 
         folder = scratch_repository()
         tell(f"The demo works in {folder}")
-    output = _JsonOutput() if json else _PrintedOutput()
+    output = _JsonOutput() if json else _PrintedOutput(is_for_phone=phone)
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
@@ -368,6 +347,9 @@ class _JsonOutput:
 class _PrintedOutput:
     """The report that a person reads."""
 
+    def __init__(self, *, is_for_phone: bool) -> None:
+        self._is_for_phone = is_for_phone
+
     def ready(self, serving: Serving) -> None:
         if len(serving.agents) > 1:
             first, *others = serving.agents
@@ -380,6 +362,8 @@ class _PrintedOutput:
             "Another device: `acphold access pair`. Ctrl-C stops the server; the sessions stay.",
             flush=True,
         )
+        if self._is_for_phone:
+            print("To serve at each start of this machine: `acphold help each start`.", flush=True)
 
     def report_device(self, name: str) -> None:
         with suppress(OSError):  # nobody reads our output any more; the device is still paired
