@@ -10,6 +10,7 @@ import pytest
 from acphold.conversation.history.entries import Entry
 from acphold.conversation.history.titles import (
     TITLE_LENGTH,
+    is_own,
     last_words,
     says_nothing,
     shorten,
@@ -23,6 +24,19 @@ KEY = (
     + "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     + "-abcdefghijk-AA"
 )
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    main()
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 3, in main
+    look()
+ValueError: bad x"""
 
 
 @pytest.mark.parametrize(
@@ -50,6 +64,14 @@ KEY = (
         ("Read /home/ada/project/notes.txt, and/or guess", "Read notes.txt, and/or guess"),
         ("fix https://example.com/acme/tool/issues/82?x=1", "fix issues/82"),
         ("/compact", "/compact"),
+        ("/model opus\n\nMake the login faster", "Make the login faster"),
+        ("Kannst du mir bitte sagen, wo er ist?", "Sagen, wo er ist"),
+        (f"Why?\n{TRACEBACK}", "Why?: ValueError: bad x"),
+        (f"{TRACEBACK}\nWhy does this fail?", "Why does this fail?"),
+        (f"```\n{TRACEBACK}\n```", "ValueError: bad x"),
+        ("<task-note>\n<id>Background</id> done\n</task-note>", None),
+        ("<task-note>done</task-note>\nMend the gate", "Mend the gate"),
+        ("Where does <my-gate> stand?", "Where does <my-gate> stand?"),
         ("Thanks", "Thanks"),
         (
             "Why is **2 ** 3** no 9, and what are **kwargs?",
@@ -126,13 +148,33 @@ def test_last_words_that_begin_as_the_title_are_not_said_twice() -> None:
         ("go on, please", True),
         ("OK", True),
         ("Continue with the greeting", False),
-        ("/init", False),
+        ("/init", True),
+        ("/model opus", True),
+        ("! git status", True),
+        ("/review the new parser", False),
+        ("/etc/hosts", False),
         ("hello.py", False),
         ("会話", False),
     ],
 )
 def test_a_greeting_says_nothing_of_a_conversation(title: str, is_empty: bool) -> None:
     assert says_nothing(title) is is_empty
+
+
+@pytest.mark.parametrize(
+    ("title", "is_its"),
+    [
+        ("A better gate", True),
+        ("Mend the GATE", False),
+        ("Mend the…", False),
+        ("Then paint it", False),
+        ("New session - 2026-09-01T11:20:40.228Z", False),
+        ("New session - 2026-09-01T11:20:40.228Z (fork #1)", False),
+        ("New session handling", True),
+    ],
+)
+def test_a_title_of_an_agents_own_is_no_default_and_no_prompt(title: str, is_its: bool) -> None:
+    assert is_own(title, ["Mend the  gate, please", "Then paint it"]) is is_its
 
 
 def test_a_cut_keeps_its_marks_if_it_has_nothing_else() -> None:

@@ -65,6 +65,7 @@ class PuppetAgent(HubAgent):
         self._withdrawn: set[AgentCall] = set()
         self.hangs_after: dict[str, int] = {}
         self.listener = listener
+        self.first_id = 0  # of the sessions it makes
         self._made = 0
         self._turns: dict[str, AgentCall] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -183,7 +184,7 @@ class PuppetAgent(HubAgent):
             found = [info for info in self.lists if cwd in (None, info["cwd"])]
             result = json.dumps({"sessions": found}).encode()
         if call.method == "session/new":
-            answer = {"sessionId": f"s{self._made}", **self.opened}
+            answer = {"sessionId": f"s{self.first_id + self._made}", **self.opened}
             result = json.dumps(answer).encode()
             self._made += 1
         if isinstance(result, bytes):
@@ -191,7 +192,7 @@ class PuppetAgent(HubAgent):
         else:
             await call.take(result or RemoteError(-32601, "no such"))
         if call.method == "session/new" and self.notice_behind_new:
-            made = f"s{self._made - 1}"
+            made = f"s{self.first_id + self._made - 1}"
             await self.listener.hear(Updates(made, "update", [self.notice_behind_new]))
         if text := self.says_behind.get(call.method):
             await self.say(session, text)

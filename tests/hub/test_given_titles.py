@@ -289,6 +289,40 @@ async def test_a_title_that_was_put_off_is_written_though_the_next_is_not(
     assert await titles(client) == ["The agent's second"]
 
 
+@pytest.mark.parametrize("key", ["puppet", "second"])
+@pytest.mark.parametrize("way", ["told", "listed"])
+async def test_an_agent_that_came_later_does_not_rename_a_conversation(
+    journal: Path, key: str, way: str
+) -> None:
+    said = "Find out why our docker image is 2.1 GB"
+    async with shared(journal) as house:
+        _, session = await house.talked(said, "ONE")
+    async with shared(journal, all_agents=True) as house:  # it has lost the conversation
+        house.agent.key, house.agent.first_id = key, 5
+        client = await house.loaded(session)
+        await house.turn(client, session, "ok do it", "TWO", own="s5")
+        for title in ("ok do it", "A plan of its own", "New session - 2026-09-01T11:20:40Z"):
+            if way == "told":
+                await name(house, "s5", title)
+            else:
+                house.agent.can("list")
+                house.agent.lists = [{"sessionId": "s5", "cwd": "/", "title": title}]
+            assert await titles(client) == [said]
+
+
+async def test_a_title_that_repeats_a_prompt_or_is_a_default_is_none(house: Shared) -> None:
+    client, session = await house.opened()
+    await house.turn(client, session, "/model opus")
+    assert await titles(client) == ["/model opus"]
+    for text in ("Please, mend the gate of the garden", "Then paint it"):
+        await house.turn(client, session, text)
+        for title in ("New session (fork #1)", text[:12], "/model opus"):
+            await name(house, session, title)
+            assert await titles(client) == ["Mend the gate of the garden"]
+    await name(house, session, "Garden work")
+    assert await titles(client) == ["Garden work"]
+
+
 async def test_the_last_title_of_a_turn_is_written_with_its_end(house: Shared) -> None:
     client, session, turn = await house.in_turn("Hello")
     for title in ("The agent's", "The agent's second"):

@@ -665,7 +665,7 @@ async def test_a_title_of_the_turn_that_an_agent_keeps_elsewhere_comes_back_with
         return (await opened.session(SESSION)).title
 
     titles = f"{first[:20]}…", "Keep sk-SEKRET77xyz safe", first
-    assert [await take_with(title) for title in titles] == [*titles]
+    assert [await take_with(title) for title in titles] == [first, titles[1], titles[1]]
     await forget_turn(opened, 1, home=Home(tmp_path))
     for n, title in enumerate(titles):
         assert b"SEKRET77" not in await raw(opened)

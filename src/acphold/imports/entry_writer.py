@@ -7,7 +7,6 @@ fail, as nothing runs any more.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -29,6 +28,7 @@ from acphold.conversation.history.entries import (
     PastEntry,
 )
 from acphold.conversation.history.raw_update import ROLES, string, update_kind
+from acphold.conversation.history.titles import is_own
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, plan_entries, text_block
 from acphold.imports.sources import Facts
@@ -38,12 +38,6 @@ _encode: Final = msgspec.json.Encoder().encode
 
 TITLE_CHARACTERS: Final = 200
 """Characters kept of a title; some agents use a whole first prompt as one."""
-
-_MADE_UP: Final = re.compile(
-    r"(?:New|Child|ACP|Untitled) (?:Session|Chat|Thread|Agent|Agent Thread)\b[\W\dA-FTZ]*",
-    re.IGNORECASE,
-)
-"""Matches a title that a program gives a conversation before it has one."""
 
 BY_WORDS: Final = "0" * 8
 """Stands for the id of a prompt that is told from where it has none, unlike elsewhere."""
@@ -315,7 +309,7 @@ class EntryWriter:
 
     def title(self, title: str) -> None:
         """Set the conversation's title; the last one counts."""
-        if not self.caller and not _MADE_UP.fullmatch(title := on_title(title)):
+        if not self.caller and is_own(title := on_title(title), ()):
             self.facts.title = title or self.facts.title
 
     def mode(self, mode_id: str) -> None:

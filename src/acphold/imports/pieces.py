@@ -26,7 +26,7 @@ from acphold.conversation.history.entries import (
     Segment,
 )
 from acphold.conversation.history.message_chunks import Messages
-from acphold.conversation.history.titles import says_nothing, title_of_prompt
+from acphold.conversation.history.titles import LOOKED_AT, is_own, says_nothing, title_of_prompt
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.databases import DAMAGED_ROWS, MISSING_ROWS
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, prompt_text
@@ -34,7 +34,7 @@ from acphold.imports.forgotten_words import is_of
 from acphold.imports.readers import Reader, fault
 from acphold.imports.records import DAMAGED, TOO_LONG, UNREAD
 from acphold.imports.salvage import NOT_OBJECTS, ZEROS
-from acphold.imports.sources import ALL, Facts, ImportSelection, Source, folder_here
+from acphold.imports.sources import ALL, MARK, Facts, ImportSelection, Source, folder_here
 from acphold.imports.turns import (
     NOTHING,
     Comparison,
@@ -333,6 +333,7 @@ class _SourceEntries:
         turn = self.turn
         self._closing, self._is_through = [], False
         hidden: list[str] = []
+        prompts: list[str] = []
         for _ in chain(self._reader.tell(self._source, writer), [None]):
             for entry in writer.take():
                 if self.count == self.most:
@@ -342,7 +343,8 @@ class _SourceEntries:
                     self.number += 1
                     turn = ReadTurn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
                     self.turn, self._digest = turn, 0
-                    hidden += [prompt_text(entry.raw)] if self.number in self._left_out else []
+                    prompts.append(said := prompt_text(entry.raw)[:LOOKED_AT])
+                    hidden += [said] if self.number in self._left_out else []
                     if says_nothing(self._first_prompt) and self.number not in self._left_out:
                         title = title_of_prompt(entry.raw)
                         if self._first_prompt is None or not says_nothing(title):
@@ -361,6 +363,10 @@ class _SourceEntries:
             self._facts.hidden_title, title = digest_of(title), None
         self._facts.title = title
         writer.title_update()
+        if title and not is_own(
+            title.removesuffix(MARK), prompts
+        ):  # the rule's says more in a list
+            self._facts.hidden_title, self._facts.title = digest_of(title), None
         self._closing = writer.take()
 
     @property

@@ -13,11 +13,26 @@ from typing import Final
 from acphold.safety.redaction.detector import secrets
 from acphold.safety.redaction.texts import TextCut, without
 
+MADE_UP: Final = re.compile(
+    r"(?i)(?:New|Child|ACP|Untitled) (?:Session|Chat|Thread|Agent|Agent Thread)\b[\W\dA-FTZ]*"
+    r"(?:\(fork[ #\d]*\))?"
+)
+"""Matches a title that a program gives a conversation before it has one, or its fork."""
+
 _ELEMENTS: Final = re.compile(
     r"(?ms)^[ \t]*<([A-Za-z][\w:-]{3,})(?: [^<>\n]*)?>(?:(?!</\1>).)*(?:</\1>|\Z)"
 )
 """Elements that begin a line: an agent's context, or a file that was pasted. One within a line is
 what the person writes about, and so is a short one: `<b>`."""
+
+_BY_PROGRAM: Final = re.compile(_ELEMENTS.pattern.replace(r"[\w:-]{3,}", r"[a-z]*[_-][\w:-]+"))
+"""Those that a program wrote: their names have two words, those of HTML have one."""
+
+_TRACEBACK: Final = re.compile(
+    r"(?m)^([ \t]*)Traceback \(most recent call last\):.*\n(?:\1[ \t]+.*\n|[ \t]*\n)*(.*)"
+    r"(?:\s+(?:During handling of|The above exception).*:\s)?"
+)
+"""A traceback of Python: its last line says the most."""
 
 _FENCED: Final = re.compile(r"(?ms)^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)")
 
@@ -40,7 +55,8 @@ _PLEASANTRY: Final = re.compile(
     r"(?:\ (?:there|all|again|claude|codex|gemini))?(?=[\s,.!:;]|$)"
     r"|(?:please|pls|plz|kindly|bitte|ok|okay|so|now|well|great|perfect|thanks|thank\ you|danke)"
     r"(?=[\s,.!:;]|$)"
-    r"|(?:can|could|kannst|könntest)\ (?:you|u|du)\b(?:\ (?:please|bitte|mal|maybe)\b)*"
+    r"|(?:can|could|kannst|könntest|können|könnten)\ (?:you|u|du|sie)\b"
+    r"(?:\ (?:please|maybe|mir|uns|bitte|mal|kurz|vielleicht)\b)*"
     r"|(?:would|will)\ you\ (?:please|kindly)\b"
     r"|i(?:\ would|'d|\u2019d)\ like\ (?:you\ )?to\b|i\ (?:want|need)\ (?:you\ )to\b"
     r"|(?:help\ me(?:\ to)?|let\ us|let['\u2019]s(?!\ encrypt\b))(?=\s)"
@@ -78,7 +94,9 @@ _LETTERS: Final = 9
 def title_by_rule(said: str) -> str | None:
     """Return the sentence of these words that is the title, however long; None if there is none."""
     cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in secrets(said)]
-    said = without(said, cuts)
+    said = _BY_PROGRAM.sub("\n", without(said, cuts))
+    if errors := [found[2] for found in _TRACEBACK.finditer(said)]:
+        said = f"{_TRACEBACK.sub('', said)}\n{errors[-1]}"
     own = _FENCED.sub("\n", _ELEMENTS.sub("\n", said))
     # What is left of a prompt that is nothing but a pasted text says more than no title.
     for text in (own, said):
@@ -144,7 +162,8 @@ def _without_pleasantries(sentence: str) -> str:
     while words != was:
         words, was = _PLEASANTRY.sub("", words), words
     words = _THANKS.sub("", words)
-    if words != sentence and (first := words.partition(" ")[0]).isalpha() and first.islower():
+    first = words.partition(" ")[0].rstrip(",:;?!.")
+    if words != sentence and first.isalpha() and first.islower():
         words = words[0].upper() + words[1:]
     if sentence.endswith("?") and not sentence.startswith(words) and words.endswith("?"):
         words = words[:-1]  # asked politely, it is no question

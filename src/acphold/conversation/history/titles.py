@@ -57,7 +57,9 @@ def title_of_words(said: str) -> str | None:
     """Return the title for a conversation that begins with these words; None if there are none."""
     from acphold.conversation.history.title_rules import title_by_rule  # late: an editor waits
 
-    title = title_by_rule(said[:LOOKED_AT])
+    said = said[:LOOKED_AT]
+    own = "\n".join(line for line in said.splitlines() if not is_command(line))
+    title = title_by_rule(own if own.strip() else said)
     return None if title is None else shorten(title)
 
 
@@ -73,10 +75,31 @@ GREETINGS: Final = frozenset(
 
 @lru_cache(1)  # an import asks it at each prompt
 def says_nothing(title: str | None) -> bool:
-    """Return True for a title of such words alone: the first prompt that says more gives another
-    one."""
+    """Return True for a title of such words alone, or a command: the first prompt that says more
+    gives another one."""
     words = "".join(it if it.isalnum() else " " for it in title or "").casefold().split()
-    return GREETINGS.issuperset(words)
+    return GREETINGS.issuperset(words) or is_command(title or "")
+
+
+def is_command(line: str) -> bool:
+    """Return True for a command to an agent's program: `/clear`, `/model opus`, `! git status`. One
+    with a sentence behind it, as `/review the new parser`, says what the person wants."""
+    name, *more = line.split() or [""]
+    return name == "!" or (len(more) < 3 and name[:1] == "/" and name[1:].count("/") == 0)
+
+
+def is_own(title: str, prompts: Iterable[str]) -> bool:
+    """Return True if an agent's title says more than its program's default, or the beginning of one
+    of these prompts."""
+    from acphold.conversation.history.title_rules import MADE_UP  # late: an editor waits
+
+    def plain(words: str) -> str:
+        return "".join(words[:LOOKED_AT].split()).casefold()
+
+    begun = plain(title.rstrip(" .…"))
+    return not MADE_UP.fullmatch(title) and not any(
+        plain(prompt).startswith(begun) for prompt in prompts
+    )
 
 
 LAST_WORDS: Final = 160

@@ -19,7 +19,7 @@ from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
 from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.conversation.history.entries import now_ms
-from acphold.conversation.history.titles import title_of_words
+from acphold.conversation.history.titles import is_own, title_of_words
 from acphold.journal.journal import Lease, is_forgotten, row_of, session_of, take_lease
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.hub import bounds
@@ -125,8 +125,9 @@ class Adoption:
                 listed = self._list.line(session.id)
                 title = session.attributes.title or (listed.info.title if listed else None)
                 title = without_context(title or "").strip()
-                if not title:
-                    title = title_of_words(await first_words(session.segments(0)) or "")
+                words = await first_words(session.segments(0)) or ""
+                if not title or not is_own(title, filter(None, [words])):
+                    title = title_of_words(words) or title
                 session.row.untitled = False
                 at = None if listed is None else listed.updated_at
                 change = RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)

@@ -4,7 +4,8 @@ What the agent says of a session is kept, the newest of it: from its answers to 
 from the changes that it tells beside them. A session of ours follows when that is news:
 
 - a title replaces one that is only the first words of the first prompt, or an earlier one of this
-  list; a person's title stays;
+  list, if the agent held the conversation from that prompt and says more than one of its prompts;
+  a person's title stays;
 - a session that the agent archives leaves our list, and one that it puts back returns.
 
 A session of its own without an absolute folder, which the protocol asks for, is not handed on: a
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -29,17 +30,17 @@ from acp_wire.newest import Newest
 from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode, splice
 from acp_wire.surroundings import resolve_folder
 from acp_wire.tasks import timeout
-from acphold.conversation.history.entries import Segment, milliseconds
+from acphold.conversation.history.entries import milliseconds
 from acphold.conversation.history.handovers import is_named_by_it
 from acphold.conversation.history.raw_update import may_have_marks, members, meta_without_marks
-from acphold.conversation.history.titles import title_of_words
+from acphold.conversation.history.titles import is_own, title_of_words
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NO_CHANGE, ListKey, SessionRow
 from acphold.live.agents import air
 from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
-from acphold.live.hub.annotations import as_title, first_line_of, first_words
+from acphold.live.hub.annotations import as_title, first_page, first_words, may_rename
 from acphold.live.hub.routes import is_usable_id
 
 log = logging.getLogger(__name__)
@@ -305,16 +306,11 @@ class AgentsList:
         """Return True if a title of the agent's list is better than that of a session."""
         if title == row.title or is_named_by_it(title):
             return False
-
-        async def begin() -> AsyncIterator[Segment]:
-            for segment in await self._journal.read(row.session_id, 0, bounds.FIRST_PAGE_BYTES):
-                yield segment
-
-        words = await first_words(begin()) or ""
-        first = first_line_of(words) or ""
+        words = await first_words(first_page(self._journal, row.session_id)) or ""
         ours = (None, title_of_words(words), self.made.get(row.session_id))
-        is_ours = row.title in ours or _are_alike(row.title, first)
-        return (is_ours or not is_first) and not _are_alike(title, first)
+        if is_first and row.title not in ours and is_own(row.title or "", [words]):
+            return False
+        return await may_rename(self._journal, row, row.downstream_id or row.session_id, title)
 
     # -- what the agent is told -----------------------------------------------------------
 
@@ -414,10 +410,3 @@ def _spellings(cwd: str | None) -> Sequence[str | None]:
     if cwd is None:
         return [None]
     return [*dict.fromkeys((os.path.normpath(cwd), resolve_folder(cwd)))]
-
-
-def _are_alike(title: str, first: str) -> bool:
-    """Return True if a title is only the first words of a prompt; either may be cut off."""
-    begun = title.rstrip("….").rstrip().casefold()
-    first = first.rstrip("…").rstrip().casefold()
-    return bool(begun and first) and (first.startswith(begun) or begun.startswith(first))

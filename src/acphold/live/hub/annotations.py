@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -31,9 +32,12 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.replay import CLIENT_MARK
 from acphold.conversation.history.timeline import Message, ToolCall
-from acphold.conversation.history.titles import shorten
+from acphold.conversation.history.titles import is_own, shorten
 from acphold.errors import AcpError
 from acphold.journal.copies import TITLE
+from acphold.journal.journal import Journal
+from acphold.journal.rows import SessionRow
+from acphold.live.hub import bounds
 
 AGENT = "acphold/agent"
 """The `_meta` key of a session of another agent: the name of that agent."""
@@ -181,6 +185,23 @@ async def first_words(segments: AsyncIterator[Segment]) -> str | None:
     return _first_words(folding)
 
 
+async def may_rename(journal: Journal, row: SessionRow, agents_id: str | None, title: str) -> bool:
+    """Return True if an agent's title may stand in the place of a session's: it held the
+    conversation from its first prompt, under this id, and says more than one of its prompts."""
+    if row.title is not None and (row.renamed or row.origins or agents_id != row.session_id):
+        return False
+    page = await journal.read_back(row.session_id, None, TITLE_PROMPTS, kinds=(PROMPT,))
+    said = (map(members, items(entry.raw)) for entry in page.entries)
+    prompts = ["".join(string(block.get("text")) or "" for block in blocks) for blocks in said]
+    return is_own(title, [*prompts, await first_words(first_page(journal, row.session_id)) or ""])
+
+
+async def first_page(journal: Journal, session_id: str) -> AsyncIterator[Segment]:
+    """Yield the first segments of a session."""
+    for segment in await journal.read(session_id, 0, bounds.FIRST_PAGE_BYTES):
+        yield segment
+
+
 def _first_words(said: Fold) -> str | None:
     for item in said.timeline():
         if isinstance(item, Message) and item.role == "user":
@@ -206,6 +227,9 @@ def first_line_of(text: str) -> str | None:
     """Return the first line that is not empty, cut to `TITLE_LENGTH`; None if there is none."""
     return next((shorten(line) for line in text.splitlines() if line.split()), None)
 
+
+TITLE_PROMPTS: Final = 100
+"""The newest prompts that an agent's title is compared with."""
 
 GIVEN_LENGTH = 200
 """Most characters of a given title: one line wherever it is shown."""

@@ -98,10 +98,10 @@ class Conversation:
             go_on,
         )
         self.interjections = Interjections()
-        self.restoration = Restoration(session, side, journal, cut_off=cut_off)
+        self.title = GivenTitle(session, side, journal)
+        self.restoration = Restoration(session, side, journal, self.title, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
         self.services = Services(session, questions, self.terminals, shared)
-        self.title = GivenTitle(session, journal)
         self.turns = Turns(
             *(session, side, self.restoration, questions, self.terminals, alerts, shared),
             TurnFiles(shared.files, session),
@@ -254,14 +254,9 @@ class Conversation:
         kind, known = update_kind(raw), self.session.attributes
         if kind in REPEATED and b'"_meta"' not in raw and fold_update(known, kind, raw) == known:
             return EMPTY_UPDATE
-        if kind == "session_info_update":
-            if air.tells_archived(raw):
-                return EMPTY_UPDATE
-            if self.restoration.hands_over:
-                # The agent makes the title from the prompt, which contains the handed-over
-                # conversation.
-                raw = splice(raw, {"title": None})
-        return await self.title.without_overridden_title(without_its_title(raw))
+        if kind == "session_info_update" and air.tells_archived(raw):
+            return EMPTY_UPDATE
+        return await self.title.without_worse_title(without_its_title(raw))
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Publish user messages; a prompt that an agent sends back becomes an echo.

@@ -73,6 +73,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.choices import current_values, is_boolean, option_list, settings_in
 from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missing_turns
 from acphold.live.hub.session import HubSession
+from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.tool_calls import close_children
 from acphold.machine.addresses import is_node
 
@@ -108,6 +109,7 @@ class Restoration(Struct, eq=False):
     _session: HubSession
     _side: AgentSession
     _journal: Journal
+    _title: GivenTitle
     cut_off: bool
     went_on: bool = False
     hands_over: bool = False
@@ -316,7 +318,8 @@ class Restoration(Struct, eq=False):
                 if missing:
                     await self._session.publish("update", missing)
             if differing := side.differing(self._session.attributes):
-                await self._session.publish("update", differing)
+                kept = [await self._title.without_worse_title(raw) for raw in differing]
+                await self._session.publish("update", kept)
             return answer
 
     async def _make(self, method: str, source: str | None) -> bytes:

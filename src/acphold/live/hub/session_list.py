@@ -36,7 +36,7 @@ from acp_wire.schema.splice import json_value
 from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import iso
-from acphold.conversation.history.raw_update import array, update_kind
+from acphold.conversation.history.raw_update import array, members, string, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
 from acphold.journal.copies import TITLE
@@ -45,9 +45,9 @@ from acphold.journal.rows import ListFilter, Marks, RowChange, SessionRow, as_ta
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
-from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.agent_session import AgentSession, Setup
 from acphold.live.hub.agents_list import AgentsList, ListLine, LookAt
-from acphold.live.hub.annotations import AGENT, as_title
+from acphold.live.hub.annotations import AGENT, as_title, may_rename
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
 from acphold.machine.addresses import is_node
@@ -261,7 +261,8 @@ class GivenTitle(Struct, eq=False):
     module."""
 
     _session: HubSession
-    _journal: Sessions
+    _side: AgentSession
+    _journal: Journal
 
     async def look(self) -> None:
         """Publish the title of the row, if clients do not have it; raises JournalError."""
@@ -281,12 +282,20 @@ class GivenTitle(Struct, eq=False):
             session.hold("update", [json.encode(update)])
         await session.release()
 
-    async def without_overridden_title(self, raw: bytes) -> bytes:
-        """Return an update of the agent, without its title if a person has given one."""
+    async def without_worse_title(self, raw: bytes) -> bytes:
+        """Return an update of the agent, without a title that may not replace ours."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
+        title = string(members(raw).get("title"))
         row = await row_of(self._journal, self._session.id)
-        return raw if row is None or not row.renamed else splice(raw, {"title": None})
+        if row is None or title == self._session.attributes.title:
+            return raw
+        side = self._side
+        if side.agent.reads_journal or not title:  # an agent of the library names what it wants
+            stays = row.renamed
+        else:
+            stays = not await may_rename(self._journal, row, side.id, title)
+        return splice(raw, {"title": None}) if stays else raw
 
 
 class ListedSessions(Struct, eq=False):
