@@ -10,8 +10,8 @@ and beside it the next longest. Nothing depends on the number of turns on either
 
 from __future__ import annotations
 
+from _blake2 import blake2b  # hashlib brings OpenSSL, for which an editor would wait
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import pairwise, takewhile
 from typing import Final
 

@@ -17,6 +17,7 @@ believed only if that session has an entry HANDED_OVER with its digest.
 from __future__ import annotations
 
 import re
+from _blake2 import blake2b  # hashlib brings OpenSSL, for which an editor would wait
 from typing import Final
 
 import msgspec
@@ -79,8 +80,6 @@ class HandedOver(Struct, frozen=True, rename="camel", omit_defaults=True):
 def text_digest(text: str) -> str:
     """Return the digest of a text that is handed over; white space does not count, as some agents
     change it."""
-    from _blake2 import blake2b  # hashlib brings OpenSSL, for which an editor would wait
-
     squeezed = "".join(text.split()).encode(errors="replace")
     return blake2b(squeezed, digest_size=8).hexdigest()
 
