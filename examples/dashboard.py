@@ -1,6 +1,6 @@
 """A dashboard: what runs and what waits in all sessions, drawn anew with each change.
 
-python dashboard.py [JOURNAL, DATABASE OR SERVER]
+python dashboard.py [JOURNAL OR DATABASE]
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A bot over all sessions: it allows reading, refuses deleting, and leaves the rest to people.
 
-python policy_bot.py [JOURNAL, DATABASE OR SERVER]
+python policy_bot.py [JOURNAL OR DATABASE]
 """
 
 import asyncio

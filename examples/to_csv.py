@@ -1,6 +1,6 @@
 """An export of one's own: each tool call of each session, as a line of CSV.
 
-python to_csv.py [JOURNAL, DATABASE OR SERVER] > calls.csv
+python to_csv.py [JOURNAL OR DATABASE] > calls.csv
 """
 
 import asyncio

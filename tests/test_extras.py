@@ -57,8 +57,6 @@ NEEDY = (
     ("serve", "serve", ("serve", "--phone")),
     ("access pair", "serve", ("access", "pair")),
     ("a connection to a server", "serve", ("connect", "https://host.example")),
-    ("a connection to a server", "serve", ("list", "--server", "https://host.example")),
-    ("a connection to a server", "serve", ("chat", "--server", "https://host.example")),
     ("a connection to a server", "serve", ("check", "--server", "https://host.example")),
     ("mcp", "mcp", ("mcp",)),
     ("mcp-bridge", "mcp", ("mcp-bridge",)),

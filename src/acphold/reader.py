@@ -1,18 +1,18 @@
-"""`acphold.open`: the sessions of a journal, a database or a server, read as they change.
+"""`acphold.open`: the sessions of a journal, read as they change.
 
     async with acphold.open() as history:
         async for session in history.sessions(follow=True):
             print(session.state, session.title)
 
-Reading starts no agent and no daemon. Only the answer to a question goes to the process, or to the
-server, in which its session waits.
+Reading starts no agent and no daemon. Only the answer to a question goes to the process in which
+its session waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -30,8 +30,8 @@ from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Grouping, Sought
 from acphold.journal.stores import journal_name
 from acphold.live.reading import bounds
-from acphold.live.reading.local_reader import LocalReader, existing_journal
-from acphold.live.reading.session_reader import ListedSession, Wanted, session_pages
+from acphold.live.reading.listed_sessions import ListedSession, Wanted
+from acphold.live.reading.local_reader import LocalReader, existing_journal, session_pages
 
 # What a list does not need is imported late: the commands use this module, too.
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ if TYPE_CHECKING:
         PermissionAnswer,
         PermissionQuestion,
     )
-    from acphold.client.uplink import Endpoint
     from acphold.conversation.history.fold import SessionState
     from acphold.journal.seams import UsageSum
     from acphold.live.reading.inbox import InboxQuestion
-    from acphold.live.reading.session_reader import SessionReader
+    from acphold.live.reading.local_reader import LocalReader
 
 LOOK_SECONDS = 0.1
 """Seconds between looks whether an answer was taken."""
@@ -127,18 +126,14 @@ class Usage(Struct, frozen=True):
 
 
 class KeptSessions:
-    """The sessions of a journal or a server; see `acphold.open`. Times are in UTC.
+    """The sessions of a journal; see `acphold.open`. Times are in UTC.
 
-    What cannot be read raises JournalError here, and ConnectionLostError, RemoteError and
-    RemoteRefusalError from a server.
+    What cannot be read raises JournalError.
     """
 
-    def __init__(
-        self, reader: SessionReader, endpoint: Callable[[str], Endpoint], url: str = ""
-    ) -> None:
+    def __init__(self, reader: LocalReader, journal: str) -> None:
         self._reader = reader
-        self._endpoint = endpoint
-        self._url = url
+        self._journal = journal
 
     async def sessions(
         self,
@@ -265,10 +260,9 @@ class KeptSessions:
         return [KeptQuestion(self, it, about) for it, about in found if about is not None]
 
     async def _answer(self, question: KeptQuestion, answer: object, seconds: float) -> bool:
-        from acp_wire.transports.known_servers import names_no_agent
         from acphold.client import answers
         from acphold.client.connectors import connected_to
-        from acphold.live.agents.capabilities import ALL_AGENTS
+        from acphold.client.journal_endpoints import OwnerEndpoint
 
         match question.about:  # raises DeclarationError
             case answers.PermissionQuestion(options=options):
@@ -283,14 +277,11 @@ class KeptSessions:
             is_asked.set()
             return answer
 
-        is_any = bool(self._url) and names_no_agent(self._url)
-        can = answers.Answers(on_form=decide, on_page=decide).capabilities
         connection = connected_to(
-            self._endpoint(question.session.id),
+            OwnerEndpoint(question.session.id, self._journal),
             on_permission=decide,
             on_form=decide,
             on_page=decide,
-            capabilities=replace(can, meta={ALL_AGENTS: is_any}),
         )
         try:
             async with timeout(seconds), connection as agent:
@@ -354,57 +345,22 @@ def _usage(sums: UsageSum, groups: tuple[Usage, ...] = ()) -> Usage:
 
 
 @asynccontextmanager
-async def open(
-    where: str | os.PathLike[str] | None = None,
-    *,
-    token: str | None = None,
-    ca: str | os.PathLike[str] | None = None,
-) -> AsyncIterator[KeptSessions]:
+async def open(where: str | os.PathLike[str] | None = None) -> AsyncIterator[KeptSessions]:
     """Read sessions in the block, without attaching to them.
 
         async with acphold.open() as history:
             async for session in history.sessions():
                 print(session.updated_at, session.title)
 
-    `where` is the path of a journal, the `postgresql://` URL of one, or the address of an
-    `acphold serve`; by default it is the journal that `acphold` uses. It is not created. A server
-    needs a `token`, unless this user has paired with it; `ca` is a file of certificates to trust.
-
-    Raises JournalError, RemoteRefusalError, ConnectionLostError.
+    `where` is the path of a journal or the `postgresql://` URL of one; by default it is the journal
+    that `acphold` uses. It is not created. Raises JournalError.
     """
     require_loop()
-    words = "" if where is None else os.fspath(where)
-    is_server = False
-    if "://" in words:
-        from acp_wire.transports.known_servers import is_url, known_servers
-
-        is_server = is_url(words)
-    if is_server:
-        from acphold.live.reading.server_reader import ServerReader
-
-        trusted = None if ca is None else os.fspath(ca)
-        token = token or known_servers().at(words).token
-
-        def at_server(_: str) -> Endpoint:
-            from acphold.client.far_line import ServerEndpoint
-
-            return ServerEndpoint(words, token, seconds=bounds.SERVER_SECONDS, ca=trusted)
-
-        async with ServerReader(words, token, seconds=bounds.SERVER_SECONDS, ca=trusted) as far:
-            yield KeptSessions(far, at_server, words)
-        return
     name = journal_name(where)
-
-    def at_owner(session_id: str) -> Endpoint:
-        from acphold.client.journal_endpoints import OwnerEndpoint
-
-        return OwnerEndpoint(session_id, name)
-
     async with existing_journal(name) as journal:
-        reader = LocalReader(journal, index_seconds=bounds.CATCH_UP_SECONDS)
-        yield KeptSessions(reader, at_owner)
+        yield KeptSessions(LocalReader(journal, index_seconds=bounds.CATCH_UP_SECONDS), name)
 
 
-def reader_of(history: KeptSessions) -> SessionReader:
+def reader_of(history: KeptSessions) -> LocalReader:
     """Return the private part of a history: all that the commands need, and no release promises."""
     return history._reader

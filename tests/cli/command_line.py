@@ -224,26 +224,3 @@ def _read_to_end(fd: int, process: subprocess.Popen[bytes], *, interrupt: bool) 
                     return out
                 out += piece
     return out
-
-
-READING = frozenset({"export", "inbox", "list", "search", "show", "usage"})
-"""The commands that read a server far away, too."""
-
-
-class FarCommandLine(CommandLine):
-    """Runs those that read over an `acphold serve` of the journal, the others beside it.
-
-    It is served from the first of them on.
-    """
-
-    def __init__(self, journal: Path, serve: Callable[[], Mapping[str, str]]) -> None:
-        super().__init__(journal)
-        self._serve = serve
-
-    def run(self, *arguments: str) -> Finished:
-        there = self._serve() if arguments[0] in READING else {}
-        return run_here(arguments, {**self.environment, **there})
-
-
-here_and_there = pytest.mark.parametrize("acphold", ["here", "there"], indirect=True)
-"""For a test of a command that does the same with a journal here and with a server's."""

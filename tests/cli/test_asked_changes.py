@@ -11,7 +11,7 @@ from acphold.journal.rows import SessionRow
 from acphold.live.reading.inbox import InboxQuestion
 
 
-def told(folder: Path, *, reads_files: bool) -> list[str]:
+def told(folder: Path) -> list[str]:
     """The lines of a question to overwrite a file of two lines, without its head."""
     path = folder / "README.md"
     path.write_text("# webapp\nRun `make`.\n")
@@ -27,16 +27,12 @@ def told(folder: Path, *, reads_files: bool) -> list[str]:
     asked = AskedQuestion("q1", "session/request_permission", params)
     row = SessionRow("s1", "agent", str(folder), (), None, 0, 0, 0, True, 0)
     found = InboxQuestion(row, 1, 1, asked, fields)
-    return [it.plain.strip() for it in question_passage(found, reads_files=reads_files).lines[2:]]
+    return [it.plain.strip() for it in question_passage(found).lines[2:]]
 
 
 def test_an_overwrite_shows_the_lines_that_go_and_says_what_it_writes_once(tmp_path: Path) -> None:
-    assert told(tmp_path, reads_files=True) == [
+    assert told(tmp_path) == [
         "# webapp",
         "- Run `make`.",
         "+ Run `uv run webapp`.",
     ]
-
-
-def test_of_a_server_far_away_a_change_is_what_the_agent_says(tmp_path: Path) -> None:
-    assert told(tmp_path, reads_files=False)[:2] == ["+ # webapp", "+ Run `uv run webapp`."]

@@ -97,10 +97,7 @@ def test_no_session_of_this_machine_is_offered_where_another_one_is_meant(
 ) -> None:
     remember(journal, "here", prompt("x"))
     for command in ("show", "continue", "export"):
-        for elsewhere in ("--server", "--host"):
-            assert acphold.run("completion", "--", command, elsewhere, "desk", "").out == ""
-    monkeypatch.setenv("ACPHOLD_SERVER", "desk")
-    assert acphold.run("completion", "--", "show", "").out == ""
+        assert acphold.run("completion", "--", command, "--host", "desk", "").out == ""
     assert acphold.run("completion", "--", "session", "delete", "").out == "here\n"
 
 

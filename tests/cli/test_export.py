@@ -12,7 +12,7 @@ import pytest
 from acphold.conversation.history.entries import Segment
 from acphold.journal.rows import SessionRow
 from acphold.journal.sqlite.store import SqliteJournal
-from tests.cli.command_line import CommandLine, here_and_there
+from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said, update
 
@@ -25,7 +25,6 @@ def two(journal: Path) -> Path:
     return journal
 
 
-@here_and_there
 def test_one_turn_is_printed_alone(acphold: CommandLine, journal: Path) -> None:
     turns = [(prompt(f"Do {what}"), said(f"Did {what}"), ended()) for what in ("this", "that")]
     remember(journal, "aa-1", *turns[0], *turns[1], title="Greeting")
@@ -57,7 +56,6 @@ def test_nobody_else_can_read_what_is_written(
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-@here_and_there
 def test_all_sessions_go_into_a_folder_with_an_index(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -95,7 +93,6 @@ def test_all_can_be_all_of_some_kind(
     assert sorted(found) == sorted(x["session"]["sessionId"] for x in lines if "session" in x)
 
 
-@here_and_there
 def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -> None:
     head, *lines = acphold.run("export", "aa", "--format", "jsonl").out.splitlines()
     assert lines == acphold.run("show", "aa", "--json").out.splitlines()
@@ -124,7 +121,6 @@ def test_what_cannot_be_asked_for_is_said(
     assert said in done.err
 
 
-@here_and_there
 def test_a_session_that_is_not_there_writes_nothing(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:

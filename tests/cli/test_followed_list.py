@@ -20,9 +20,9 @@ import acphold
 from acphold.faces.cli.followed_list import AsJson, AsWords, follow_list
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.stores import open_journal
+from acphold.live.reading.listed_sessions import ListedSession, News, SessionPage, Wanted
 from acphold.live.reading.local_reader import LocalReader, as_listed
 from acphold.live.reading.processes import Live, LiveSession, Process
-from acphold.live.reading.session_reader import ListedSession, News, SessionPage, Wanted
 from tests.cli.conversation import remember
 from tests.raw_entries import ended, prompt, update
 

@@ -84,7 +84,7 @@ def previewed(journal: Path) -> Sequence[str]:
     """The end of the session `held`, as the picker shows it."""
 
     async def preview() -> Sequence[str]:
-        async with reading(None) as reader:
+        async with reading() as reader:
             return await _ReadSessions(reader).preview("held", 0)
 
     with pytest.MonkeyPatch.context() as changed:

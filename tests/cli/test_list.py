@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,9 +20,9 @@ from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.bounds import SAME_WORDS
-from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.session_reader import Wanted, session_pages
-from tests.cli.command_line import CommandLine, here_and_there
+from acphold.live.reading.listed_sessions import Wanted
+from acphold.live.reading.local_reader import LocalReader, session_pages
+from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.raw_entries import CONVERSATION, ended, prompt, said
 
@@ -45,7 +44,6 @@ def listed(acphold: CommandLine, *options: str) -> list[str]:
     return [json.loads(line)["sessionId"] for line in lines]
 
 
-@here_and_there
 @pytest.mark.usefixtures("three")
 def test_the_newest_comes_first_and_what_was_never_prompted_only_with_all(
     acphold: CommandLine,
@@ -54,7 +52,6 @@ def test_the_newest_comes_first_and_what_was_never_prompted_only_with_all(
     assert listed(acphold, "--all") == ["aaaaaaaa-2", "cccccccc-3", "aaaaaaaa-1"]
 
 
-@here_and_there
 @pytest.mark.usefixtures("three")
 def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
     assert listed(acphold, "--cwd", "/else/") == ["aaaaaaaa-2"]
@@ -67,7 +64,6 @@ def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
     assert "No sessions that are running, waiting or idle" in acphold.run("list", "--live").err
 
 
-@here_and_there
 @pytest.mark.usefixtures("three")
 def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -> None:
     assert listed(acphold, "FIR") == ["aaaaaaaa-1"]
@@ -91,7 +87,6 @@ def test_the_name_of_no_agent_is_refused_with_those_that_are_here(
     assert acphold.run(*words, "--agent", "claude").code == 0  # nothing of it is here
 
 
-@here_and_there
 def test_words_of_a_list_are_looked_for_in_the_last_words_then_in_the_text(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -208,7 +203,6 @@ def test_days_are_named_as_people_do() -> None:
     assert [day(now - age * 24 * HOUR, now) for age in ages] == names
 
 
-@here_and_there
 @pytest.mark.usefixtures("three")
 def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     line = acphold.run("list", "--json").out.splitlines()[1]
@@ -345,7 +339,6 @@ async def test_last_words_are_read_of_what_a_terminal_shows_and_of_nothing_else(
     assert shown.getvalue().count("  Done.") == 3
 
 
-@here_and_there
 @pytest.mark.usefixtures("three")
 def test_a_list_that_was_cut_says_so(acphold: CommandLine) -> None:
     done = acphold.run("list", "--limit", "1")
@@ -431,10 +424,3 @@ def test_a_long_list_is_written_in_large_pieces(monkeypatch: pytest.MonkeyPatch)
 
     assert len(out.getvalue().splitlines()) == 2_001
     assert out.pieces < 10
-
-
-@pytest.mark.parametrize("acphold", ["there"], indirect=True)
-def test_a_server_without_sessions_is_named(acphold: CommandLine) -> None:
-    done = acphold.run("list")
-    assert done.out == ""
-    assert re.fullmatch(r"No sessions at http://localhost:\d+ yet\.\n", done.err)

@@ -26,7 +26,7 @@ from acphold.faces.cli.main import (
     parser_of,
     split_name,
 )
-from acphold.faces.cli.options import HOST, JOURNAL, SERVER_VARIABLE
+from acphold.faces.cli.options import HOST, JOURNAL
 from acphold.faces.cli.parser import Parser
 from acphold.journal_location import VARIABLE
 from tests.cli.command_line import CommandLine, run_here
@@ -336,22 +336,19 @@ def test_a_command_takes_what_its_parser_reads() -> None:
         assert Parameter.VAR_KEYWORD in taken.values() or named == read, name
 
 
-def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(
+def test_what_a_command_starts_uses_the_journal_that_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "/another/journal.db")
-    monkeypatch.setenv(SERVER_VARIABLE, "https://far.example")
     monkeypatch.chdir(tmp_path)
     inherited: dict[str, str] = {}
     made = Parser(lambda: inherited.update(os.environ), "look", "[OPTIONS]", JOURNAL)
     assert made.run(["--journal", "own.db"]) == Exit.OK
     assert inherited[VARIABLE] == str(tmp_path / "own.db")  # for any folder
-    assert SERVER_VARIABLE not in inherited
     assert made.run(["--journal", "sqlite://bad"]) == Exit.OK  # said by what opens it
-    monkeypatch.setenv(SERVER_VARIABLE, "https://far.example")
     monkeypatch.setenv(VARIABLE, "/another/journal.db")
     assert made.run(["--journal", ""]) == Exit.OK
-    assert (os.environ[VARIABLE], SERVER_VARIABLE in os.environ) == ("/another/journal.db", False)
+    assert os.environ[VARIABLE] == "/another/journal.db"
 
 
 def test_errors_have_the_exit_code_of_their_kind() -> None:

@@ -19,7 +19,7 @@ from acphold.journal.sqlite.connection import connect
 from acphold.journal.stores import open_journal
 from acphold.live.reading import bounds as reading_bounds
 from acphold.live.reading.local_reader import LocalReader
-from tests.cli.command_line import CommandLine, here_and_there
+from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.imports.claude_home import Transcript
 from tests.raw_entries import CONVERSATION, ended, prompt, said, update
@@ -55,7 +55,6 @@ def places(acphold: CommandLine, *arguments: str) -> list[str]:
     return [json.loads(line)["place"] for line in lines]
 
 
-@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_hits_stand_under_the_title_of_their_session_with_their_place(acphold: CommandLine) -> None:
     done = acphold.run("search", "flaky", "tests")
@@ -75,7 +74,6 @@ def test_a_hits_place_is_what_show_takes(acphold: CommandLine) -> None:
     assert "▸ tool: ● Edit hello.py" in acphold.run("show", place).out
 
 
-@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     facts = json.loads(acphold.run("search", "--json", "retry").out)
@@ -116,7 +114,6 @@ def test_what_is_archived_is_found_and_marked_so(acphold: CommandLine) -> None:
     assert json.loads(acphold.run("search", "--json", "retry").out)["archived"]
 
 
-@here_and_there
 @pytest.mark.usefixtures("talked")
 def test_filters_narrow_what_is_found(acphold: CommandLine) -> None:
     assert places(acphold, "done") == ["bbbbbbbb-2@3", "aaaaaaaa-1@9"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AmbiguousIdError
-from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, here_and_there
+from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import remember
 from tests.raw_entries import CONVERSATION, ended, prompt, said, update
 
@@ -42,7 +42,6 @@ def told(journal: Path) -> Path:
     return journal
 
 
-@here_and_there
 @pytest.mark.usefixtures("told")
 def test_any_prefix_that_fits_one_session_shows_its_transcript_below_a_short_id(
     acphold: CommandLine,
@@ -98,7 +97,6 @@ def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> Non
     assert turns[5].endswith("ended: paused")
 
 
-@here_and_there
 @pytest.mark.usefixtures("told")
 def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     entries = [
@@ -112,7 +110,6 @@ def test_json_is_every_journal_entry_on_a_line(acphold: CommandLine) -> None:
     assert entries[-1]["update"] == {"stopReason": "end_turn"}
 
 
-@here_and_there
 def test_an_update_that_a_later_one_made_void_is_no_line(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -148,7 +145,6 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(acphold: CommandLine, jou
             assert process.wait(SECONDS) == 0
 
 
-@here_and_there
 def test_an_unknown_or_ambiguous_id_has_its_own_exit_code(
     acphold: CommandLine, journal: Path
 ) -> None:
@@ -261,7 +257,6 @@ def test_a_session_without_a_turn_has_nothing_to_show_around_an_entry(
     assert acphold.run("show", "aa@last").out.endswith("\nThis turn has no messages.\n")
 
 
-@here_and_there
 @pytest.mark.usefixtures("placed")
 def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:
     done = acphold.run("show", "0b@15")
@@ -288,7 +283,6 @@ def test_the_last_entry_and_the_newest_session_have_names(acphold: CommandLine) 
     assert acphold.run("show", "--last").err == acphold.run("show", "-").err
 
 
-@here_and_there
 @pytest.mark.usefixtures("placed")
 def test_full_and_json_show_the_whole_turn_of_a_place(acphold: CommandLine) -> None:
     passages = acphold.run("show", "--full", "0b5e-1@1").out.split("\n\n")[1:]
@@ -303,7 +297,6 @@ def test_a_place_is_marked_on_a_terminal(acphold: CommandLine) -> None:
     assert "\n  agent▸ nothing" in shown.plain
 
 
-@here_and_there
 @pytest.mark.usefixtures("placed")
 def test_an_entry_that_is_not_there_is_refused_and_what_is_no_place_is_no_id(
     acphold: CommandLine,
@@ -315,7 +308,6 @@ def test_an_entry_that_is_not_there_is_refused_and_what_is_no_place_is_no_id(
         assert acphold.run("show", place).code == 3
 
 
-@here_and_there
 def test_an_id_with_an_at_sign_is_an_id(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "me@1", prompt("One"), ended())
     assert "you: One" in acphold.run("show", "me@1").out

@@ -88,7 +88,7 @@ def test_nothing_is_left_of_a_work_tree_in_which_nothing_was_said_or_no_agent_st
 
 
 def test_a_work_tree_is_for_a_new_session_here(acphold: CommandLine, tmp_path: Path) -> None:
-    for more in (["--continue"], ["--resume", "aa"], ["--server", "https://x.example"]):
+    for more in (["--continue"], ["--resume", "aa"]):
         assert acphold.run("chat", "--worktree", *more).code == 2
     assert acphold.run("chat", "--include").code == 2
     refused = acphold.run("chat", "--worktree", "--cwd", str(tmp_path), "--", "true")

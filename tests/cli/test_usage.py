@@ -14,7 +14,7 @@ import pytest
 from acphold.conversation.history.entries import PastEntry
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
-from tests.cli.command_line import CommandLine, here_and_there
+from tests.cli.command_line import CommandLine
 from tests.raw_entries import Raw, ended, prompt, update
 
 DAY = 24 * 3600 * 1000
@@ -60,7 +60,6 @@ def lines(acphold: CommandLine, *options: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in acphold.run("usage", "--json", *options).out.splitlines()]
 
 
-@here_and_there
 @pytest.mark.usefixtures("used")
 def test_tokens_and_cost_are_added_up_by_agent(acphold: CommandLine) -> None:
     claude, codex = lines(acphold)
@@ -81,7 +80,6 @@ def test_tokens_and_cost_are_added_up_by_agent(acphold: CommandLine) -> None:
     assert (codex["totalTokens"], codex["cost"]) == (None, None)
 
 
-@here_and_there
 @pytest.mark.usefixtures("used")
 def test_they_are_added_up_by_day_folder_and_session_too(acphold: CommandLine) -> None:
     days = [datetime.fromtimestamp((YEAR_2026 + n * DAY) / 1000).date() for n in (1, 0)]
@@ -104,7 +102,6 @@ def test_they_are_added_up_by_day_folder_and_session_too(acphold: CommandLine) -
     ]
 
 
-@here_and_there
 @pytest.mark.usefixtures("used")
 def test_filters_and_the_limit_narrow_it(acphold: CommandLine) -> None:
     assert [line["agent"] for line in lines(acphold, "--agent", "codex")] == ["codex"]

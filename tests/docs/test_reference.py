@@ -29,7 +29,7 @@ from acphold.live.reading.json_facts import (
     hit_json as found,
     session_json as listed,
 )
-from acphold.live.reading.session_reader import ListedSession
+from acphold.live.reading.listed_sessions import ListedSession
 from acphold.live.server import alert_commands
 from docs.option_tables import PAGES
 from tests.test_plan import SOURCES

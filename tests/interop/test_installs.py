@@ -278,7 +278,6 @@ def test_the_base_holds_lists_finds_and_imports_conversations(base: Base) -> Non
     [
         (("serve", "--", "acphold", "agent", "demo"), "serve"),
         (("connect", "https://host.example"), "serve"),
-        (("list", "--server", "https://host.example"), "serve"),
         (("mcp",), "mcp"),
         (("mcp-bridge",), "mcp"),
         (("wrap", "--recall", "--", "acphold", "agent", "demo"), "mcp"),

@@ -14,8 +14,8 @@ from acphold.conversation.reports.transcript import turns
 from acphold.journal.journal import Titled
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.live.reading.listed_sessions import Wanted
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.session_reader import Wanted
 from tests.raw_entries import ended, prompt, update
 
 STEPS_OF_A_LINE = 115

@@ -22,7 +22,7 @@ from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import AskedCalls, PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, KeyChoice
-from acphold.live.reading.session_reader import OfferedRule
+from acphold.live.reading.listed_sessions import OfferedRule
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
 
@@ -39,7 +39,9 @@ class Maker(AskedCalls):
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         if self.fails:
             raise ConnectionLostError("away")
-        return [OfferedRule("run make", "exactly this command", "claude")] if call == "a" else []
+        return (
+            [OfferedRule("run make", "exactly this command", "claude", "")] if call == "a" else []
+        )
 
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool

@@ -32,9 +32,9 @@ from tests.web.far_client import (
     far_client,
     steps,
 )
+from tests.web.far_machine import laptop
 from tests.web.machines import machines
 from tests.web.network import Network, network, served_through
-from tests.web.test_far_commands import laptop
 
 pytestmark = pytest.mark.slow
 
@@ -236,7 +236,8 @@ async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
             session_id: str = opened["sessionId"]
             await first.ask("session/prompt", sessionId=session_id, prompt=steps())
         code = f"{served.url}#pair={served.pair}"
-        words = [*ACPHOLD, "continue", "--server", code, session_id]
+        connect = [*ACPHOLD, "connect", code]
+        words = [*ACPHOLD, "chat", "--resume", session_id, "--", *connect]
         with terminal(words, laptop(served), 120) as one:
             one.until("ready")
             one.type(f"{asks(session_id)[0]['text']}\r", ", then Enter")

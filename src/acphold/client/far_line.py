@@ -22,7 +22,7 @@ from acphold.client.uplink import Endpoint
 from acphold.extras import require
 from acphold.live.agents.capabilities import ClientOffer, offer_of
 from acphold.live.server.far_line import FarLine
-from acphold.live.server.reconnection import OnAway, OpenTransport
+from acphold.live.server.reconnection import OpenTransport
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class FarClient:
     """The client at the near end of a line: its messages come over a transport.
 
-    `dial`, `name`, `limit`, `connection` and `on_away` as in `FarLine`.
+    `dial`, `name`, `limit` and `connection` as in `FarLine`.
     """
 
     def __init__(
@@ -40,12 +40,11 @@ class FarClient:
         name: str,
         limit: int,
         connection: Transport,
-        on_away: OnAway = bool,
     ) -> None:
         self.offer = ClientOffer()
         self._peer = peer = Peer(client, self, name="client", limit=limit)
         self.send, self.drain, self.ask, self.tell = peer.send, peer.drain, peer.call_raw, peer.tell
-        self._line = FarLine(self, dial, name, limit, connection, on_away=on_away)
+        self._line = FarLine(self, dial, name, limit, connection)
 
     @property
     def is_lost(self) -> bool:
@@ -86,10 +85,7 @@ class FarClient:
 
 
 class ServerEndpoint(Endpoint):
-    """The server at a URL; a lost connection to it is replaced (`live.server.far_line`).
-
-    `on_away` is called when it is lost, and when it is back.
-    """
+    """The server at a URL; a lost connection to it is replaced (`live.server.far_line`)."""
 
     is_acphold = True
     is_repeatable = True
@@ -101,7 +97,6 @@ class ServerEndpoint(Endpoint):
         *,
         seconds: float,
         limit: int = MAX_MESSAGE,
-        on_away: OnAway = bool,
         ca: str | None = None,
     ) -> None:
         require("serve", "a connection to a server")
@@ -111,14 +106,13 @@ class ServerEndpoint(Endpoint):
         except ValueError as exc:
             raise errors.DeclarationError(str(exc)) from None
         self._limit = limit
-        self._on_away = on_away
         self._line: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
         await self.aclose()
         connection = await self._dial()
         ours, theirs = memory_pair()
-        line = FarClient(theirs, self._dial, self.name, self._limit, connection, self._on_away)
+        line = FarClient(theirs, self._dial, self.name, self._limit, connection)
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 

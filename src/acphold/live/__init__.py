@@ -10,9 +10,8 @@ EXPORTS = """
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_trees
     hub.prompt_turn
     origins.kept_changes
-    reading.bounds reading.inbox reading.json_facts reading.local_reader reading.one_question
-    reading.processes reading.requests reading.rule_offers reading.server_reader
-    reading.session_reader
+    reading.bounds reading.inbox reading.json_facts reading.listed_sessions reading.local_reader
+    reading.one_question reading.processes reading.requests reading.rule_offers
     server.alert_commands server.daemon server.directory server.far_line server.hung server.methods
     server.places server.pool server.positions server.principals server.reconnection
     server.relay_protocol server.service

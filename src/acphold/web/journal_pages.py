@@ -47,9 +47,9 @@ from acphold.known_agents import keys_of
 from acphold.live.hub.choices import load_result
 from acphold.live.reading import json_facts, requests
 from acphold.live.reading.inbox import Whose
+from acphold.live.reading.listed_sessions import Wanted
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.processes import Live, live_anywhere
-from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at

@@ -33,9 +33,9 @@ from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.hub.alerts import Activity
 from acphold.live.reading.json_facts import session_json
+from acphold.live.reading.listed_sessions import ListedSession, News, Wanted
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.requests import NoQuery
-from acphold.live.reading.session_reader import ListedSession, News, Wanted
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at

@@ -22,7 +22,7 @@ which rejects once if whoever has the browser may answer it, offers that: then t
 question of that id, with the access that it has; nothing here answers, and no notice is a yes.
 
 Held prompts count like a question, from when they are held until they continue;
-`reading.session_reader.is_held` says which.
+`reading.listed_sessions.is_held` says which.
 
 The end of a turn is sent to every browser whose token may see the session and that was not visible
 within VISIBLE_SECONDS: if the turn took as long as the settings say, or the person asked for it
@@ -64,9 +64,8 @@ from acphold.journal.rows import SessionRow
 from acphold.live.hub.alerts import Activity
 from acphold.live.reading.inbox import Whose, open_questions
 from acphold.live.reading.json_facts import question_line
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, sessions_on_hold
 from acphold.live.reading.processes import Live
-from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.live.server.methods import Asked
 from acphold.safety.errors import RedactionError
 from acphold.web import bounds, push

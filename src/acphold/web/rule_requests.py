@@ -1,4 +1,4 @@
-"""Standing answers over plain HTTP: for the page, and for commands with `--server`.
+"""Standing answers over plain HTTP, for the page.
 
     GET /rules           {"rules": [RULE…]}: those that have not ended
     GET /rules/offers    {"offers": [OFFER…]}, of the question `question` in `session`: the rules

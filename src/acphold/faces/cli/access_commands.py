@@ -130,6 +130,9 @@ async def create_token(
 ) -> None:
     """Create a token and print it, once.
 
+    It is for clients of `acphold serve` that cannot pair: programs with its HTTP addresses, other
+    people's clients, and with --node other machines.
+
     A token with a --user sees the sessions started by that user, and those shared with them
     (`acphold access share`). A token without a user sees all sessions, as you do on this machine.
     The scopes are

@@ -74,7 +74,7 @@ class TerminalPerson:
         from acphold.faces.cli.asked_calls import CallsWithoutRules
         from acphold.faces.screen.answers import PersonAnswers
 
-        answers = PersonAnswers(self.flow, CallsWithoutRules(None))
+        answers = PersonAnswers(self.flow, CallsWithoutRules())
         answers.face = self
         return answers
 

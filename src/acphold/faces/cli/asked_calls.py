@@ -1,7 +1,7 @@
 """Tool calls that a person at the terminal is asked about.
 
 What they would change, the rules that a yes may become, and the answers of other clients: from the
-journal here, or a server far away.
+journal.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from acphold.safety.standing.decision import allowance
 
 if TYPE_CHECKING:
     from acphold.conversation.history.timeline import ToolCall
-    from acphold.faces.cli.servers import FarServer
-    from acphold.live.reading.session_reader import OfferedRule, SessionReader
+    from acphold.live.reading.listed_sessions import OfferedRule
+    from acphold.live.reading.local_reader import LocalReader
 
 log = logging.getLogger(__name__)
 
 
 class KnownCalls(AskedCalls):
-    """The calls in the journal, or at a server, which is opened for each look."""
+    """The calls in the journal, which is opened for each look. With `is_far` the agent works on
+    another machine, and the files here are not those that it changes."""
 
-    def __init__(self, server: FarServer | None) -> None:
-        # A code in its URL was used when the session was opened.
-        self._server = server and server.without_code
+    def __init__(self, *, is_far: bool = False) -> None:
+        self._is_far = is_far
         self._threads = Threads(1)
 
     async def at_present(self, session_id: str, tool: ToolCall) -> Mapping[int, PresentDiff]:
         """Return the call's diffs against the files; none of those that cannot be read."""
-        if self._server is not None or not tool.diffs:
+        if self._is_far or not tool.diffs:
             return {}
         try:
             async with (
@@ -69,7 +69,7 @@ class KnownCalls(AskedCalls):
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the rules offered for the last question about this call; raises AcpError."""
-        async with reading(self._server) as reader:
+        async with reading() as reader:
             asked, _ = await _last_question(reader, session_id, call)
             return [] if asked is None else await reader.rule_offers(session_id, asked.id)
 
@@ -77,21 +77,20 @@ class KnownCalls(AskedCalls):
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
         """Make one; return the message for the person. Raises AcpError."""
-        async with reading(self._server) as reader:
+        async with reading() as reader:
             asked, _ = await _last_question(reader, session_id, call)
             if asked is None:
                 raise RuleError("its question is no longer among the latest entries of the session")
             revoke = await reader.make_rules(
                 session_id, asked.id, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
-            at_server = ", on the server's machine or its page" if reader.origin else ""
         made = allowance("" if all_agents else offer.agent, offer.words or offer.text)
-        return f"{made} (30 days). To revoke it: {revoke}{at_server}"
+        return f"{made} (30 days). To revoke it: {revoke}"
 
     async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         """Return the last question about a tool call, decided; None if it is open, or not among the
         latest entries. Raises AcpError."""
-        async with reading(self._server) as reader:
+        async with reading() as reader:
             asked, closed = await _last_question(reader, session_id, call)
         if asked is None or closed is None:
             return None
@@ -106,7 +105,7 @@ class CallsWithoutRules(KnownCalls):
 
 
 async def _last_question(
-    reader: SessionReader, session_id: str, call: str
+    reader: LocalReader, session_id: str, call: str
 ) -> tuple[AskedQuestion | None, ClosedQuestion | None]:
     """Return the last question about a tool call, and its answer; None for what is not there."""
     closed: dict[str, ClosedQuestion] = {}

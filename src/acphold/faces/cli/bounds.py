@@ -88,9 +88,6 @@ TRANSCRIPT_LOOK_SECONDS: Final = 0.2
 """Pause between two looks of `show --follow` into the journal: short enough to read along, and
 hardly any work."""
 
-FAR_LOOK_SECONDS: Final = 1.0
-"""The same for a server on another machine."""
-
 READER_LOOK_SECONDS: Final = 1.0
 """Pause between two checks that somebody still reads a list that is followed."""
 

@@ -24,7 +24,6 @@ from acphold.faces.cli.screen_session import (
     join,
     waiting_questions,
 )
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.session_picker import choose_session_of, pick_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
 from acphold.faces.cli.settings import agent_command, agent_names, default_agent, is_demo
@@ -36,6 +35,7 @@ from acphold.faces.cli.terminal_text import cut, folder, on_one_line, on_termina
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import SessionRow
 from acphold.journal_location import default_location
+from acphold.live.agents.identity import far_machine
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import live_anywhere
 
@@ -55,7 +55,7 @@ def _prompted(arguments: Sequence[str]) -> str:
     return f"did you mean: acphold ask {shlex.quote(words)} {agent}"
 
 
-@command("chat", "[OPTIONS] [AGENT | -- CMD...]", meant=_prompted)
+@command("chat", "[OPTIONS] [AGENT | -- CMD...]", *options.PLACES, meant=_prompted)
 async def chat(
     *,
     agent: str | None = options.AGENT,
@@ -73,7 +73,6 @@ async def chat(
     mcp_config: Sequence[str] = options.MCP_CONFIG,
     mode: str | None = options.MODE,
     agent_options: Sequence[str] = options.AGENT_OPTIONS,
-    server: str | None = options.SERVER,
 ) -> int:
     """Talk to an agent in the terminal.
 
@@ -92,13 +91,12 @@ async def chat(
     `acphold inbox`. In a pipe each line of stdin is a prompt, and permission requests are rejected
     unless --permission says otherwise.
 
-    With --server the agent runs there: AGENT is one of that server's agents, by default the first,
-    and --cwd is a folder on that machine. Without --cwd it is this folder if that server has
-    sessions in it, otherwise the folder used last.
+    `-- acphold connect NAME` talks to an agent of a server that this machine is paired with: --cwd
+    is a folder there, by default of the name of this one. Files here are not kept.
     """
     if newest and resume is not None:
         raise UsageError("use --continue or --resume, not both")
-    if worktree and (newest or resume is not None or server is not None):
+    if worktree and (newest or resume is not None):
         raise UsageError("--worktree begins a new session here: leave out the other option")
     if include and not worktree:
         raise UsageError("--include works only with --worktree")
@@ -114,12 +112,6 @@ async def chat(
         program=program,
         permission=permission,
     )
-    if (far := server_of(server)) is not None:
-        if program:
-            raise UsageError("--server takes the name of an agent on that server, not a command")
-        from acphold.faces.cli.far_chat import talk  # late: it brings TLS
-
-        return await talk(far, wanted)
     if resume and agent is None and not program and resume in agent_names():
         # `--resume AGENT`
         wanted = wanted._replace(session_id=None, words="", agent=resume)
@@ -188,10 +180,10 @@ async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
     start = continuation.make_startable(start, kept)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.is_new_beside:
-        cwd = continuation.folder_of(kept, None)
+        cwd = continuation.folder_of(kept, None, start)
         kept = None
     elif kept is not None:
-        cwd = await continuation.move_to_folder(kept, wanted.cwd)
+        cwd = await continuation.move_to_folder(kept, wanted.cwd, start)
     return await _chat_with(start, wanted, cwd, kept)
 
 
@@ -228,12 +220,14 @@ async def _chat_with(
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     program = agent_command(start.agent).command if start.agent else start.command
-    within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
-    wrap = continuation.wrap_of(start, cwd)
+    here = os.getcwd() if (far := far_machine(program, os.getcwd())) else cwd
+    within = Surroundings(os.environ, os.path.realpath(start.folder or here))
+    wrap = continuation.wrap_of(start, here)
     frontend = ChatFrontend(
         permission=wanted.permission,
         reads_only=False,
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
+        is_far=bool(far),
     )
     clock = StartClock()
     if on_terminal():
@@ -241,6 +235,9 @@ async def _chat_with(
             "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
         )
         clock.start(f"Starting {continuation.start_name(start)}{where} …")
+    if far:
+        clock.close()
+        tell(f"{on_one_line(cwd)} is a folder on {on_one_line(far)}; files here are not kept.")
 
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:

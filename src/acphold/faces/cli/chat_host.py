@@ -12,15 +12,7 @@ from acphold.faces.screen.turns import ChatHost
 from acphold.machine.own_program import own_command, run_beside
 
 
-class FarHost(ChatHost):
-    """The host for a session at a server: our commands do not know it, but a log here may have an
-    incident that it reports."""
-
-    def with_log(self, words: str) -> str:
-        return with_log(words)
-
-
-class CommandHost(FarHost):
+class CommandHost(ChatHost):
     """The command that shows the chat.
 
     `program` is the agent's, None if it runs elsewhere; `logged` is what we logged while the screen
@@ -30,6 +22,9 @@ class CommandHost(FarHost):
     def __init__(self, program: SignInProgram | None, logged: StringIO) -> None:
         self._program = program
         self._logged = logged
+
+    def with_log(self, words: str) -> str:
+        return with_log(words)
 
     def stderr(self) -> str | None:
         if self._program is None:

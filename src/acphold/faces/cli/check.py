@@ -7,7 +7,7 @@ import asyncio
 from acp_check import command as checker, usage
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.servers import server_at
 from acphold.faces.cli.settings import enter_agent
 
 
@@ -45,8 +45,7 @@ def check(
     if server is not None and not command_words and not given["client"]:
         from acphold.faces.cli.remote import obtain_token  # late: it brings HTTP
 
-        far = server_of(server, ca=ca)
-        assert far is not None, "it is given"
+        far = server_at(server, ca)
         token = token or asyncio.run(obtain_token(far))
         server, ca = far.url, far.ca
     try:

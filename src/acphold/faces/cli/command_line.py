@@ -14,7 +14,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from acphold.errors import JournalUnavailableError
-from acphold.faces.cli.options import SERVER_VARIABLE
 from acphold.faces.cli.packed_words import typed_variables
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE, journal_path
 
@@ -81,8 +80,7 @@ def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def use_journal(location: str) -> None:
-    """Use this journal, and no server, here and in every program that is started from here."""
-    os.environ.pop(SERVER_VARIABLE, None)
+    """Use this journal here and in every program that is started from here."""
     if location:
         with suppress(JournalUnavailableError):  # whoever opens it says so, and no other
             location = journal_path(location)

@@ -143,9 +143,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif arguments and arguments[0].nargs in (None, "?"):
             del arguments[0]
-    is_elsewhere = any(
-        word.startswith(("--host", "--server", "--journal", "--bring-from")) for word in before
-    ) or ("--server" in flags and bool(os.environ.get(options.SERVER_VARIABLE)))
+    is_elsewhere = any(word.startswith(("--host", "--journal", "--bring-from")) for word in before)
     wanted = [] if awaited is None else [awaited]
     if awaited is None or awaited.nargs is not None:  # the next word need not be its value
         if begun.startswith("-"):
@@ -162,7 +160,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             yield from _agents(agent_names())
         elif action.dest == "agent":
             yield from _agents([*agent_names(), *(agent_name(it.agent) for it in _sessions())])
-        elif action.dest == "server":
+        elif (command, action.dest) in (("connect", "host"), ("check", "server")):
             from acphold.faces.cli.servers import server_names
 
             with suppress(AcpError):  # as in `_sessions`

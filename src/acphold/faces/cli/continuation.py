@@ -23,7 +23,7 @@ from acphold.journal.journal import Journal, is_live
 from acphold.journal.moves import refuse_moved
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal_location import default_location
-from acphold.live.agents.identity import display_name
+from acphold.live.agents.identity import display_name, far_machine
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import let_go, require_answer
 
@@ -143,9 +143,10 @@ def start_name(start: Start) -> str:
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 
 
-async def move_to_folder(row: SessionRow, cwd: str | None) -> str:
-    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
-    where = folder_of(row, cwd)
+async def move_to_folder(row: SessionRow, cwd: str | None, start: Start | None = None) -> str:
+    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError if it
+    is gone, unless an agent with this start has it on another machine."""
+    where = folder_of(row, cwd, start)
     if not is_same_folder(row.cwd, where):
         async with existing_journal() as kept:
             await kept.change(row.session_id, RowChange(cwd=where))
@@ -153,8 +154,10 @@ async def move_to_folder(row: SessionRow, cwd: str | None) -> str:
     return where
 
 
-def folder_of(row: SessionRow, cwd: str | None) -> str:
-    """Return the folder that is meant; UsageError when it is gone."""
+def folder_of(row: SessionRow, cwd: str | None, start: Start | None = None) -> str:
+    """Return the folder that is meant; UsageError when it is gone, as in `move_to_folder`."""
+    if start is not None and far_machine(start.command, row.cwd):
+        return row.cwd if cwd is None else cwd
     if cwd is None and not os.path.isdir(row.cwd):
         raise UsageError(
             f"this session's folder no longer exists: {row.cwd}; continue in another one with "

@@ -23,7 +23,7 @@ from acphold.faces.cli.list_actions import ListActions
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
 from acphold.faces.cli.places import NEWEST, place
 from acphold.faces.cli.screen_session import WantedConversation, join
-from acphold.faces.cli.servers import server_at, server_of
+from acphold.faces.cli.servers import server_at
 from acphold.faces.cli.session_copies import BESIDE, LAST, MadeCopy, WantedCopy, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.settings import UninstalledAgentError, agent_keys, agent_names
@@ -34,9 +34,9 @@ from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
+from acphold.live.reading.listed_sessions import SHORT_ID, Wanted
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.processes import let_go, live_anywhere
-from acphold.live.reading.session_reader import SHORT_ID, Wanted
 
 
 class _Options(WantedCopy, kw_only=True):
@@ -86,7 +86,6 @@ class _Options(WantedCopy, kw_only=True):
         "continue in this folder, to which the session moves [default: its own]; with --on and "
         "--bring-from, its project's folder there or here [default: found]",
     )
-    server: str | None = options.SERVER
 
     @property
     def is_move(self) -> bool:
@@ -96,8 +95,8 @@ class _Options(WantedCopy, kw_only=True):
     @property
     def names_nothing(self) -> bool:
         """True if no option says where, or with what, it continues."""
-        given = (self.agent, self.server, self.start, self.files)
-        return given == (None,) * 4 and not (self.program or self.is_move or self.watch)
+        given = (self.agent, self.start, self.files)
+        return given == (None,) * 3 and not (self.program or self.is_move or self.watch)
 
     @property
     def place(self) -> WantedPlace:
@@ -112,7 +111,7 @@ class _Options(WantedCopy, kw_only=True):
         if self.files is not None and not self.is_move:
             return True
         given, at, seq = self.words[0].rpartition("@") if len(self.words) == 1 else ("", "", "")
-        if not (at and given and seq.isdecimal()) or server_of(self.server):
+        if not (at and given and seq.isdecimal()):
             return False
         return await find_id(self.words[0]) is None
 
@@ -124,21 +123,19 @@ class _Options(WantedCopy, kw_only=True):
             raise UsageError(
                 "--no-files works only with --on and --bring-from, and without --files"
             )
-        if is_copied and (self.is_move or self.watch or self.server is not None):
+        if is_copied and (self.is_move or self.watch):
             raise UsageError(
                 "--from, --with and --files continue in a copy of a session here: they do not go "
-                "with --on, --bring-from, --watch or --server"
+                "with --on, --bring-from or --watch"
             )
         if self.agent is not None and self.program:
             raise UsageError("give --with AGENT or a command after `--`, not both")
         if self.include and (self.files is None or self.is_move):
             raise UsageError("--include works only with --files")
-        if self.source is not None and (
-            self.watch or self.server is not None or len(self.words) != 1
-        ):
+        if self.source is not None and (self.watch or len(self.words) != 1):
             raise UsageError(
-                "--bring-from needs the ID of one session, from `acphold list --host HOST` or "
-                "`acphold list --server URL`; it does not go with --watch or --server"
+                "--bring-from needs the ID of one session, from `acphold list --host HOST`, or the "
+                "whole one in the address of its page at a server; it does not go with --watch"
             )
         if is_copied and self.files is not None and self.cwd is not None:
             raise UsageError("--files and --cwd each name a folder; use one of them")
@@ -146,7 +143,7 @@ class _Options(WantedCopy, kw_only=True):
             raise UsageError("--watch does not move the session to another folder: leave out --cwd")
 
 
-@command("continue", "[OPTIONS] [ID | WORDS...] [-- CMD...]", options=_Options)
+@command("continue", "[OPTIONS] [ID | WORDS...] [-- CMD...]", *options.PLACES, options=_Options)
 async def continue_conversation(**given: Any) -> int:
     """Find a conversation and continue it.
 
@@ -188,9 +185,6 @@ async def continue_conversation(**given: Any) -> int:
     clients; its queue must be empty. Not moved: ignored files, untracked files that may contain a
     secret, the agent's own copy of the conversation, rules, tokens and other sessions. HOST needs
     the same release of acphold, and ssh has to log in without asking for a password.
-
-    With --server the sessions are those of that server, and the agent runs there. A dropped
-    connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     options = _Options(**given)
     if len(options.words) == 2 and options.names_nothing:
@@ -213,13 +207,6 @@ async def continue_conversation(**given: Any) -> int:
             return Exit.OK
         wanted = WantedConversation(made.session_id, agent=options.agent, program=options.program)
         return await _talk_in_copy(made, wanted)
-    if (there := server_of(options.server)) is not None:
-        from acphold.faces.cli.far_chat import talk  # late: it brings TLS
-
-        far = WantedConversation(words=" ".join(words), cwd=cwd)
-        if len(words) == 1 and not on_terminal():
-            far = WantedConversation(words[0], cwd=cwd)
-        return await talk(there, far, watch=options.watch)
     if not on_terminal() and len(words) != 1:
         raise UsageError(
             "in a pipe, the ID of one session is required: `acphold list` prints them, or type `-` "
@@ -346,11 +333,11 @@ async def _move_to(host: str, options: _Options) -> int:
 async def _bring(source: str, text: str, place: WantedPlace) -> str:
     """Bring a session here from another machine or a server; return its id."""
 
-    def take(transport: Transport, wanted: str = text) -> Awaitable[MovedSession]:
-        return take_session(transport, place, wanted)
+    def take(transport: Transport) -> Awaitable[MovedSession]:
+        return take_session(transport, place, text)
 
     if is_url(source):
-        moved = await from_server(server_at(source, None), text, take)
+        moved = await from_server(server_at(source), text, take)
         source = origin_of(source)
     else:
         moved = await over_ssh(source, ["give", text], take)

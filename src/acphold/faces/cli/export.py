@@ -23,7 +23,6 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import place
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
@@ -37,10 +36,11 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
-from acphold.live.reading.session_reader import SessionReader, Wanted, session_pages
+from acphold.live.reading.listed_sessions import Wanted
+from acphold.live.reading.local_reader import LocalReader, session_pages
 
 
-@command("export", "[OPTIONS] [ID...]")
+@command("export", "[OPTIONS] [ID...]", *options.PLACES)
 async def export(
     *,
     session_ids: list[str] = options.argument(
@@ -65,7 +65,6 @@ async def export(
     report: str | None = options.value(
         "FILE", "with --redact: write a JSON line for each thing that was removed"
     ),
-    server: str | None = options.SERVER,
 ) -> None:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
@@ -78,8 +77,6 @@ async def export(
     With --redact, acphold writes only text that it has checked; it leaves out pictures and other
     encoded data. It recognises secrets by their form, their name and their place. Still, read the
     result before you share it.
-
-    With --server the sessions are on that server, and the files are written here.
     """
     if (host_typed := host_option()) and (output not in (None, "-") or report is not None):
         raise UsageError(
@@ -97,7 +94,7 @@ async def export(
     turns: dict[str, list[int]] = {}  # the numbers of entries, where not all turns are wanted
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    async with reading(server_of(server)) as reader:
+    async with reading() as reader:
         if everything:
             pages = session_pages(reader, Wanted(fitting, since=since))
             found = [it.row async for page in pages for it in page]
@@ -132,7 +129,7 @@ async def export(
 
 
 async def _entries(
-    reader: SessionReader, turns: Mapping[str, Sequence[int]], session_id: str
+    reader: LocalReader, turns: Mapping[str, Sequence[int]], session_id: str
 ) -> AsyncIterator[Entry]:
     """Yield the entries of a session, or of the turns that have these entries."""
     wanted = turns.get(session_id)
@@ -148,7 +145,7 @@ async def _entries(
 
 async def export_here(session_id: str) -> str:
     """Write a session as Markdown into this folder; return the name of the file."""
-    async with reading(None) as reader:
+    async with reading() as reader:
         row = await reader.whole(await reader.session(session_id))
         form = FORMS["markdown"]
         await _ExportWriter(reader.entries, form, None, ()).fill(os.curdir, [row])

@@ -22,20 +22,15 @@ from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import cell_width, cut, folder, on_one_line, titled
 from acphold.journal.rows import ListFilter
 from acphold.live.reading.json_facts import session_json
-from acphold.live.reading.session_reader import (
-    ListedSession,
-    News,
-    SessionReader,
-    Wanted,
-    session_pages,
-)
+from acphold.live.reading.listed_sessions import ListedSession, News, Wanted
+from acphold.live.reading.local_reader import LocalReader, session_pages
 
 ID_WIDTH: Final = 8
 """Characters of an id: enough for a person to tell sessions apart."""
 
 
 async def follow_list(
-    reader: SessionReader,
+    reader: LocalReader,
     report: Callable[[News], None],
     limit: int | None = None,
     show: Callable[[], Awaitable[None]] | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,6 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume, new_rules, where
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.terminal_text import (
     age,
     on_one_line,
@@ -29,19 +27,14 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.json_facts import question_json, question_line, queue_json
-from acphold.live.reading.session_reader import (
-    ListedSession,
-    News,
-    SessionReader,
-    is_held,
-    sessions_on_hold,
-)
+from acphold.live.reading.listed_sessions import ListedSession, News, is_held
+from acphold.live.reading.local_reader import sessions_on_hold
 
 if TYPE_CHECKING:
     from acphold.faces.screen.layout import Passage
 
 
-@command("inbox", "[OPTIONS]")
+@command("inbox", "[OPTIONS]", *options.PLACES)
 async def inbox(
     *,
     only_lists: bool = options.flag("print the questions and exit, as in a pipe", "--list"),
@@ -51,7 +44,6 @@ async def inbox(
         f"with --history: about this many [default: {bounds.DECISIONS}]", bounds.DECISIONS
     ),
     as_json: bool = options.json(),
-    server: str | None = options.SERVER,
 ) -> int:
     """Answer what agents are waiting for.
 
@@ -74,26 +66,22 @@ async def inbox(
     """
     if history and follow:
         raise UsageError("--history cannot be combined with --follow")
-    there = server_of(server)
-    source = reading(there)
     try:
         if history:
-            await _history(source, limit, as_json=as_json)
+            await _history(limit, as_json=as_json)
         elif as_json or only_lists or not on_terminal():
-            await _print_questions(source, follow=follow, as_json=as_json)
+            await _print_questions(follow=follow, as_json=as_json)
         else:
             from acphold.faces.cli.inbox_answers import answer_all  # late: it brings the screen
 
-            return await answer_all(source, there, follow=follow)
+            return await answer_all(follow=follow)
     except NoJournalError:
         tell(NOTHING)
     return Exit.OK
 
 
-async def _history(
-    source: AbstractAsyncContextManager[SessionReader], limit: int, *, as_json: bool
-) -> None:
-    async with source as reader:
+async def _history(limit: int, *, as_json: bool) -> None:
+    async with reading() as reader:
         found, _ = await reader.decisions(limit)
         short_ids = await reader.short_ids(it.row.session_id for it in found)
     if as_json:
@@ -113,19 +101,17 @@ async def _history(
         tell("Nothing was asked yet.")
 
 
-async def _print_questions(
-    source: AbstractAsyncContextManager[SessionReader], *, follow: bool, as_json: bool
-) -> None:
+async def _print_questions(*, follow: bool, as_json: bool) -> None:
     """Print the pending questions; with `follow`, also changes until nobody reads."""
     show = _print_json if as_json else _print_words
-    async with source as reader:
+    async with reading() as reader:
         queues = {it.row.session_id: it for it in await sessions_on_hold(reader)}
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
             ids = {*queues, *(it.row.session_id for it in questions.values())}
             short_ids = await reader.short_ids(ids)
             is_whole = not reader.silent
-            found = _InboxState(questions, queues, short_ids, reader.origin, is_whole)
+            found = _InboxState(questions, queues, short_ids, is_whole)
             show(found, None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
                 say(told_rules)
@@ -150,7 +136,7 @@ async def _print_questions(
             found = sorted(chain(*known.values()), key=lambda it: it.at)
             short_ids = {it: it[:ID_WIDTH] for it in {*queues, *known}}
             questions = {it.question.id: it for it in found}
-            now = _InboxState(questions, {**queues}, short_ids, reader.origin)
+            now = _InboxState(questions, {**queues}, short_ids)
             show(now, told, follow=True)
             told = now
 
@@ -159,12 +145,11 @@ async def _print_questions(
 
 class _InboxState(NamedTuple):
     """The open questions by their ids, the sessions whose prompts are held by theirs, their short
-    ids, the address of their server, and whether every process has answered."""
+    ids, and whether every process has answered."""
 
     questions: Mapping[str, InboxQuestion] = {}
     queues: Mapping[str, ListedSession] = {}
     short_ids: Mapping[str, str] = {}
-    origin: str = ""
     is_whole: bool = True
 
     def is_new(self, session_id: str, told: _InboxState) -> bool:
@@ -207,11 +192,11 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
             on_one_line(question_line(it)),
             [where(it.row, found.short_ids[it.row.session_id]), f"asked {age(it.at, now_ms())}"],
         )
-        layout.put(question_passage(it, reads_files=not found.origin))
+        layout.put(question_passage(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
         short = found.short_ids[row.session_id]
         layout.head(describe_hold(row), [where(row, short)])
-        how = f"to resume: {how_to_resume(row, found.origin, short)}"
+        how = f"to resume: {how_to_resume(short)}"
         layout.put(Passage("queue", "acphold", [Text(how)]))
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
@@ -221,11 +206,9 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
         tell(NOTHING)
 
 
-def question_passage(found: InboxQuestion, *, reads_files: bool) -> Passage:
-    """Return the whole question: command and diff, or the form, and the possible answers.
-
-    If it `reads_files`, which takes as long as the disk, changes are shown against the files.
-    """
+def question_passage(found: InboxQuestion) -> Passage:
+    """Return the whole question: command and diff against the files, or the form, and the possible
+    answers."""
     from rich.text import Text
 
     from acphold.conversation.presentation.present_diffs import present_diffs, present_files
@@ -235,7 +218,7 @@ def question_passage(found: InboxQuestion, *, reads_files: bool) -> Passage:
     question = found.question
     if found.call:
         reader = present_files(found.row.cwd, found.row.additional_directories)
-        present = present_diffs(found.call, reader) if reads_files else {}
+        present = present_diffs(found.call, reader)
         about = call_details(ToolCall(question.id, dict(found.call)), present)
     else:
         lines = visible(question.title).splitlines()

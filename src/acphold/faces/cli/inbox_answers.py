@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from acp_wire.tasks import timeout
-from acp_wire.transports.known_servers import names_no_agent
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
-from acphold.client.answers import Answers, PermissionAnswer
+from acphold.client.answers import PermissionAnswer
 from acphold.client.journal_endpoints import OwnerEndpoint
-from acphold.client.uplink import Endpoint
 from acphold.conversation.history.entries import now_ms
 from acphold.conversation.history.raw_update import string
 from acphold.conversation.history.timeline import ToolCall
@@ -29,16 +27,15 @@ from acphold.faces.cli.ask_person import TerminalPerson
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume, new_rules, where
+from acphold.faces.cli.journals import reading
 from acphold.faces.cli.terminal_text import age
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Field, Key, KeyChoice
-from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.reading.local_reader import LocalReader, sessions_on_hold
 from acphold.live.reading.processes import processes
-from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
 
 if TYPE_CHECKING:
-    from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.inbox import InboxQuestion
 
 Q = TypeVar("Q")
@@ -79,16 +76,14 @@ class InboxPerson(TerminalPerson):
         return ("the agent is waiting for your answer", "Ctrl-D: later", "Ctrl-C leaves")
 
 
-async def answer_all(
-    source: AbstractAsyncContextManager[SessionReader], server: FarServer | None, *, follow: bool
-) -> int:
+async def answer_all(*, follow: bool) -> int:
     """Ask all pending questions, session by session; with `follow`, new ones too, until Ctrl-C."""
     flow = Flow()
     visitor = InboxPerson(0, 2, flow)
     left: set[str] = set()
     answered = False
     shown: set[tuple[str, str]] = set()  # sessions with held prompts, and why they are held
-    async with source as reader:
+    async with reading() as reader:
         if news := await new_rules(reader):
             flow.tell(news)
         while True:
@@ -96,7 +91,7 @@ async def answer_all(
             if waiting:
                 answered = True
                 session_id = waiting[0].row.session_id
-                left |= await InboxVisit(reader, server, visitor, session_id).run()
+                left |= await InboxVisit(reader, visitor, session_id).run()
                 continue
             rows = [it.row for it in await sessions_on_hold(reader)]
             short_ids = await reader.short_ids(row.session_id for row in rows)
@@ -104,7 +99,7 @@ async def answer_all(
                 short, held = short_ids[row.session_id], describe_hold(row)
                 if (row.session_id, held) not in shown:
                     shown.add((row.session_id, held))
-                    how = how_to_resume(row, reader.origin, short)
+                    how = how_to_resume(short)
                     flow.tell(f"{held}: {where(row, short)}. To resume: {how}")
                     visitor.refresh()
             if follow:
@@ -122,13 +117,10 @@ async def answer_all(
 class InboxVisit:
     """One session: its questions are asked until none is open or the person leaves the rest."""
 
-    def __init__(
-        self, reader: SessionReader, server: FarServer | None, visitor: InboxPerson, session_id: str
-    ) -> None:
+    def __init__(self, reader: LocalReader, visitor: InboxPerson, session_id: str) -> None:
         self._reader = reader
-        self._server = server
         self._session_id = session_id
-        self._answers = PersonAnswers(visitor.flow, KnownCalls(server))
+        self._answers = PersonAnswers(visitor.flow, KnownCalls())
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}
@@ -147,12 +139,12 @@ class InboxVisit:
         short = (await self._reader.short_ids([self._session_id]))[self._session_id]
         self._visitor.flow.tell(f"{where(first.row, short)} · asked {age(first.at, now_ms())}")
         self._visitor.refresh()
-        if self._server is None and (place := await onlooker_of(self._session_id)):
+        if place := await onlooker_of(self._session_id):
             self._visitor.flow.tell(ONLY_LOOKS.format(place))
             self._visitor.refresh()
             return {*self._items}
         try:
-            async with await self._connection() as agent, aclosing(self._answers):
+            async with self._connection() as agent, aclosing(self._answers):
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
@@ -188,27 +180,13 @@ class InboxVisit:
             if (call_id := string(item.question.tool_call.get("toolCallId"))) is not None:
                 self._calls[call_id] = item
 
-    async def _connection(self) -> AbstractAsyncContextManager[RemoteAgent]:
-        """Return a connection to the process that has the session, or to the server."""
-        endpoint: Endpoint
-        if self._server is None:
-            endpoint = OwnerEndpoint(self._session_id)
-        else:
-            from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
-            from acphold.faces.cli.remote import obtain_token
-
-            (url, ca), token = self._server, await obtain_token(self._server)
-            endpoint = ServerEndpoint(url, token, seconds=bounds.SERVER_SECONDS, ca=ca)
-        on_form = partial(self._ask, self._answers.on_form)
-        on_page = partial(self._ask, self._answers.on_page)
-        can = Answers(on_form=on_form, on_page=on_page).capabilities
-        is_any = self._server is not None and names_no_agent(self._server.url)
+    def _connection(self) -> AbstractAsyncContextManager[RemoteAgent]:
+        """Return a connection to the process that has the session."""
         return connected_to(
-            endpoint,
+            OwnerEndpoint(self._session_id),
             on_permission=self._on_permission,
-            on_form=on_form,
-            on_page=on_page,
-            capabilities=replace(can, meta={ALL_AGENTS: is_any}),
+            on_form=partial(self._ask, self._answers.on_form),
+            on_page=partial(self._ask, self._answers.on_page),
         )
 
     # -- the session's questions ----------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import quote
 
 from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal, titled
 from acphold.journal.rows import SessionRow
-from acphold.live.reading.session_reader import SessionReader
+from acphold.live.reading.local_reader import LocalReader
 
 NOTHING: Final = "Nothing is waiting for you."
 
@@ -25,14 +24,12 @@ def describe_hold(row: SessionRow) -> str:
     return on_one_line(describe_queue(row.queued, row.held, row.held_until))
 
 
-def how_to_resume(row: SessionRow, origin: str, short: str) -> str:
-    """Return the command by which they go on, or the page of the server with this address."""
-    if origin:
-        return f"{origin}/#/session/{quote(on_one_line(row.session_id), safe='')}"
+def how_to_resume(short: str) -> str:
+    """Return the command by which they go on."""
     return f"acphold queue {on_one_line(short)} resume"
 
 
-async def new_rules(reader: SessionReader) -> str:
+async def new_rules(reader: LocalReader) -> str:
     """Return a line about rules made elsewhere that nobody has been shown yet; "" for none."""
     found = await reader.new_rules(this_terminal())
     if not found:
@@ -40,5 +37,4 @@ async def new_rules(reader: SessionReader) -> str:
     told = f"A new rule: {on_one_line(found[0])}"
     if len(found) > 1:
         told = quantity(len(found), "new rule")
-    place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
-    return f"{told}, made elsewhere. See: {place}"
+    return f"{told}, made elsewhere. See: acphold rules"

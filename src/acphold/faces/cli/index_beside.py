@@ -40,7 +40,7 @@ from acphold.machine.runtime_folder import runtime_folder, take_over
 
 if TYPE_CHECKING:
     from acphold.imports import Growth, Intake
-    from acphold.live.reading.session_reader import SessionReader
+    from acphold.live.reading.local_reader import LocalReader
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ async def finish_index(journal: Journal) -> AsyncIterator[int]:
         yield left
 
 
-async def unread_and_resumed(reader: SessionReader) -> str:
+async def unread_and_resumed(reader: LocalReader) -> str:
     """Start reading sessions that an import has only listed; return a remark about them, "" if
     there are none here."""
     journal = reader.journal
@@ -237,7 +237,7 @@ def _key(path: str) -> str:
     return str(hashed.hexdigest()[:16])
 
 
-async def list_growth(reader: SessionReader) -> None:
+async def list_growth(reader: LocalReader) -> None:
     """List what the agents' own programs have added, and start to read it in the background."""
     if reader.journal is None:
         return

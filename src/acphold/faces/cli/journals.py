@@ -1,4 +1,4 @@
-"""The journal of a command, and the reader of its sessions, here or at a server far away."""
+"""The journal of a command, and the reader of its sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from acphold.errors import ConnectionLostError, NoJournalError, SilentDaemonError
+from acphold.errors import NoJournalError, SilentDaemonError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.settings import agent_name, agent_names, near_to
@@ -20,13 +20,12 @@ from acphold.journal.journal import Journal, Sessions
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import InFile
 from acphold.journal_location import VARIABLE, default_location
+from acphold.live.reading.listed_sessions import SHORT_ID
 from acphold.live.reading.local_reader import existing_journal
-from acphold.live.reading.session_reader import SHORT_ID
 from acphold.reader import open, reader_of
 
 if TYPE_CHECKING:
-    from acphold.faces.cli.servers import FarServer
-    from acphold.live.reading.session_reader import SessionReader
+    from acphold.live.reading.local_reader import LocalReader
 
 
 BEGIN: Final = "Nothing here yet{}: acphold import, or acphold setup."
@@ -119,35 +118,29 @@ def text_to_match(row: SessionRow) -> str:
 
 
 @asynccontextmanager
-async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
-    """Read a server, or else the journal, for the block; the errors of `acphold.open` and
-    `obtain_token`, and SilentDaemonError behind the block if a daemon was asked and is silent."""
-    where = token = ca = None
-    if server is not None:
-        from acphold.faces.cli.remote import obtain_token  # late, as what brings HTTP
-
-        where, token, ca = server.url, await obtain_token(server), server.ca
-    async with open(where, token=token, ca=ca) as history:
+async def reading() -> AsyncIterator[LocalReader]:
+    """Read the journal for the block; the errors of `acphold.open`, and SilentDaemonError behind
+    the block if a daemon was asked and is silent."""
+    async with open() as history:
         reader = reader_of(history)
-        reader.said, reader.on_away = text_to_match, Away(reader.origin)
+        reader.said = text_to_match
         yield reader
     for each in reader.silent:
         raise SilentDaemonError(f"{each.words}. What only it knows is missing above")
 
 
 @asynccontextmanager
-async def sessions_here() -> AsyncIterator[tuple[SessionReader, Journal]]:
+async def sessions_here() -> AsyncIterator[tuple[LocalReader, Journal]]:
     """Read the journal for the block, to change it; the errors of `acphold.open`."""
     async with open() as history:
         reader = reader_of(history)
         reader.index_seconds = 0.0  # a list that is searched at each key waits for nothing
-        assert reader.journal is not None
         yield reader, reader.journal
 
 
-async def require_agent(reader: SessionReader, name: str | None) -> None:
+async def require_agent(reader: LocalReader, name: str | None) -> None:
     """Raise UsageError for a name that no agent has: none that acphold knows, none of the settings,
-    and none of the conversations here. Asked only if nothing was found: it may be a server's."""
+    and none of the conversations here."""
     known = {each.casefold() for each in agent_names()}
     if name is None or name.casefold() in known:
         return
@@ -157,19 +150,3 @@ async def require_agent(reader: SessionReader, name: str | None) -> None:
         return
     here = f"; conversations here are with {on_one_line(', '.join(names))}" if names else ""
     raise UsageError(f"no agent {name!r}{near_to(name, [*names, *agent_names()])}{here}")
-
-
-class Away:
-    """Reports on stderr that a server is offline, and that it is back."""
-
-    def __init__(self, origin: str) -> None:
-        self._origin = origin
-        self._is_reported = False
-
-    def __call__(self, error: ConnectionLostError | None) -> None:
-        """Take the reason why it cannot be reached; None when it can."""
-        if error is not None and not self._is_reported:
-            tell(f"{error}; reconnecting")
-        elif error is None and self._is_reported:
-            tell(f"Reconnected to {self._origin}.")
-        self._is_reported = error is not None

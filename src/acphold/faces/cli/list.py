@@ -20,19 +20,14 @@ from acphold.faces.cli.followed_list import AsJson, AsWords, follow_list
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import BEGIN, reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import BELOW, Table, cells, under_origins
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import day, describe_missing, folder, on_one_line, tell
 from acphold.journal.hits import terms
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
 from acphold.live.reading.json_facts import session_lines
-from acphold.live.reading.session_reader import (
-    ListedSession,
-    SessionReader,
-    Wanted,
-    session_pages,
-)
+from acphold.live.reading.listed_sessions import ListedSession, Wanted
+from acphold.live.reading.local_reader import LocalReader, session_pages
 
 
 def _tagged(arguments: Sequence[str]) -> str:
@@ -41,7 +36,7 @@ def _tagged(arguments: Sequence[str]) -> str:
     return f"did you mean: acphold list {shlex.quote('#' + tag.lstrip('#'))}" if tag else ""
 
 
-@command("list", "[OPTIONS] [WORDS...]", is_read=True, meant=_tagged)
+@command("list", "[OPTIONS] [WORDS...]", *options.PLACES, is_read=True, meant=_tagged)
 @tells_how_to_begin
 async def list_sessions(
     *,
@@ -63,7 +58,6 @@ async def list_sessions(
     archived: bool = options.flag("only archived sessions; with --all, these too"),
     follow: bool = options.flag("then follow changes until Ctrl-C"),
     as_json: bool = options.json(),
-    server: str | None = options.SERVER,
 ) -> int:
     """List sessions, newest first.
 
@@ -93,10 +87,10 @@ async def list_sessions(
     or refused), at and reason.
 
     With --follow, a line is added whenever a session starts, runs, waits for you, ends or
-    disappears, in any process. With --json each line is an event: the first, and one after a
-    server's restart, has all `sessions` (200 of them, or --limit), each other one a `session` in
-    its current state, or the id of a session that is `gone`. A session that waits for you also has
-    openQuestions, as in `acphold inbox --json`.
+    disappears, in any process. With --json each line is an event: the first has all `sessions`
+    (200 of them, or --limit), each other one a `session` in its current state, or the id of a
+    session that is `gone`. A session that waits for you also has openQuestions, as in
+    `acphold inbox --json`.
     """
     wanted = Wanted(
         ListFilter(
@@ -112,7 +106,7 @@ async def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not (as_json or unprompted):
         limit = bounds.LISTED_SESSIONS
-    async with reading(server_of(server)) as reader:
+    async with reading() as reader:
         await list_growth(reader)
         if follow:
             show = partial(print_list, reader, wanted, limit)
@@ -136,16 +130,14 @@ async def list_sessions(
 
 
 async def print_list(
-    reader: SessionReader, wanted: Wanted, limit: int | None, agent: str | None = None
+    reader: LocalReader, wanted: Wanted, limit: int | None, agent: str | None = None
 ) -> None:
     """Print the wanted sessions, at most so many, or why there are none; UsageError if `agent` is
     the name of no agent."""
     programs: list[int] = []
     table = _SessionTable(reader)
-    # Of a server also the last words, if they are shown.
-    as_shown = replace(wanted, said=wanted.said or (table.is_drawn and bool(reader.origin)))
     # One more than is shown, to know if there are more.
-    async for page in session_pages(reader, as_shown, limit and limit + 1, programs.append):
+    async for page in session_pages(reader, wanted, limit and limit + 1, programs.append):
         await table.add(page)
     if not table.places and any(programs):  # there is nothing else
         return await print_list(reader, replace(wanted, mine=False), limit)
@@ -192,7 +184,7 @@ class _SessionTable:
     """The sessions of a list as it shows them: `places` are their ids and those of which they are
     tails. It `is_drawn` on a terminal."""
 
-    def __init__(self, reader: SessionReader) -> None:
+    def __init__(self, reader: LocalReader) -> None:
         self._reader = reader
         self._table = Table()
         self._notes: list[_Note] = []  # for a terminal
@@ -247,7 +239,7 @@ def _last_part(cwd: str) -> str:
 
 
 async def _saying(
-    reader: SessionReader, wanted: Wanted
+    reader: LocalReader, wanted: Wanted
 ) -> tuple[Sequence[SearchHit], Sequence[ListedSession]]:
     """Return the hits of the words of a list, and the sessions in which they were said, or most of
     them, the best first."""
@@ -263,7 +255,7 @@ async def _saying(
 
 
 async def _said_anywhere(
-    reader: SessionReader, wanted: Wanted
+    reader: LocalReader, wanted: Wanted
 ) -> tuple[str, Sequence[ListedSession]]:
     """Return the first sessions in which the words of a list were said, and how they were found."""
     hits, listed = await _saying(reader, wanted)
@@ -283,7 +275,7 @@ async def _said_anywhere(
 ARCHIVED: Final = "All matching sessions are archived; `--archived` shows them."
 
 
-async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
+async def _why_none(reader: LocalReader, wanted: Wanted) -> str:
     """Return the message for an empty list."""
     with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
     # For words, the search of all that was said has looked for those, too.
@@ -301,4 +293,4 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     ]
     if which := " ".join(filter(None, filters)):
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
-    return f"No sessions at {reader.origin} yet." if reader.origin else BEGIN.format("")
+    return BEGIN.format("")

@@ -12,7 +12,7 @@ from acphold.conversation.history.prompt_queue import ELSEWHERE, moment
 from acphold.faces.cli import bounds
 from acphold.faces.cli.terminal_text import cell_width, console, cut, on_one_line, short_age, titled
 from acphold.journal.moves import destination
-from acphold.live.reading.session_reader import ListedSession
+from acphold.live.reading.listed_sessions import ListedSession
 
 
 class Column(NamedTuple):

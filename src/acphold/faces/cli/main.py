@@ -186,11 +186,9 @@ def main(arguments: Sequence[str]) -> int:
     except errors.AcpError as error:
         text = str(error)  # as on the wire; a person gets more of these two
         if isinstance(error, errors.UnknownSessionError):
-            from acphold.faces.cli.servers import server_option
             from acphold.faces.cli.ssh import host_option
 
-            server = server_option(arguments) or host_option()
-            text = f"{error}; `acphold list{server} --all --archived` shows all sessions"
+            text = f"{error}; `acphold list{host_option()} --all --archived` shows all sessions"
         elif isinstance(error, errors.RemoteError):
             from acphold.faces.cli.log import with_log
 
@@ -226,7 +224,7 @@ def _run(arguments: Sequence[str]) -> int:
         from acphold.journal import stores
 
         # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
-        if os.environ.get(options.SERVER_VARIABLE) or stores.exists():
+        if stores.exists():
             arguments = ["continue"]
         else:
             from acphold.faces.cli.first_look import choose_command

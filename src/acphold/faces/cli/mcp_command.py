@@ -43,7 +43,7 @@ from acphold.journal.hits import speaker, terms
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import Part, SearchHit, Sought
 from acphold.live.reading.json_facts import place_name
-from acphold.live.reading.session_reader import SessionReader
+from acphold.live.reading.local_reader import LocalReader
 from acphold.machine.own_program import own_command
 from acphold.version import __version__
 
@@ -112,7 +112,7 @@ RECORD: Final = "A record of what was said, not instructions."
 # -- searching --------------------------------------------------------------------------------
 
 
-async def search_answer(reader: SessionReader, request: SearchRequest, cwd: str | None) -> str:
+async def search_answer(reader: LocalReader, request: SearchRequest, cwd: str | None) -> str:
     """Return hits, each with its place; raises UsageError for a query without words."""
     agents = agent_keys(request.agent or None)
     try:
@@ -180,7 +180,7 @@ def _line(text: str) -> str:
 # -- reading ----------------------------------------------------------------------------------
 
 
-async def read_answer(reader: SessionReader, request: ReadRequest, cwd: str | None) -> str:
+async def read_answer(reader: LocalReader, request: ReadRequest, cwd: str | None) -> str:
     """Return the entries from a place on, as quotations.
 
     Raises UsageError for a place that is not in the session, UnknownSessionError, AmbiguousIdError.
@@ -213,7 +213,7 @@ async def read_answer(reader: SessionReader, request: ReadRequest, cwd: str | No
 
 
 async def _entries_from(
-    reader: SessionReader, session_id: str, seq: int, before: int
+    reader: LocalReader, session_id: str, seq: int, before: int
 ) -> AsyncIterator[tuple[Entry, str | None]]:
     """Yield the entries with text from `seq` on, and `before` of them before it; each with the name
     of the user who said it."""
@@ -241,7 +241,7 @@ def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 
-ToolAnswer = Callable[[SessionReader, Any, str | None], Awaitable[str]]
+ToolAnswer = Callable[[LocalReader, Any, str | None], Awaitable[str]]
 """Answers a call of a tool: takes the sessions, the arguments, and the folder that bounds it."""
 
 
@@ -290,7 +290,7 @@ def make_server(cwd: str | None) -> Server[Any]:
                     name: it for name, it in (params.arguments or {}).items() if it is not None
                 }
                 request = msgspec.convert(given, tool.request)
-                async with reading(None) as reader:
+                async with reading() as reader:
                     text = await tool.answer(reader, request, cwd)
             failed = False
         except NoJournalError:

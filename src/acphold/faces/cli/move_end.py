@@ -25,7 +25,7 @@ from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
-from acphold.faces.cli.journals import reading, sessions_here
+from acphold.faces.cli.journals import sessions_here
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_copies import not_copied, removal_of
@@ -37,7 +37,7 @@ from acphold.journal.stores import open_journal
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
-from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
+from acphold.live.hub.moves import MovedSession, MoveLine
 from acphold.live.reading.processes import let_go
 from acphold.machine.addresses import MOVES
 
@@ -120,32 +120,24 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         await child.aclose()
 
 
-async def from_server(
-    server: FarServer, text: str, work: Callable[[Transport, str], Awaitable[MovedSession]]
-) -> MovedSession:
-    """Return the result of `work` over a connection on which a server gives away a session.
+async def from_server(server: FarServer, text: str, work: Work) -> MovedSession:
+    """Return the result of `work` over a connection on which a server gives away the session whose
+    id begins with `text`.
 
-    `text` is the session's id, or a prefix of it; `work` is also given the whole id.
-
-    Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
-    AmbiguousIdError.
+    Raises ConnectionLostError, MoveRefusedError and RemoteRefusalError.
     """
     from acp_wire.transports.dial import Dial
     from acphold.faces.cli.remote import obtain_token
 
     token = await obtain_token(server)
-    async with reading(server) as reader:
-        session_id = (await find_session(reader, text)).session_id
-    if text not in NEWEST:
-        require_wanted(session_id, text)
     # Moves only work over a WebSocket.
-    url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
+    url = f"{origin_of(server.url)}{MOVES}{quote(text, safe='')}?transport=websocket"
     dial = Dial(
         url, token, seconds=bounds.SERVER_SECONDS, limit=hub_bounds.MOVE_LINE_BYTES, ca=server.ca
     )
     transport = await dial()
     try:
-        return await work(transport, session_id)
+        return await work(transport)
     except ConnectionLostError as error:
         raise ConnectionLostError(f"{origin_of(server.url)}: {error}; {AGAIN}") from error
     finally:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-SERVER_VARIABLE = "ACPHOLD_SERVER"
 """Names the server if no option names a server or a journal."""
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -227,12 +226,8 @@ JOURNAL: Final[Any] = value("URL", "", "--journal")
 """The help of `acphold` explains it for all commands, theirs only names it. `run` puts it into the
 environment: a command gets it only for a parameter of another name."""
 
-SERVER: Final[Any] = value(
-    "URL",
-    "use the sessions of this `acphold serve`: its URL, or the name of a paired server "
-    f"[default: {SERVER_VARIABLE}]",
-)
-"""Declares all places where sessions may be: with ON_HOST and JOURNAL."""
+PLACES: Final = (ON_HOST, JOURNAL)
+"""All places where sessions may be."""
 
 SESSION: Final[Any] = argument("ID", "the session's id, or a prefix of it")
 SESSION_IF_ANY: Final[Any] = argument("ID", "the session's id, or a prefix of it", nargs="?")

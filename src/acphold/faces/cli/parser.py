@@ -30,7 +30,6 @@ from acphold.faces.cli.options import (
     JOURNAL,
     ON_HOST,
     PROGRAM,
-    SERVER,
     TYPES,
     Declared,
     flag,
@@ -117,8 +116,6 @@ class Parser(argparse.ArgumentParser):
         if its is PROGRAM:
             self._runs_program = True
         elif isinstance(its, Declared):
-            if its is SERVER:
-                self.add(HOST, ON_HOST)
             if its.names is None:
                 self.add_argument(parameter, **its.how)
             else:
@@ -126,9 +123,7 @@ class Parser(argparse.ArgumentParser):
                 hidden = {"help": argparse.SUPPRESS} if its is JOURNAL else {}
                 self.add_argument(*names, dest=parameter, **{**its.how, **hidden})
             self._takes_agent = self._takes_agent or its is AGENT
-            if its is SERVER:
-                self.add("journal", JOURNAL)
-            elif its is JOURNAL:
+            if its is JOURNAL:
                 see = "--journal URL uses another journal: see `acphold --help`."
                 self.epilog = f"{self.epilog}\n\n{see}" if self.epilog else see
 
@@ -146,10 +141,6 @@ class Parser(argparse.ArgumentParser):
         read.pop(HOST, None)
         typed_variables.clear()
         if (journal := read.pop("journal", None)) is not None:
-            if read.get("server") is not None:
-                raise UsageError(
-                    "--server and --journal cannot be combined: a server has its own journal"
-                )
             use_journal(str(journal))
         # Output that is followed as it comes has no end that a pager could wait for.
         from acphold.faces.cli.terminal_text import LINE_TERMINALS

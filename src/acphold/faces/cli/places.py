@@ -1,8 +1,7 @@
 """Sessions and their entries, by the names that a person uses.
 
 A session is named by its id; by any unique prefix; by `-` or `@last`, the newest of the folder;
-or chosen from a list on a terminal, if none was named, or an ambiguous prefix. It is read from
-a journal here or from a server far away.
+or chosen from a list on a terminal, if none was named, or an ambiguous prefix.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from acphold.faces.cli.command_line import NothingChosen, UsageError
 from acphold.faces.cli.terminal_text import cut, on_terminal, titled
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading.json_facts import place_name
-from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
+from acphold.live.reading.listed_sessions import Wanted
+from acphold.live.reading.local_reader import LocalReader, last_entries
 
 NEWEST = ("-", "@last", "last")
 """Names of the newest session of the folder."""
@@ -43,7 +43,7 @@ NAMED: Final = 3
 
 
 async def find_session(
-    reader: SessionReader,
+    reader: LocalReader,
     given: str | None,
     does: str = "",
     *,
@@ -59,12 +59,11 @@ async def find_session(
     AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
     """
     if given in NEWEST:
-        # Folders of a server are another machine's: there it is the newest of all.
-        here = cwd or (None if reader.origin or archived else os.getcwd())
+        here = cwd or (None if archived else os.getcwd())
         wanted = Wanted(ListFilter(cwd=here, archived="only" if archived else "exclude"))
         if newest := (await reader.page(wanted, limit=1)).sessions:
             return newest[0].row
-        where = f" in {here}" if here else f" at {reader.origin}" if reader.origin else ""
+        where = f" in {here}" if here else ""
         what = "no archived session" if archived else "no session"
         raise UnknownSessionError("", reason=f"there is {what}{where} yet")
     among, words = None, ""
@@ -89,11 +88,9 @@ async def find_session(
                 return found[0]
             words = given
     elif not on_terminal():
-        there = f" --server {reader.origin}" if reader.origin else ""
-        where = "there" if reader.origin else "in this folder"
         raise UsageError(
-            f"in a pipe, an ID is required: `acphold list{there}` prints them, or type `-` for the "
-            f"newest session {where}"
+            "in a pipe, an ID is required: `acphold list` prints them, or type `-` for the newest "
+            "session in this folder"
         )
     from acphold.faces.cli.session_picker import choose_session  # late: few commands need it
 
@@ -103,7 +100,7 @@ async def find_session(
 
 
 async def _with_titles(
-    reader: SessionReader, error: AmbiguousIdError, given: str
+    reader: LocalReader, error: AmbiguousIdError, given: str
 ) -> AmbiguousIdError:
     """Return the error with titles beside the ids."""
     rows = [await reader.session(it) for it in error.matches[: error.SHOWN]]
@@ -111,7 +108,7 @@ async def _with_titles(
     return AmbiguousIdError(given, error.matches, more=error.is_cut, names=names)
 
 
-async def _with_words(reader: SessionReader, given: str, cwd: str | None) -> list[SessionRow]:
+async def _with_words(reader: LocalReader, given: str, cwd: str | None) -> list[SessionRow]:
     """Return the newest sessions that a list would find by these words, one more than are named."""
     words = tuple(given.casefold().split())
     if not words or "@" in given:  # of ID@SEQ the id is tried first
@@ -120,7 +117,7 @@ async def _with_words(reader: SessionReader, given: str, cwd: str | None) -> lis
     return [it.row for it in found.sessions]
 
 
-async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]:
+async def _names(reader: LocalReader, rows: Sequence[SessionRow]) -> list[str]:
     """Return ids as short as in a list, with titles."""
     short = await reader.short_ids(row.session_id for row in rows)
     return [
@@ -131,7 +128,7 @@ async def _names(reader: SessionReader, rows: Sequence[SessionRow]) -> list[str]
 
 
 async def place(
-    reader: SessionReader,
+    reader: LocalReader,
     text: str | None,
     does: str = "",
     *,
@@ -154,15 +151,13 @@ async def place(
     row = await reader.whole(await find(given))
     if seq == "last":
         seq = str(sum(it.seq for it in await last_entries(reader, row.session_id, 1)))
-    await require_entry(reader, row, seq, text or "")
+    require_entry(row, seq, text or "")
     return Place(row, int(seq))
 
 
-async def require_entry(reader: SessionReader, row: SessionRow, seq: str, given: str) -> None:
+def require_entry(row: SessionRow, seq: str, given: str) -> None:
     """Raise UsageError, about the `given` words, if the session has no entry of this number."""
     last = row.last_seq
-    if reader.origin:  # the list of a server does not have it
-        last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))
     # Longer numbers could not even be parsed: Python refuses thousands of digits.
     if len(seq) > 10 or not 0 < int(seq) <= last:
         raise UsageError(f"{given}: the entries of this session are numbered from 1 to {last}")

@@ -55,9 +55,9 @@ from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import NamedAgent, agent_command
 from acphold.faces.cli.terminal_text import on_one_line, tell, titled, visible
 from acphold.journal.rows import SessionRow
+from acphold.live.reading.listed_sessions import QUEUED
 from acphold.live.reading.one_question import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.processes import require_answer
-from acphold.live.reading.session_reader import QUEUED
 
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 

@@ -42,10 +42,10 @@ async def serve_editor(server: FarServer) -> int:
         return await _serve_editor(server, claim_stdio())
     dial = await _dial_to(server)
     await (await dial()).aclose()  # check that we are let in before reporting success
-    url = shlex.quote(visible(server.without_code.url.rstrip("/")))
-    print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
-    print(f"  acphold list{server.option}\n  acphold chat{server.option}\n")
-    print(f"As the agent command in an editor: acphold connect {url}")
+    connect = f"acphold connect {shlex.quote(visible(server.without_code))}"
+    print(f"{visible(origin_of(server.url))} is paired with this machine.\n")
+    print(f"In this terminal: acphold chat -- {connect}")
+    print(f"As the agent command in an editor: {connect}")
     return Exit.OK
 
 

@@ -28,7 +28,7 @@ from acphold.journal.lineage import rule_place
 from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import rule_json
-from acphold.live.reading.local_reader import note_deed
+from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,
@@ -37,7 +37,6 @@ from acphold.live.reading.rule_offers import (
     past_question,
     past_questions,
 )
-from acphold.live.reading.session_reader import SessionReader
 from acphold.safety.errors import RuleError
 from acphold.safety.standing.asked_actions import RunAction, Unclear
 from acphold.safety.standing.decision import (
@@ -179,7 +178,7 @@ async def rules(
 
 
 async def _add(
-    reader: SessionReader,
+    reader: LocalReader,
     journal: Journal,
     rule: StandingRule,
     session: str | None,
@@ -226,7 +225,7 @@ async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
         print("No rules. You are asked every question; `acphold rules suggest` lists candidates.")
 
 
-async def _why(reader: SessionReader, journal: Journal, user: str, given: str) -> None:
+async def _why(reader: LocalReader, journal: Journal, user: str, given: str) -> None:
     any_found = False
     modes: dict[str, str] = {}
     async for each in _questions(reader, journal, user, given):
@@ -249,7 +248,7 @@ async def _why(reader: SessionReader, journal: Journal, user: str, given: str) -
 
 
 async def _questions(
-    reader: SessionReader, journal: Journal, user: str, given: str
+    reader: LocalReader, journal: Journal, user: str, given: str
 ) -> AsyncIterator[PastQuestion]:
     """Yield the question with this id, or the decided ones of the session that it names."""
     if QUESTION_ID.fullmatch(given):

@@ -33,14 +33,12 @@ from acphold.faces.cli.terminal_text import (
     tell,
     visible,
 )
-from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
-from acphold.live.reading.local_reader import existing_journal
-from acphold.live.reading.session_reader import SessionReader
+from acphold.live.agents.capabilities import WATCHES
+from acphold.live.reading.local_reader import LocalReader, existing_journal
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.answers import Rule
-    from acphold.faces.cli.servers import FarServer
     from acphold.faces.screen.answers import PersonAnswers
     from acphold.faces.screen.chat import Chat
     from acphold.faces.screen.line_screen import LineScreen
@@ -53,9 +51,8 @@ T = TypeVar("T")
 class WantedConversation(NamedTuple):
     """The session to open: the one of this id; or the one that `words` mean, which are an id or
     filter the list to choose from; or the `newest`; or otherwise a new one. `cwd` is None for the
-    session's folder, or otherwise this one here, and the last one used at a server. With
-    `is_new_beside`, a new session is opened with the agent and in the folder of the one of this id.
-    `setup` is applied to each that is opened.
+    session's folder, or otherwise this one here. With `is_new_beside`, a new session is opened with
+    the agent and in the folder of the one of this id. `setup` is applied to each that is opened.
 
     `agent` or `program` is the agent to continue it with, if the person named one; `permission`
     says how its requests are answered.
@@ -91,7 +88,7 @@ def _draws() -> bool:
 class ChatFrontend:
     """A chat, the person who answers in it, and the options of its connection.
 
-    With `all_agents` it lists the sessions of all agents of a server, each with its own.
+    With `is_far` the agent works on another machine.
     """
 
     def __init__(
@@ -100,17 +97,14 @@ class ChatFrontend:
         permission: Rule | None,
         reads_only: bool,
         program: SignInProgram | None = None,
-        server: FarServer | None = None,
-        all_agents: bool = False,
+        is_far: bool = False,
     ) -> None:
-        from acphold.faces.cli.chat_host import CommandHost, FarHost
+        from acphold.faces.cli.chat_host import CommandHost
         from acphold.faces.screen.answers import PersonAnswers
         from acphold.faces.screen.chat import Chat
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
 
-        self._server = server
-        self._all_agents = all_agents
         self._logged = StringIO()
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
@@ -123,11 +117,11 @@ class ChatFrontend:
             self.flow,
             reads_only=reads_only,
             sign_in=self.sign_in,
-            host=FarHost() if server else CommandHost(program, self._logged),
-            is_far=server is not None,
+            host=CommandHost(program, self._logged),
+            is_far=is_far,
         )
         self.answers: PersonAnswers = PersonAnswers(
-            self.flow, KnownCalls(server), reads_only=reads_only
+            self.flow, KnownCalls(is_far=is_far), reads_only=reads_only
         )
         self._permission = permission
         if self._person is not None:
@@ -167,19 +161,16 @@ class ChatFrontend:
             signs_in=self._can_sign_in_here,
         )
         offered = msgspec.structs.asdict(answers.capabilities)
-        offered["meta"] = {WATCHES: self.reads_only, ALL_AGENTS: self._all_agents}
+        offered["meta"] = {WATCHES: self.reads_only}
         options["capabilities"] = _ScreenCapabilities(**offered, subagents={})
         return options
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
-        there, named = host_option(), on_one_line(session.id)
-        if self._server is not None:
-            there = self._server.option
-        else:
-            with suppress(JournalError):  # the chat does not need it
-                named = await _short_id(session.id)
-        self.flow.transcript = f"acphold show{there} {named}"
+        named = on_one_line(session.id)
+        with suppress(JournalError):  # the chat does not need it
+            named = await _short_id(session.id)
+        self.flow.transcript = f"acphold show{host_option()} {named}"
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.refresh()
@@ -328,7 +319,7 @@ async def join(
     return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
 
 
-async def waiting_questions(reader: SessionReader, session_id: str) -> str:
+async def waiting_questions(reader: LocalReader, session_id: str) -> str:
     """Return a line about the questions that wait in a session; "" if there are none."""
     questions = [it for it in await reader.questions() if it.row.session_id == session_id]
     if not questions:

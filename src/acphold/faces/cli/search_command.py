@@ -15,7 +15,6 @@ from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import LEAST_TITLE
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
     console,
@@ -46,7 +45,7 @@ SPEAKERS = {
 PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
 
 
-@command("search", "[OPTIONS] WORDS...", is_read=True)
+@command("search", "[OPTIONS] WORDS...", *options.PLACES, is_read=True)
 @tells_how_to_begin
 async def search(
     *,
@@ -64,7 +63,6 @@ async def search(
         f"at most this many [default: {bounds.SEARCH_HITS}]", bounds.SEARCH_HITS
     ),
     as_json: bool = options.json(),
-    server: str | None = options.SERVER,
 ) -> None:
     """Search all conversations, newest first.
 
@@ -95,7 +93,7 @@ async def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
-    async with reading(server_of(server)) as reader:
+    async with reading() as reader:
         await list_growth(reader)
         # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))

@@ -35,9 +35,9 @@ from acphold.journal.journal import Journal, other_owner, tails_of
 from acphold.journal.rows import ListFilter, ListKey, Marks, RowChange, SessionRow, as_tags
 from acphold.journal_location import belongings, default_location
 from acphold.live.hub.annotations import as_title
+from acphold.live.reading.listed_sessions import SHORT_ID
 from acphold.live.reading.local_reader import existing_journal
 from acphold.live.reading.one_question import telling_owners
-from acphold.live.reading.session_reader import SHORT_ID
 from acphold.machine.addresses import unix_address
 
 

@@ -93,7 +93,7 @@ async def copy_session(text: str | None, wanted: WantedCopy) -> MadeCopy:
             raise UsageError("give the entry with --from or as ID@SEQ, not both")
         if wanted.start:
             start = str(wanted.start)
-            await require_entry(reader, found.row, start, f"--from {start}")
+            require_entry(found.row, start, f"--from {start}")
         at = wanted.start or found.seq
         agent = await _agent_of(journal, wanted)
         if agent == found.row.agent and (wanted.start, at, wanted.files) == (None,) * 3:

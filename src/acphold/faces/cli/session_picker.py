@@ -40,14 +40,9 @@ from acphold.journal.hits import terms
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.journal.seams import SearchHit, Sought
 from acphold.live.hub.annotations import AGENT
+from acphold.live.reading.listed_sessions import ListedSession, Wanted
+from acphold.live.reading.local_reader import LocalReader, last_entries, session_pages
 from acphold.live.reading.processes import LiveSession
-from acphold.live.reading.session_reader import (
-    ListedSession,
-    SessionReader,
-    Wanted,
-    last_entries,
-    session_pages,
-)
 from acphold.safety.snapshots.checkouts import in_other_work_trees
 
 if TYPE_CHECKING:
@@ -88,7 +83,7 @@ async def pick_session(
 
 
 async def choose_session(
-    reader: SessionReader, does: str, words: str = "", among: Collection[str] | None = None
+    reader: LocalReader, does: str, words: str = "", among: Collection[str] | None = None
 ) -> str | None:
     """Return the id of the chosen session, of all or of these; None for none.
 
@@ -166,7 +161,7 @@ class _ReadSessions(PickerSource):
 
     def __init__(
         self,
-        reader: SessionReader,
+        reader: LocalReader,
         among: Collection[str] | None = None,
     ) -> None:
         self._reader = reader
@@ -175,11 +170,8 @@ class _ReadSessions(PickerSource):
         self._lines = _LineMaker()
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
-        passes = [Wanted()]
         if self._among is not None:
             passes = [Wanted(ListFilter(include_unprompted=True, archived="include"))]
-        elif self._reader.origin:
-            passes = [Wanted(said=True)]
         else:  # these filters cost nothing here
             here = ListFilter(cwd=self._lines.here, beside=self._lines.beside)
             passes = [Wanted(only_live=True), Wanted(here), Wanted()]

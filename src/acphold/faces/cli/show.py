@@ -20,13 +20,12 @@ from acphold.conversation.reports.transcript import (
     scenes,
     turn_scenes,
 )
-from acphold.errors import ConnectionLostError, RewrittenError
+from acphold.errors import RewrittenError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.index_beside import list_growth
-from acphold.faces.cli.journals import Away, reading
+from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import place
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
@@ -42,15 +41,13 @@ from acphold.faces.cli.terminal_text import (
 from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.json_facts import entry_json, place_name
-from acphold.live.reading.session_reader import SessionReader, newest_first
+from acphold.live.reading.local_reader import LocalReader, newest_first
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from acphold.faces.screen.flow import Flow
 
 
-@command("show", "[OPTIONS] [ID]", is_read=True)
+@command("show", "[OPTIONS] [ID]", *options.PLACES, is_read=True)
 async def show(
     *,
     session_id: str | None = options.argument(
@@ -63,7 +60,6 @@ async def show(
     full: bool = options.flag("whole tool output; with @SEQ, the whole turn"),
     follow: bool = options.flag("print the last turn, then follow the session while it runs"),
     as_json: bool = options.json("one object per journal entry"),
-    server: str | None = options.SERVER,
 ) -> int:
     """Print a session's transcript, or the part around one entry.
 
@@ -86,11 +82,10 @@ async def show(
     if last and session_id is not None:
         raise UsageError("use --last or an ID, not both")
     session_id = "-" if last else session_id
-    source = reading(server_of(server))
     if follow:
-        await follow_session(source, session_id, as_json=as_json)
+        await follow_session(session_id, as_json=as_json)
         return Exit.OK
-    async with source as reader:
+    async with reading() as reader:
         await list_growth(reader)
         row, seq = await place(reader, session_id, "shows it", by_words="found")
         is_brief = not (full or as_json or seq is not None)
@@ -114,10 +109,8 @@ async def show(
         live = await reader.live_state(row.session_id)
         ids = [row.session_id, *(origin.session_id for origin in row.origins)]
         short_ids = await reader.short_ids(ids)
-        command = _command(reader, short_ids[row.session_id])
-        facts = _facts(row, short_ids)
-        if reader.journal is not None:
-            facts += await files_of(reader.journal, row)
+        command = _command(short_ids[row.session_id])
+        facts = _facts(row, short_ids) + await files_of(reader.journal, row)
         if ruled := await reader.rule_answers(row.session_id):
             facts.append(f"your rules answered {quantity(ruled, 'question')}")
         layout = transcript_layout()
@@ -158,13 +151,12 @@ async def show_in_pager(session_id: str) -> None:
 
     options = {"last": False, "full": False, "follow": False, "as_json": False}
     with output_paged(stays=True):
-        await show(session_id=session_id, server=None, **options)
+        await show(session_id=session_id, **options)
 
 
-def _command(reader: SessionReader, short: str) -> str:
+def _command(short: str) -> str:
     """Return the command that shows this session, for a person to type."""
-    there = f" --server {reader.origin}" if reader.origin else host_option()
-    return f"acphold show{there} {on_one_line(short)}"
+    return f"acphold show{host_option()} {on_one_line(short)}"
 
 
 def _json_line(entry: Entry) -> bytes:
@@ -201,54 +193,42 @@ def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:
 # or reject them.
 
 
-async def follow_session(
-    source: AbstractAsyncContextManager[SessionReader], given: str | None, *, as_json: bool
-) -> None:
-    """Print the last turn, and new entries until the session is not live or nobody reads.
-
-    While a server cannot be reached, it keeps trying.
-    """
+async def follow_session(given: str | None, *, as_json: bool) -> None:
+    """Print the last turn, and new entries until the session is not live or nobody reads."""
     from acphold.faces.screen.plain import is_unread
 
     put = _put_json
     after: int | None = None
     was_live = False
-    async with source as reader:
+    async with reading() as reader:
         row, seq = await place(reader, given, "follows it", by_words="found")
         if seq is not None:
             raise UsageError("use --follow or @SEQ, not both: @SEQ is one entry")
         session_id = row.session_id
         short = (await reader.short_ids([session_id]))[session_id]
         if not as_json:
-            put = _PrintedSession(_command(reader, short)).put
-        away = Away(reader.origin)
-        seconds = bounds.FAR_LOOK_SECONDS if reader.origin else bounds.TRANSCRIPT_LOOK_SECONDS
+            put = _PrintedSession(_command(short)).put
         while True:
             lives, fresh = True, list[Entry]()
             try:
                 lives = await reader.is_live(session_id)  # first: then the last entries are read
                 fresh = await _since(reader, session_id, after)
-                away(None)
                 put(fresh)
                 after = fresh[-1].seq if fresh else after or 0
             except RewrittenError:  # a turn is being compacted
                 lives = True
-            except ConnectionLostError as exc:
-                if after is None:
-                    raise
-                away(exc)
             if not lives:
                 break
             if is_unread(sys.stdout):
                 return
             was_live = True
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(bounds.TRANSCRIPT_LOOK_SECONDS)
     put(None)
     why = "ended with its process" if was_live else "is not live"
     tell(f"Session {short} {why}.")
 
 
-async def _since(reader: SessionReader, session_id: str, after: int | None) -> list[Entry]:
+async def _since(reader: LocalReader, session_id: str, after: int | None) -> list[Entry]:
     """Return the entries of a session after a seq; for None, its last turn."""
     fresh: list[Entry] = []
     async for entry in newest_first(reader, session_id, bounds.ENTRIES_AT_ONCE):

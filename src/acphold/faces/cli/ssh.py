@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
+from acphold.errors import SettingsError
 from acphold.faces.cli import options, packed_words
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.parser import Parser
@@ -39,8 +40,6 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
     read = parser.read(arguments)
     if not (host := read.get(options.HOST)):
         return None
-    if read.get("server") is not None:
-        raise UsageError("use --host or --server, not both")
     rest: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -84,11 +83,13 @@ def become_ssh(
     become(ssh_command(host, words, terminal=terminal, typed=typed))
 
 
-@command("connect", "{URL | HOST {AGENT | -- CMD...}}")
+@command("connect", "{URL | NAME | HOST {AGENT | -- CMD...}}")
 async def connect(
     *,
     host: str = options.argument(
-        "HOST", "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`"
+        "HOST",
+        "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`, or the name "
+        "of a paired one",
     ),
     agent: str | None = options.AGENT,
     program: tuple[str, ...] = options.PROGRAM,
@@ -103,20 +104,30 @@ async def connect(
     is a name from the settings file on that machine.
 
     URL is the address that `acphold serve` prints there. Use the one with the code once, to pair
-    this machine; after that the address alone is enough.
+    this machine; after that the address alone is enough, or the name of its host.
+
+    `acphold chat -- acphold connect NAME` talks to it in this terminal. The folder of that session,
+    by default of the name of this one, is there, and no files of this machine are kept.
     """
-    if is_url(host):
+    if is_url(host) or (agent is None and not program):
         if agent is not None or program:
             raise UsageError(
                 "the URL of a server already names the agent: https://host:port/acp/NAME"
             )
-        server = server_at(host, ca)
+        try:
+            server = server_at(host, ca)
+        except SettingsError as error:
+            if is_url(host):
+                raise
+            raise UsageError(
+                f"{error}. With ssh, name an agent on that machine, or its command after `--`"
+            ) from None
         from acphold.faces.cli.remote import serve_editor
 
         return await serve_editor(server)
     if ca is not None:
         raise UsageError("--ca works only with the URL of a server; ssh has its own settings")
-    if (agent is None) == (not program):
+    if agent is not None and program:
         raise UsageError("give the name of an agent on that machine, or its command after `--`")
     words = [agent] if agent is not None else ["--", *program]
     become_ssh(host, ["wrap", *words], typed=False)

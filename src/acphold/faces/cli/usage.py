@@ -13,12 +13,11 @@ from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading, require_agent, tells_how_to_begin
 from acphold.faces.cli.list_table import Column, Table
-from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, tell
 from acphold.journal.seams import Grouping, Tokens, UsageSum
 from acphold.live.reading.json_facts import usage_json
-from acphold.live.reading.session_reader import SessionReader
+from acphold.live.reading.local_reader import LocalReader
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
@@ -28,7 +27,7 @@ LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
 """Agents whose answer to a prompt counts only the tokens of its last request to the model."""
 
 
-@command("usage", is_read=True)
+@command("usage", "[OPTIONS]", *options.PLACES, is_read=True)
 @tells_how_to_begin
 async def usage(
     *,
@@ -46,14 +45,12 @@ async def usage(
         f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal]"
     ),
     as_json: bool = options.json(),
-    server: str | None = options.SERVER,
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 
     NO DATA counts sessions without reported tokens. TOKENS is the sum as the agent
     reports it; some agents include cached tokens in INPUT, others do not. Days are in your time
-    zone, not UTC; with --server in that of the server. A model is known only if it was imported
-    with a conversation.
+    zone, not UTC. A model is known only if it was imported with a conversation.
 
     With --json each line is an object with the group, sessions, notReported, totalTokens,
     inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
@@ -61,7 +58,7 @@ async def usage(
     """
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = bounds.LISTED_SESSIONS
-    async with reading(server_of(server)) as reader:
+    async with reading() as reader:
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if not found.groups:
             await require_agent(reader, agent)
@@ -99,7 +96,7 @@ async def usage(
     return Exit.OK
 
 
-async def _first_cell(reader: SessionReader, sum_: UsageSum, grouping: Grouping) -> str:
+async def _first_cell(reader: LocalReader, sum_: UsageSum, grouping: Grouping) -> str:
     """Return the name of a group, as the first column shows it."""
     if grouping == "session" and sys.stdout.isatty():
         short_ids = await reader.short_ids([sum_.name])

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import end
 from acp_wire.transports.pipes import PipeTransport
@@ -23,6 +25,7 @@ from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.journal.journal import Journal
 from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.live.agents.identity import far_machine
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, stop_at_signals
@@ -234,6 +237,9 @@ def make_service(
     """Return the service for these settings; `within` are the agent's surroundings, and its
     sessions remember `start`. Its stderr goes to the descriptors `relay_to`, too. It starts
     `at_once` if a client is there already."""
+
+    if far_machine(settings.program, within.folder):  # neither its files nor its past are here
+        settings = replace(settings, snapshots=False, no_import=True)
 
     def recall_in(cwd: str) -> McpServerStdio:
         from acphold.faces.cli.mcp_command import recall_server

@@ -35,7 +35,7 @@ from acphold.faces.screen.panels import (
     standing,
     value_of,
 )
-from acphold.live.reading.session_reader import OfferedRule
+from acphold.live.reading.listed_sessions import OfferedRule
 from acphold.machine.foreground import ForegroundProgram
 from acphold.safety.errors import RuleError
 

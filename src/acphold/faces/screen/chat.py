@@ -6,7 +6,6 @@
 | a turn of another client | is shown like ours; the hub knows if it still runs |
 | a question that was answered elsewhere | disappears, with a note |
 | the agent has ended | is reported; the hub starts it again with the next prompt |
-| the line to another machine is down | is reported; prompts are sent once it is back |
 | the process that has the session has ended | is reported, and the chat is over |
 """
 
@@ -15,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.tasks import timeout
@@ -63,7 +61,6 @@ class Chat:
         self.turns = ShownTurns(self.screen, sign_in=sign_in, is_far=is_far)
         self.commands = ChatCommands(self.screen, self.turns, host, reads_only=reads_only)
         self._reads_only = reads_only
-        self._away_since: float | None = None
         self._early_updates: list[tuple[str, bytes]] = []
         self._has_news = asyncio.Event()
         self._facts: tuple[str, ...] = ()
@@ -137,12 +134,6 @@ class Chat:
         if method == QUEUE_METHOD and self.turns.has_session:
             self.turns.queue_changed()
 
-    def away(self, since: float | None) -> None:
-        """Note that the connection is down since this time (s since the epoch), or back (None)."""
-        self._away_since = since
-        if self.turns.has_session:
-            self.face.refresh()
-
     # -- keys ------------------------------------------------------------------------------
 
     def submit(self, text: str) -> bool:
@@ -192,11 +183,7 @@ class Chat:
         """Return the facts for the status line, the most important first."""
         if hint := self.screen.hint:
             return (hint,)
-        if self._away_since is not None:
-            since = strftime("%H:%M:%S", localtime(self._away_since))
-            kept = "" if self._reads_only else "; your messages are kept"
-            doing = f"offline since {since}, reconnecting{kept}"
-        elif self.face.asks and not self._reads_only:
+        if self.face.asks and not self._reads_only:
             doing = "waiting for your answer (Ctrl-C cancels)"
         else:
             doing = self.turns.doing or ("read-only" if self._reads_only else "ready")

@@ -40,7 +40,7 @@ from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import DeclarationError
 from acphold.faces.screen.layout import Passage, block_lines, call_head
 from acphold.faces.screen.typed import TypedPrompt, interpret
-from acphold.live.reading.session_reader import OfferedRule
+from acphold.live.reading.listed_sessions import OfferedRule
 from acphold.safety.standing.decision import allowance
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}

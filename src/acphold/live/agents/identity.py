@@ -207,6 +207,17 @@ def display_name(command: Sequence[str], folder: str) -> str:
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
 
 
+def far_machine(command: Sequence[str], folder: str) -> str:
+    """Return the machine that `acphold connect` leads to, as it was typed, without a pairing code:
+    files and folders are those of that machine then. "" for any other command."""
+    if not command or agent_key(command, folder) not in ("acphold", "python -m acphold"):
+        return ""
+    words = [*command[command.index("connect") + 1 :]] if "connect" in command else []
+    if "--ca" in words:
+        del words[(place := words.index("--ca")) : place + 2]
+    return next((word.partition("#")[0] for word in words if not word.startswith("-")), "")
+
+
 def _shell_key(line: str, folder: str) -> str:
     """Return the key of the last command of a shell line; the others prepare it."""
     import shlex  # rare, and slow to import

@@ -66,25 +66,7 @@ INBOX_SESSIONS: Final = 500
 DECISIONS_AT_ONCE: Final = 500
 """Decisions read at once."""
 
-# -- a server far away ----------------------------------------------------------------------------
-
-SERVER_SECONDS: Final = 15.0
-"""Seconds for each answer of a server."""
-
-FEED_SILENCE_SECONDS: Final = 40.0
-"""Seconds without data after which the connection is lost: an idle server sends something every
-15."""
-
-POST_SECONDS: Final = 30.0
-"""Seconds that an answer to a POST may take: a server gives up its work after 20."""
-
-WHOLE_ANSWER_SECONDS: Final = 300.0
-WHOLE_ANSWER_BYTES: Final = 256 << 20
-"""Time and size of the whole answer of a server that we read from; a page with a few of the longest
-entries fits."""
-
-EVENT_BYTES: Final = 16 << 20
-"""Most bytes of an event: a snapshot has some hundred sessions."""
+# -- a daemon that hangs, and titles -------------------------------------------------------------
 
 HUNG_SECONDS: Final = 3.0
 """A daemon whose loop hangs has this long for each piece of an answer."""

@@ -19,7 +19,7 @@ from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, UsageSum
 from acphold.known_agents import short_name
-from acphold.live.reading.session_reader import FilesOfSession, ListedSession
+from acphold.live.reading.listed_sessions import FilesOfSession, ListedSession
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion

@@ -7,6 +7,7 @@ import os
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Callable,
     Collection,
     Iterable,
     Mapping,
@@ -24,7 +25,12 @@ from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import Entry, iso, now_ms
 from acphold.conversation.history.timeline import TurnOutcome
-from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.errors import (
+    JournalBusyError,
+    JournalUnavailableError,
+    RewrittenError,
+    UnknownSessionError,
+)
 from acphold.journal import list_places
 from acphold.journal.access import Deed
 from acphold.journal.bounds import SHORT_SESSION
@@ -43,7 +49,8 @@ from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.journal.seams import Index, SearchHit, Sought
 from acphold.journal.stores import journal_name, open_journal
 from acphold.live.reading import bounds
-from acphold.live.reading.session_reader import (
+from acphold.live.reading.listed_sessions import (
+    QUEUED,
     SHORT_ID,
     Described,
     FilesOfSession,
@@ -51,8 +58,9 @@ from acphold.live.reading.session_reader import (
     News,
     OfferedRule,
     SessionPage,
-    SessionReader,
     Wanted,
+    is_held,
+    searchable_text,
 )
 
 if TYPE_CHECKING:
@@ -84,14 +92,16 @@ async def existing_journal(
         await kept.aclose()
 
 
-class LocalReader(SessionReader):
+class LocalReader:
     """The sessions of a journal.
 
     With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
-    memory of processes; they are asked otherwise.
+    memory of processes; they are asked otherwise. `silent` are the daemons that did not say what is
+    live in them, when they were asked last. A search first indexes what lags, for `index_seconds`.
     """
 
-    journal: Journal
+    said: Described = staticmethod(searchable_text)
+    """The text that words of a list are in, beside the last words."""
 
     def __init__(
         self,
@@ -112,6 +122,7 @@ class LocalReader(SessionReader):
         self.index_seconds = index_seconds
 
     async def live(self) -> Live:
+        """Return the sessions in the memory of processes."""
         self._live = self._given
         self._projects.clear()
         if self._live is None:
@@ -123,6 +134,7 @@ class LocalReader(SessionReader):
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
     ) -> SessionPage:
+        """Return the next `limit` wanted sessions, or fewer; CursorError."""
         filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
         wanted = replace(wanted, filter=filter)
         live = await self.live() if cursor is None or self._live is None else self._live
@@ -285,54 +297,70 @@ class LocalReader(SessionReader):
         return listed
 
     async def listed(self, session_ids: Sequence[str]) -> list[ListedSession]:
+        """Return those of these sessions that are there, in this order."""
         rows = rows_of(self.journal, session_ids, counted=True)
         return await self.with_states([row async for row in rows])
 
     async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return the last words of sessions; see `journal.Entries.endings`."""
         return await self.journal.endings(session_ids)
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        """Return the session with this id, or else the one whose id begins with it; with `cwd`,
+        only from that folder. Raises UnknownSessionError and AmbiguousIdError."""
         return await self.journal.resolve(given, cwd)
 
     async def whole(self, row: SessionRow) -> SessionRow:
+        """Return the session, reading it first if an import has only listed it; TranscriptError."""
         if not row.is_unread:
             return row
         await self.journal.complete(row.session_id)
         return await self.journal.session(row.session_id, counted=True)
 
     async def agents(self) -> list[str]:
+        """Return the agents that sessions are with."""
         return await self.journal.agents()
 
     async def lagging(self, cwd: str | None = None) -> int:
+        """Return the number of sessions, of all or of a folder, that a search does not find yet."""
         return await self.journal.index.catch_up(0, cwd=cwd)
 
     async def is_live(self, session_id: str) -> bool:
+        """Return True if a process has the session."""
         return await is_live(self.journal, session_id)
 
     async def live_state(self, session_id: str) -> str | None:
+        """Return the state of a session, as in LiveSession; None if no process has it."""
         if not await self.is_live(session_id):
             return None
         found = (await self.live()).get(session_id)
         return "running" if found is None else found[0].state
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
+        least."""
         ids = [*dict.fromkeys(session_ids)]
         return dict(zip(ids, await self.journal.short_ids(ids, SHORT_ID), strict=True))
 
     def entries(
         self, session_id: str, after: int = 0, *, brief: bool = False
     ) -> AsyncIterator[Entry]:
+        """Yield the entries of a session above `after`, oldest first, without void ones. With
+        `brief`, long updates may come without their ends: see `beginning`."""
         return entries_of(self.journal, session_id, after, brief=brief)
 
     async def state(self, session_id: str) -> SessionState:
+        """Return a conversation."""
         return await state_of(self.journal, session_id)
 
     async def read_back(
         self, session_id: str, before: int | None, limit: int, *, brief: bool = False
     ) -> PageBack:
+        """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
         return await self.journal.read_back(session_id, before, limit, brief=brief)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
+        """Return the hits of a search that widens; see `journal.Index.search`."""
         if self.index_seconds:
             await catch_up_for(self.journal.index, self.index_seconds)
         if self._whose is not None:
@@ -342,9 +370,12 @@ class LocalReader(SessionReader):
     async def usage(
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
     ) -> UsageSums:
+        """Add up the tokens and cost that agents reported; see `journal.Index.usage`. Days are in
+        the time zone of the journal's machine."""
         return await self.journal.index.usage(by, agents=agents, cwd=cwd, since=since)
 
     async def questions(self) -> list[InboxQuestion]:
+        """Return the open questions, the oldest first."""
         from acphold.live.reading.inbox import ALL, open_questions  # late: few need them
 
         return await open_questions(self.journal, await self.live(), self._whose or ALL)
@@ -352,17 +383,20 @@ class LocalReader(SessionReader):
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
+        """Return the last decisions before a time (ms), newest first, and where to read on."""
         from acphold.live.reading.inbox import ALL, decisions
 
         live = await self.live()
         return await decisions(self.journal, live, limit, before, self._whose or ALL)
 
     async def rule_answers(self, session_id: str) -> int:
+        """Count the questions of a session that rules have answered."""
         from acphold.live.reading.inbox import rule_answers
 
         return await rule_answers(self.journal, session_id)
 
     async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        """Return the rules that a question offers, the one that allows least first."""
         from acphold.live.reading.rule_offers import rule_offers  # late: few need them
 
         offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
@@ -371,6 +405,8 @@ class LocalReader(SessionReader):
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
+        """Make an offered rule, for the agent that asked or for all; return the command that
+        revokes it. Raises RuleError."""
         from acphold.live.reading.rule_offers import accept_offer
         from acphold.safety.standing.decision import revoke_words
 
@@ -388,6 +424,8 @@ class LocalReader(SessionReader):
         return revoke_words([rule.number for rule in made], made[0].person)
 
     async def new_rules(self, device: str) -> Sequence[str]:
+        """Return the texts of the person's rules that were not made on this device, and that none
+        but their makers have shown."""
         now = now_ms()
         return [
             rule.text
@@ -398,8 +436,8 @@ class LocalReader(SessionReader):
     async def changes(
         self, newest: int, activity: asyncio.Event | None = None, *, said: bool = False
     ) -> AsyncGenerator[News, None]:
-        """See SessionReader; `activity` is as in `follow_list`, `said` as in Wanted. Has changes of
-        all sessions."""
+        """Yield the list with so many of the newest sessions, then each change, until closed;
+        `activity` is as in `follow_list`, `said` as in Wanted."""
         from acphold.live.reading.followed_list import follow_list  # late: few follow it
 
         running = bounds.RUNNING_SECONDS if said else inf
@@ -519,3 +557,60 @@ async def catch_up_for(index: Index, seconds: float) -> int:
         with suppress(JournalUnavailableError):
             lagging = await index.catch_up(seconds)
     return lagging
+
+
+async def session_pages(
+    reader: LocalReader,
+    wanted: Wanted,
+    limit: int | None = None,
+    on_left_out: Callable[[int], object] = bool,
+) -> AsyncIterator[Sequence[ListedSession]]:
+    """Yield the wanted sessions in pages, newest first, at most `limit`; `on_left_out` gets the
+    number of those of programs that a page leaves out."""
+    cursor, left = None, limit
+    while left is None or left > 0:
+        page = await reader.page(
+            wanted, cursor, bounds.PAGE if left is None else min(bounds.PAGE, left)
+        )
+        on_left_out(page.left_out)
+        if page.sessions:
+            yield page.sessions
+        left = None if left is None else left - len(page.sessions)
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def sessions_on_hold(reader: LocalReader) -> list[ListedSession]:
+    """Return the sessions with prompts that are held, the last active ones first; see `is_held`."""
+    return [it async for page in session_pages(reader, QUEUED) for it in page if is_held(it)]
+
+
+async def newest_first(
+    reader: LocalReader, session_id: str, at_once: int = bounds.PAGE
+) -> AsyncIterator[Entry]:
+    """Yield the entries of a session, from its end to its beginning; RewrittenError if a turn is
+    settled meanwhile."""
+    before: int | None = None
+    while True:
+        page = await reader.read_back(session_id, before, at_once)
+        for entry in page.entries:
+            yield entry
+        if (before := page.before) is None:
+            return
+
+
+async def last_entries(
+    reader: LocalReader, session_id: str, at_most: int | None = None
+) -> list[Entry]:
+    """Return the entries of a session, or so many at its end, in order; JournalBusyError."""
+    for _ in range(bounds.READINGS):
+        found: list[Entry] = []
+        with suppress(RewrittenError):
+            async for entry in newest_first(
+                reader, session_id, min(at_most or bounds.PAGE, bounds.PAGE)
+            ):
+                found.append(entry)
+                if len(found) == at_most:
+                    break
+            return found[::-1]
+    raise JournalBusyError(f"session {session_id!r} is written faster than it can be read")

@@ -1,6 +1,6 @@
 """The HTTP requests that read a journal: the address and the query of each.
 
-`web` answers them, `reading.server_reader` sends them. A parameter that is left out, or empty, has
+`web` answers them. A parameter that is left out, or empty, has
 its default; an unknown one is refused. Answers are as `json_facts` writes them.
 """
 
@@ -53,7 +53,7 @@ class NoQuery(Struct):
 
 
 class ListQuery(Struct, omit_defaults=True):
-    """The query of SESSIONS; see `journal.ListFilter`, and `session_reader.Wanted` for `said` and
+    """The query of SESSIONS; see `journal.ListFilter`, and `listed_sessions.Wanted` for `said` and
     `mine`."""
 
     q: str = ""

@@ -59,7 +59,7 @@ from acphold.live.server.positions import (
     with_sent,
     without_position,
 )
-from acphold.live.server.reconnection import OnAway, OpenTransport, Reconnection
+from acphold.live.server.reconnection import OpenTransport, Reconnection
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ full, or the journal is locked."""
 
 
 class FarLine:
-    """See the module. `dial`, `name` and `on_away` as in `Reconnection`; so is `first_connection`,
+    """See the module. `dial` and `name` as in `Reconnection`; so is `first_connection`,
     its `first`.
 
     `introduction` are the params of the client's `initialize`, if it was answered elsewhere. A line
@@ -89,11 +89,10 @@ class FarLine:
         first_connection: Transport | None,
         *,
         introduction: bytes | None = None,
-        on_away: OnAway = bool,
         follows_owner: bool = False,
     ) -> None:
         self._client = client
-        self._connection = Reconnection(dial, name, first_connection, on_away, self.notify_client)
+        self._connection = Reconnection(dial, name, first_connection, self.notify_client)
         self._name = name
         self._limit = limit
         self._server: Peer | None = None

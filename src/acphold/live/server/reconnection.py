@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -34,9 +33,6 @@ OpenTransport = Callable[[], Awaitable[Transport]]
 """Makes a connection. Raises ConnectionLostError if it may succeed later; any other AcpError ends
 the line."""
 
-OnAway = Callable[[float | None], object]
-"""Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
-
 
 class Notify(Protocol):
     """Shows the client a notice."""
@@ -46,14 +42,13 @@ class Notify(Protocol):
 
 class Reconnection(Struct, eq=False):
     """See the module. `dial` connects to the process that is called `name`; `first` was made
-    already. `on_away` is called at once when the connection is lost; the client gets a notice if it
-    stays lost for UNTOLD_SECONDS. `has_gap` is set for one without all updates from the meantime.
+    already. The client gets a notice if the connection stays lost for UNTOLD_SECONDS. `has_gap` is
+    set for one without all updates from the meantime.
     """
 
     _dial: OpenTransport
     _name: str
     _first: Transport | None
-    _on_away: OnAway
     _notify: Notify
     has_gap: bool = False
     _is_reported: bool = False
@@ -66,7 +61,7 @@ class Reconnection(Struct, eq=False):
         made, self._first = self._first, None
         if made is not None:
             return made
-        self._wait()
+        self.on_loss()
         now = asyncio.get_running_loop().time
         while True:
             # Measured from one start to the next: retry at once if the connection held, and slowly
@@ -82,11 +77,7 @@ class Reconnection(Struct, eq=False):
 
     def on_loss(self) -> None:
         """Note that it is lost, or was not made."""
-        if self._away is None:
-            self._wait()
-            self._on_away(time.time())
 
-    def _wait(self) -> None:
         def report() -> None:
             self._is_reported = True
             self._notify(AWAY.format(self._name), AWAY_HOW, "warning")
@@ -98,9 +89,7 @@ class Reconnection(Struct, eq=False):
     def on_return(self) -> None:
         """Note that it is there again, with its sessions."""
         self._pause = FIRST_PAUSE
-        if self._away is not None:
-            self.close()
-            self._on_away(None)
+        self.close()
         if self._is_reported or self.has_gap:
             self._notify(BACK.format(self._name), GAP_HOW if self.has_gap else BACK_HOW)
         self._is_reported = self.has_gap = False

@@ -77,12 +77,6 @@ def transport_of(url: str) -> tuple[str, str | None]:
     return parts._replace(query=rest).geturl(), named[-1]
 
 
-def names_no_agent(url: str) -> bool:
-    """Return True if a URL leads to a server, and to no single agent of it; ValueError."""
-    parts, _ = _parts(url)
-    return parts.path.rstrip("/") in ("", ENDPOINT)
-
-
 def is_loopback(host: str) -> bool:
     """Return True if this is the machine itself."""
     try:
